@@ -8,7 +8,7 @@ ApiError
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 
 class ApiError(Exception):
@@ -24,6 +24,8 @@ class Fault:
 
     unknown: bool = False
     """Whether the model has no field with this name. The name may be a typo, or the field may come from a later version."""
+    place: str = field(default="", compare=False)
+    """Where the user wrote it: `FILE:LINE:COLUMN`, or `--set FIELD`. Empty if unknown. Not part of the text, because pods have other files."""
 
     def __str__(self) -> str:
         return f"{self.path}: {self.message}" if self.path else self.message

@@ -1,23 +1,35 @@
-"""Suggests the correct spelling of an unknown field or word."""
+"""Suggests the correct spelling of an unknown field or word, or the place where the field belongs."""
 
 import difflib
 import types
 import typing
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Final
 
 from pydantic import BaseModel
 
+_DEEPEST: Final = 4
+_CLOSE: Final = 0.85
+"""How similar a word must be (1.0 is equal) to be more likely than the same word at another place of the document."""
+_MOST_PLACES: Final = 8
+_STATUS: Final = "status"
 
-def did_you_mean(root: type[BaseModel], location: Sequence[int | str]) -> str:
-    """Suggest a known field for the unknown field at `location`: `; did you mean labelFrom? (known: …)`.
 
+def did_you_mean(root: type[BaseModel], location: Sequence[int | str], document: object = None) -> str:
+    """Suggest a known field for the unknown field at `location` of the document: `; did you mean labelFrom? (known: …)`.
+
+    If the field is known in another mapping, suggest this mapping instead: `; it belongs under csv (spec.source.csv.quote)`.
     Returns an empty string if the model that contains the field isn't found.
     """
-    model = _model_at(root, location[:-1])
+    model = model_at(root, location[:-1])
     if model is None:
         return ""
-    names = [field.alias or name for name, field in model.model_fields.items()]
-    return f"{nearest(str(location[-1]), names)} (known: {', '.join(sorted(names))})"
+    word, names = str(location[-1]), _aliases(model)
+    if not difflib.get_close_matches(word.lower(), map(str.lower, names), 1, _CLOSE):
+        place = _place_of(root, location, document)
+        if place is not None:
+            return place
+    return f"{nearest(word, names)} (known: {', '.join(sorted(names))})"
 
 
 def nearest(word: str, words: Iterable[str]) -> str:
@@ -30,14 +42,79 @@ def nearest(word: str, words: Iterable[str]) -> str:
     return f"; did you mean {lowered[close[0]]}?" if close else ""
 
 
-def _model_at(root: type[BaseModel], location: Sequence[int | str]) -> type[BaseModel] | None:
+def model_at(root: type[BaseModel], location: Sequence[int | str]) -> type[BaseModel] | None:
+    """Return the model of the value at a location, or None if the value isn't a model."""
     model: type[BaseModel] | None = root
     for part in location:
         if isinstance(part, int) or model is None:
             continue
-        fields = {field.alias or name: field for name, field in model.model_fields.items()}
-        model = _model_in(fields[part].annotation) if part in fields else None
+        fields = _aliases(model)
+        model = _model_in(fields[part]) if part in fields else None
     return model
+
+
+def _place_of(root: type[BaseModel], location: Sequence[int | str], document: object) -> str | None:
+    """Suggest the mapping in which the field's name is known: the nearest one below, around or elsewhere in the document."""
+    word = str(location[-1])
+    for length in range(len(location) - 1, -1, -1):
+        around = location[:length]
+        model = model_at(root, around)
+        if model is None or (around and isinstance(around[-1], int)):
+            continue
+        if length < len(location) - 1 and word in _aliases(model):
+            return _belongs(around, word)
+        below = [(*around, *path) for path in _places_below(model, word)]
+        present = [path for path in below if _is_mapping(document, path)]
+        if present:
+            return _belongs(present[0], word)
+        # A mapping that the document doesn't have is suggested only directly below the field's own mapping.
+        children = [str(path[-1]) for path in below if len(path) == len(location)]
+        if len(children) == 1 and length == len(location) - 1:
+            return _belongs((*around, children[0]), word)
+        if children and length == len(location) - 1:
+            return (
+                f"; it belongs one level deeper, under {', '.join(children[:_MOST_PLACES])}{' or others' * (len(children) > _MOST_PLACES)}"
+            )
+    return None
+
+
+def _belongs(path: Sequence[int | str], word: str) -> str:
+    text = ".".join(map(str, path))
+    return f"; it belongs under {path[-1]} ({text}.{word})" if path else f"; it belongs at the top of the document ({word})"
+
+
+def _places_below(model: type[BaseModel], word: str) -> Iterator[tuple[str, ...]]:
+    """Yield the paths below the model to mappings, not within lists, that have a field with this name. Short paths come first."""
+    level: list[tuple[tuple[str, ...], type[BaseModel]]] = [((), model)]
+    for _ in range(_DEEPEST):
+        following = []
+        for path, each in level:
+            for name, annotation in _aliases(each).items():
+                inner = None if name == _STATUS or _is_list(annotation) else _model_in(annotation)
+                if inner is not None:
+                    following.append(((*path, name), inner))
+        yield from (path for path, each in following if word in _aliases(each))
+        level = following
+
+
+def _is_mapping(document: object, path: Sequence[int | str]) -> bool:
+    for part in path:
+        if isinstance(document, Mapping):
+            document = document.get(part)
+        elif isinstance(document, list) and isinstance(part, int) and part < len(document):
+            document = document[part]
+        else:
+            return False
+    return isinstance(document, Mapping)
+
+
+def _aliases(model: type[BaseModel]) -> dict[str, object]:
+    """Return the types of the model's fields, by the names in YAML."""
+    return {field.alias or name: field.annotation for name, field in model.model_fields.items()}
+
+
+def _is_list(annotation: object) -> bool:
+    return typing.get_origin(annotation) is list or any(map(_is_list, typing.get_args(annotation)))
 
 
 def _model_in(annotation: object) -> type[BaseModel] | None:

@@ -64,12 +64,12 @@ def test_the_time_in_the_param_is_utc() -> None:
 
 
 REFUSED: dict[str, tuple[dict[str, Any], str]] = {
-    "no schedule": ({"schedule": None}, "spec.schedule: Input should be a valid string"),
-    "six fields": ({"schedule": "0 0 3 * * *"}, "spec.schedule: String should match pattern"),
-    "macro": ({"schedule": "@daily"}, "spec.schedule: String should match pattern"),
-    "policy": ({"concurrencyPolicy": "Wait"}, "spec.concurrencyPolicy: Input should be 'Allow', 'Forbid' or 'Replace'"),
+    "no schedule": ({"schedule": None}, "spec.schedule: has no value (in YAML, ~ and null are no value either); expected text"),
+    "six fields": ({"schedule": "0 0 3 * * *"}, "spec.schedule: must match the pattern"),
+    "macro": ({"schedule": "@daily"}, "spec.schedule: must match the pattern"),
+    "policy": ({"concurrencyPolicy": "Wait"}, "spec.concurrencyPolicy: expected 'Allow', 'Forbid' or 'Replace'"),
     "misspelt": ({"timezone": "UTC"}, "spec.timezone: unknown field; did you mean timeZone?"),
-    "deadline": ({"startingDeadlineSeconds": 1}, "spec.startingDeadlineSeconds: Input should be greater than or equal to 10, got 1"),
+    "deadline": ({"startingDeadlineSeconds": 1}, "spec.startingDeadlineSeconds: must be at least 10, got 1"),
     "no template": ({"jobTemplate": {}}, "spec.jobTemplate.spec: is required"),
     "template": (
         {"jobTemplate": {"spec": {"source": {"csv": {"uris": ["/in"]}}, "output": {"url": "/out"}}}},

@@ -83,7 +83,7 @@ def test_params_don_t_reach_the_pods(a_job: Builder, where: str) -> None:
         ),
         pytest.param({"workers.zzz": 1}, "spec.workers.zzz: unknown field (known: accelerator, ", id="nothing like it"),
         pytest.param({"output.uri": None}, "spec.output.uri: is required", id="missing"),
-        pytest.param({"workers.parallelism": 0}, "spec.workers.parallelism: Input should be greater than or equal to 1, got 0", id="range"),
+        pytest.param({"workers.parallelism": 0}, "spec.workers.parallelism: must be at least 1, got 0", id="range"),
         pytest.param({"source.idx": None}, f"spec.source: exactly one source must be set ({SOURCES}), got none", id="no source"),
         pytest.param({"source.csv": {"uris": ["a"]}}, f"spec.source: exactly one source must be set ({SOURCES}), got idx, csv", id="two"),
         pytest.param(
@@ -146,7 +146,7 @@ def test_what_is_not_a_mapping_is_refused(document: object) -> None:
 
 
 def test_another_kind_is_refused(a_job: Builder) -> None:
-    assert faults_of(a_job({}) | {"kind": "Job"})[0].startswith("kind: Input should be 'DataPrepJob'")
+    assert faults_of(a_job({}) | {"kind": "Job"})[0].startswith("kind: expected 'DataPrepJob'")
 
 
 def test_metadata_may_hold_what_kubernetes_puts_there(a_job: Builder) -> None:

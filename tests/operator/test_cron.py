@@ -226,7 +226,7 @@ FAULTS: dict[str, tuple[Body, str]] = {
     "template": ({"jobTemplate": {"spec": {"output": {"uri": "/out"}}}}, "spec.jobTemplate.spec: set exactly one of source and script"),
     "params": (
         {"jobTemplate": {"spec": {**TEMPLATE["spec"], "params": ["a"]}}},
-        "spec.jobTemplate.spec.params: Input should be a valid dictionary",
+        "spec.jobTemplate.spec.params: expected a mapping",
     ),
     "unknown param": (
         {"jobTemplate": {"spec": {**TEMPLATE["spec"], "output": {"uri": "/out/${TIME}"}}}},

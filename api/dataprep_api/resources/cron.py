@@ -1,14 +1,16 @@
 """The `DataPrepCronJob`, which creates DataPrepJobs on a schedule. The fields of a DataPrepCronJob are those of a Kubernetes CronJob."""
 
 from collections.abc import Mapping
+from dataclasses import replace
 from datetime import UTC, datetime
 from typing import Annotated, Any, Final, Literal, Self
 
 from pydantic import ConfigDict, Field, ValidationError
 
 from dataprep_api import API_VERSION, CRON_KIND, KIND
-from dataprep_api.errors import Fault, SpecError
-from dataprep_api.resources.job import DataPrepJob, Metadata, fault
+from dataprep_api.errors import SpecError
+from dataprep_api.resources.faults import fault
+from dataprep_api.resources.job import DataPrepJob, Metadata
 from dataprep_api.resources.status import Condition, Time
 from dataprep_api.spec import Model, Open, rule, rules
 
@@ -115,11 +117,11 @@ class DataPrepCronJob(Model):
         try:
             cron_job = cls.model_validate(document, by_alias=True, by_name=False)
         except ValidationError as exc:
-            raise SpecError([fault(cls, error) for error in exc.errors()]) from exc
+            raise SpecError([fault(cls, error, document) for error in exc.errors()]) from exc
         try:
             DataPrepJob.parse(job_document(document, scheduled=datetime.now(UTC)))
         except SpecError as exc:
-            raise SpecError([Fault(f"spec.jobTemplate.{nested.path}", nested.message) for nested in exc.faults]) from exc
+            raise SpecError([replace(nested, path=f"spec.jobTemplate.{nested.path}") for nested in exc.faults]) from exc
         return cron_job
 
 

@@ -1,8 +1,6 @@
 """The complete `DataPrepJob`, as users write it in YAML and the API server stores it."""
 
-import ast
 import itertools
-import re
 import shlex
 from typing import Any, Final, Literal, Self
 
@@ -10,13 +8,12 @@ from pydantic import Field, ValidationError
 
 from dataprep_api import API_VERSION, KIND
 from dataprep_api.errors import Fault, SpecError
-from dataprep_api.redaction import one_line
+from dataprep_api.resources.faults import fault
 from dataprep_api.resources.params import fill, fill_command
 from dataprep_api.resources.status import DataPrepJobStatus
 from dataprep_api.spec import DataPrepJobSpec, Model, Open
 from dataprep_api.spec.model import NEW
 from dataprep_api.spec.script import VARIABLES
-from dataprep_api.suggest import did_you_mean, nearest
 
 
 class Metadata(Open):
@@ -51,7 +48,7 @@ class DataPrepJob(Model):
             # Only aliases are accepted, because the API server would prune fields with Python names such as `file_name`.
             return cls.model_validate(filled, by_alias=True, by_name=False, context={NEW: new})
         except ValidationError as exc:
-            raise SpecError([fault(cls, error) for error in exc.errors()]) from exc
+            raise SpecError([fault(cls, error, document) for error in exc.errors()]) from exc
 
 
 _DEEPEST: Final = 64
@@ -114,39 +111,3 @@ def _fill_script(script: dict[str, Any], params: dict[str, str], spec: dict[str,
     )
     variables += [name for name, needed in VARIABLES.items() if needed is None or spec.get(needed) or script.get(needed)]
     return rest | {"command": fill_command(command, params, variables=variables, path="spec.script.command")}
-
-
-_LONGEST_ECHO: Final = 64
-_GOT: Final = re.compile(r"""\bgot ('(?:[^'\\\n]|\\.)*'|"(?:[^"\\\n]|\\.)*")""")
-"""Matches the rejected value in a validator's message, after the word `got`."""
-
-
-def fault(root: type[Model], error: Any) -> Fault:
-    """Convert a pydantic error to a fault with the names that the user wrote.
-
-    `root` is the model that was validated. `error` is Any, because pydantic's ErrorDetails is a plain dict.
-    """
-    location = error["loc"]
-    path = ""
-    for part in location:
-        path += f"[{part}]" if isinstance(part, int) else f".{part}" if path else str(part)
-    if error["type"] == "extra_forbidden":
-        return Fault(path, f"unknown field{did_you_mean(root, location)}", unknown=True)
-    if error["type"] == "missing":
-        return Fault(path, "is required")
-    message = error["msg"].removeprefix("Value error, ")
-    value = error.get("input")
-    suffix = f", got {_echo(value)}" if isinstance(value, str | int | float) and "got " not in message else ""
-    if error["type"] == "literal_error" and isinstance(value, str):
-        suffix += nearest(value, re.findall("'([^']*)'", error["ctx"]["expected"]))
-    return Fault(path, one_line(_GOT.sub(lambda match: f"got {_echo(ast.literal_eval(match[1]))}", message) + suffix))
-
-
-def _echo(value: str | float) -> str:
-    """Return the given value for a message, unless it may contain a credential.
-
-    If the value is a text that is long or that contains `://`, `@`, `=` or `?`, only its number of characters is returned.
-    """
-    if isinstance(value, str) and (len(value) > _LONGEST_ECHO or any(mark in value for mark in ("://", "@", "=", "?"))):
-        return f"{len(value)} characters"
-    return repr(value)

@@ -10,7 +10,8 @@ from pydantic import Field, ValidationError
 
 from dataprep_api import API_VERSION, PROFILE_KIND
 from dataprep_api.errors import Fault, SpecError
-from dataprep_api.resources.job import Metadata, fault
+from dataprep_api.resources.faults import fault
+from dataprep_api.resources.job import Metadata
 from dataprep_api.spec import Model, Resources
 from dataprep_api.spec.model import StringMap
 from dataprep_api.spec.workers import ImagePullSecrets, Stores, Tolerations
@@ -68,7 +69,7 @@ class DataPrepProfile(Model):
         try:
             return cls.model_validate(document, by_alias=True, by_name=False)
         except ValidationError as exc:
-            raise SpecError([fault(cls, error) for error in exc.errors()]) from exc
+            raise SpecError([fault(cls, error, document) for error in exc.errors()]) from exc
 
 
 # The values have the type Any, because the specs are parsed JSON.

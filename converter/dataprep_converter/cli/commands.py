@@ -135,7 +135,7 @@ def _report_failure(exc: BaseException, arguments: argparse.Namespace) -> Exit:
         _print_traceback(exc)
     if isinstance(exc, SpecError):
         for fault in exc.faults:
-            _say(f"error: {fault}")
+            _say(f"error: {fault.place}: {fault}" if fault.place else f"error: {fault}")
         pod_messages.leave_failure(Exit.BAD_SPEC, Reason.INVALID_SPEC, str(exc), arguments)
         return Exit.BAD_SPEC
     if isinstance(exc, OSError) and exc.errno in (errno.ENOSPC, errno.EDQUOT):

@@ -2,10 +2,11 @@
 
 import logging
 import os
-import sys
-from collections.abc import Sequence
+import re
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import replace
 from datetime import UTC, datetime
-from pathlib import Path
 from typing import Any
 
 import yaml
@@ -15,6 +16,8 @@ from dataprep_api.errors import Fault, SpecError
 from dataprep_api.resources.cron import DataPrepCronJob, job_document
 from dataprep_api.resources.job import DataPrepJob
 from dataprep_api.resources.profile import DEFAULT, DataPrepProfile, with_defaults
+from dataprep_converter.inputs import yaml_file
+from dataprep_converter.inputs.yaml_file import Document
 
 logger = logging.getLogger(__name__)
 
@@ -25,13 +28,19 @@ def load(file: str, *, overrides: Sequence[str] = (), profile: str | None = None
     Fields that the job omits are taken from the DataPrepProfile in the file `profile`. With `new`, the rules apply that stored jobs may
     break (see `DataPrepJob.parse`). Raises SpecError if a file can't be read or has faults.
     """
-    documents = _documents(file)
-    document = _job(documents, file)
+    documents = yaml_file.documents(file)
+    chosen = _job(documents, file)
+    is_cron = isinstance(chosen.value, dict) and chosen.value.get("kind") == CRON_KIND
+    if is_cron:
+        with _placed(chosen):
+            DataPrepCronJob.parse(chosen.value)
+    document = job_document(chosen.value, scheduled=datetime.now(UTC)) if is_cron else chosen.value
     for override in overrides:
         set_field(document, override)
     if profile is not None and isinstance(document, dict) and isinstance(document.get("spec"), dict):
         document = document | {"spec": _with_profile(document["spec"], profile)}
-    job = DataPrepJob.parse(document, new=new)
+    with _placed(chosen, overrides=overrides, below="spec.jobTemplate." if is_cron else ""):
+        job = DataPrepJob.parse(document, new=new)
     for name in unused_params(document, overrides):
         logger.warning("--set params.%s has no effect: the job doesn't contain ${%s}", name, name)
     if job.spec.code is not None and job.spec.code.config_map_ref is not None:
@@ -42,68 +51,62 @@ def load(file: str, *, overrides: Sequence[str] = (), profile: str | None = None
     return job
 
 
+@contextmanager
+def _placed(document: Document, *, overrides: Sequence[str] = (), below: str = "") -> Iterator[None]:
+    """Adds to the faults of a SpecError where the user wrote the field: in the document, below the path `below`, or in an override."""
+    try:
+        yield
+    except SpecError as exc:
+        raise SpecError([replace(fault, place=_place(fault, document, overrides, below)) for fault in exc.faults]) from exc
+
+
+def _place(fault: Fault, document: Document, overrides: Sequence[str], below: str) -> str:
+    for override in reversed(overrides):
+        field = override.partition("=")[0].removeprefix("spec.")
+        # Overrides write splits.into.0.name, faults splits.into[0].name.
+        path = re.sub(r"\.(\d+)(?=\.|$)", r"[\1]", f"spec.{field}")
+        is_above = fault.unknown and path.startswith(f"{fault.path}.")
+        if is_above or fault.path == path or fault.path.startswith((f"{path}.", f"{path}[")):
+            return f"--set {field}"
+    return document.place(f"{below}{fault.path}", of_key=fault.unknown)
+
+
 def _with_profile(spec: dict[str, Any], file: str) -> dict[str, Any]:
     """Returns the spec, completed with the values of a profile. Any: YAML.
 
     If the file has several profiles, the profile that the job names is used, or else the profile called `default`.
     """
-    profiles = [document for document in _documents(file) if isinstance(document, dict) and document.get("kind") == PROFILE_KIND]
+    profiles = [each for each in yaml_file.documents(file) if isinstance(each.value, dict) and each.value.get("kind") == PROFILE_KIND]
     name = spec.get("profile")
-    matching = [document for document in profiles if (document.get("metadata") or {}).get("name") == (name or DEFAULT)]
+    matching = [each for each in profiles if (each.value.get("metadata") or {}).get("name") == (name or DEFAULT)]
     if not matching and name is None and len(profiles) == 1:
         matching = profiles
     if not matching:
         raise SpecError([Fault("spec.profile", f"{file} has no {PROFILE_KIND} {name or DEFAULT}")])
-    profile = DataPrepProfile.parse(matching[0])
+    with _placed(matching[0]):
+        profile = DataPrepProfile.parse(matching[0].value)
     defaults = profile.spec.model_dump(mode="json", by_alias=True, exclude_none=True, exclude_unset=True)
     return with_defaults(spec, defaults, name=profile.metadata.name)
 
 
-def _config_map(documents: Sequence[Any], name: str) -> dict[str, str]:
+def _config_map(documents: Sequence[Document], name: str) -> dict[str, str]:
     """Returns the data of a ConfigMap in the job's file, or an empty dict if there is none. A missing module is reported later."""
-    for document in documents:
+    for document in (each.value for each in documents):
         if isinstance(document, dict) and document.get("kind") == "ConfigMap" and document.get("metadata", {}).get("name") == name:
             return {str(key): str(value) for key, value in (document.get("data") or {}).items()}
     return {}
 
 
-def _documents(file: str) -> list[Any]:
-    """Returns the file's YAML documents. Any: YAML."""
-    try:
-        text = sys.stdin.read() if file == "-" else Path(file).read_text(encoding="utf-8")
-        return [document for document in yaml.safe_load_all(text) if document is not None]
-    except (OSError, UnicodeDecodeError) as exc:
-        raise SpecError([Fault("", f"can't read {file}: {exc.strerror if isinstance(exc, OSError) else exc}")]) from exc
-    except RecursionError as exc:
-        raise SpecError([Fault("", f"{file} is nested more deeply than a job can be")]) from exc
-    except (yaml.YAMLError, ValueError) as exc:  # ValueError: an invalid date
-        raise SpecError([Fault("", f"{file} is not YAML: {_one_line(exc)}")]) from exc
-
-
-def _one_line(error: Exception) -> str:
-    """Describes a YAML error in one line of text that includes the line and column of the error."""
-    if isinstance(error, yaml.MarkedYAMLError) and error.problem_mark is not None:
-        mark, began = error.problem_mark, error.context_mark
-        context = f" {error.context}" if error.context else ""
-        since = f" that begins in line {began.line + 1}" if context and began is not None and began.line != mark.line else ""
-        return f"line {mark.line + 1}, column {mark.column + 1}: {error.problem}{context}{since}"
-    return " ".join(str(error).split())
-
-
-def _job(documents: list[Any], file: str) -> Any:
-    """Returns the only DataPrepJob among the documents or, for a DataPrepCronJob, the job that it would create now."""
-    jobs = [document for document in documents if isinstance(document, dict) and document.get("kind") in (KIND, CRON_KIND)]
-    if len(jobs) == 1 and jobs[0]["kind"] == CRON_KIND:
-        DataPrepCronJob.parse(jobs[0])
-        return job_document(jobs[0], scheduled=datetime.now(UTC))
+def _job(documents: Sequence[Document], file: str) -> Document:
+    """Returns the only DataPrepJob or DataPrepCronJob among the documents. A single document is returned whatever its kind is."""
+    jobs = [each for each in documents if isinstance(each.value, dict) and each.value.get("kind") in (KIND, CRON_KIND)]
     if len(jobs) == 1:
         return jobs[0]
-    if len(documents) == 1 and isinstance(documents[0], dict):
+    if len(documents) == 1 and isinstance(documents[0].value, dict):
         return documents[0]
     if len(documents) == 1:
-        raise SpecError(
-            [Fault("", f"{file}: expected a mapping with apiVersion, kind, metadata and spec, got {type(documents[0]).__name__}")]
-        )
+        kind = type(documents[0].value).__name__
+        raise SpecError([Fault("", f"{file}: expected a mapping with apiVersion, kind, metadata and spec, got {kind}")])
     raise SpecError(
         [Fault("", f"{file} must contain exactly one {KIND} of {API_VERSION}, but contains {len(jobs)} in {len(documents)} documents")]
     )
@@ -116,8 +119,8 @@ def set_field(document: Any, override: str) -> None:
     """
     path, equals, value = override.partition("=")
     parts = path.removeprefix("spec.").split(".")
-    if not equals or not all(parts):
-        raise SpecError([Fault("--set", f"expected FIELD=VALUE, got {override!r}")])
+    if not equals or not all(parts) or path != path.strip():
+        raise SpecError([Fault("--set", f"expected FIELD=VALUE, got {override!r}; write it as one word, such as output.uri=out")])
     if not isinstance(document, dict) or not isinstance(document.setdefault("spec", {}), dict):
         raise SpecError([Fault("spec", "expected a mapping")])
     is_param = parts[0] == "params" and len(parts) > 1

@@ -57,10 +57,10 @@ def test_every_fault_of_a_spec_has_its_own_line_with_field_and_advice(tmp_path: 
     done = dataprep("validate", job)
     assert (done.returncode, done.stdout) == (2, "")
     expected = [
-        "dataprep: error: spec.output.shard: unknown field; did you mean shards?",
-        "dataprep: error: spec.output.fileNam: unknown field; did you mean fileName?",
-        "dataprep: error: spec.workers.parallelism: Input should be greater than or equal to 1, got 0",
-        "dataprep: error: spec.split: unknown field; did you mean splits?",
+        f"dataprep: error: {job}:7:22: spec.output.shard: unknown field; did you mean shards?",
+        f"dataprep: error: {job}:7:59: spec.output.fileNam: unknown field; did you mean fileName?",
+        f"dataprep: error: {job}:9:26: spec.workers.parallelism: must be at least 1, got 0",
+        f"dataprep: error: {job}:8:3: spec.split: unknown field; did you mean splits?",
     ]
     assert [line.partition(" (known: ")[0] for line in lines(done.stderr)] == expected
 
@@ -74,9 +74,7 @@ def test_every_fault_of_a_spec_has_its_own_line_with_field_and_advice(tmp_path: 
         pytest.param(MINIMAL.replace("{uri: out}", "{}"), ["spec.output.uri: is required"], id="a missing field"),
         pytest.param(
             "a: [1, 2\nb: 3",
-            [
-                "job.yaml is not YAML: line 2, column 2: expected ',' or ']', but got ':' while parsing a flow sequence that begins in line 1"
-            ],
+            ["job.yaml:2:2: not YAML: expected ',' or ']', but got ':' while parsing a flow sequence that begins in line 1"],
             id="no YAML",
         ),
         pytest.param("a: 2026-13-45", ["job.yaml is not YAML", "month must be in 1..12"], id="an impossible date"),

@@ -1,0 +1,153 @@
+"""Reads a YAML file as `kubectl` reads it (YAML 1.1), and finds the line and column of each field.
+
+PyYAML alone takes the last of two equal keys and forgets where a value was. So this module keeps the nodes that PyYAML makes on its way.
+"""
+
+import sys
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final
+
+import yaml
+
+from dataprep_api.errors import Fault, SpecError
+
+_MERGE: Final = "tag:yaml.org,2002:merge"
+_STANDARD_INPUT: Final = "standard input"
+
+
+@dataclass(frozen=True)
+class Document:
+    """One document of a YAML file."""
+
+    file: str
+    """The file's name for messages."""
+    value: Any
+    """The document as Python values. Any: YAML."""
+    root: yaml.Node
+
+    def place(self, path: str, *, of_key: bool = False) -> str:
+        """Returns `FILE:LINE:COLUMN` of the field at a path such as `spec.output.uri`, or of the innermost field around it that exists.
+
+        The place is that of the field's value if the value is a scalar and `of_key` is false, otherwise that of its key.
+        """
+        node, mark, rest = self.root, self.root.start_mark, path
+        while rest and (found := _member(node, rest)) is not None:
+            key, node, rest = found
+            mark = node.start_mark if key is None or (isinstance(node, yaml.ScalarNode) and not rest and not of_key) else key.start_mark
+        return _place(self.file, mark)
+
+
+def documents(file: str) -> list[Document]:
+    """Returns the documents of a file (`-` is standard input) that aren't empty. Raises SpecError if they can't be read."""
+    name = _STANDARD_INPUT if file == "-" else file
+    try:
+        text = sys.stdin.read() if file == "-" else Path(file).read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as exc:
+        raise SpecError([Fault("", f"can't read {file}: {exc.strerror if isinstance(exc, OSError) else exc}")]) from exc
+    try:
+        return list(_documents(text, name))
+    except RecursionError as exc:
+        raise SpecError([Fault("", f"{name} is nested more deeply than a job can be")]) from exc
+    except yaml.MarkedYAMLError as exc:
+        mark = exc.problem_mark
+        place = _place(name, mark) if mark is not None else name
+        raise SpecError([Fault("", f"not YAML: {_advice(exc, text)}", place=place)]) from exc
+    except (yaml.YAMLError, ValueError) as exc:  # ValueError: an invalid date
+        raise SpecError([Fault("", f"{name} is not YAML: {' '.join(str(exc).split())}")]) from exc
+
+
+def _documents(text: str, file: str) -> Iterator[Document]:
+    loader = yaml.SafeLoader(text)
+    try:
+        while loader.check_node():
+            root = loader.get_node()
+            if faults := list(_duplicates(root, file, loader)):
+                raise SpecError(faults)
+            value = loader.construct_document(root)
+            if value is not None:
+                yield Document(file, value, root)
+    finally:
+        loader.dispose()
+
+
+def _duplicates(root: yaml.Node, file: str, loader: yaml.SafeLoader) -> Iterator[Fault]:
+    """Yields a fault for each key that a mapping has twice. Keys are compared as values: `yes` and `true` are the same key."""
+    seen: set[int] = set()
+    pending = [(root, "")]
+    while pending:
+        node, path = pending.pop()
+        if id(node) in seen:
+            continue  # an alias
+        seen.add(id(node))
+        if isinstance(node, yaml.SequenceNode):
+            pending += ((item, f"{path}[{number}]") for number, item in enumerate(node.value))
+        if not isinstance(node, yaml.MappingNode):
+            continue
+        first: dict[object, yaml.Node] = {}
+        for key, value in node.value:
+            if not isinstance(key, yaml.ScalarNode) or key.tag == _MERGE:
+                continue
+            below = f"{path}.{key.value}" if path else key.value
+            earlier = first.setdefault(loader.construct_object(key), key)
+            if earlier is not key:
+                lines = f"first in line {earlier.start_mark.line + 1} and again in line {key.start_mark.line + 1}"
+                yield Fault(below, f"is given twice, {lines}; keep one of them", place=_place(file, key.start_mark))
+            pending.append((value, below))
+
+
+def _member(node: yaml.Node, path: str) -> tuple[yaml.Node | None, yaml.Node, str] | None:
+    """Returns the key (None for an item of a list), the value and the remaining path of the first part of a path, if the node has it."""
+    if isinstance(node, yaml.SequenceNode) and path.startswith("["):
+        number, _, rest = path[1:].partition("]")
+        if number.isdecimal() and int(number) < len(node.value):
+            return None, node.value[int(number)], rest.removeprefix(".")
+    if isinstance(node, yaml.MappingNode):
+        # A key may contain dots, as in nodeSelector. The last of equal keys is the one that counts, because merged keys come first.
+        keys = [
+            (key, value)
+            for key, value in node.value
+            if isinstance(key, yaml.ScalarNode) and path.startswith(key.value) and path[len(key.value) :][:1] in ("", ".", "[")
+        ]
+        if keys:
+            key, value = max(reversed(keys), key=lambda pair: len(pair[0].value))
+            return key, value, path[len(key.value) :].removeprefix(".")
+    return None
+
+
+def _place(file: str, mark: yaml.Mark) -> str:
+    return f"{file}:{mark.line + 1}:{mark.column + 1}"
+
+
+_ADVICE: Final = (
+    # what PyYAML says, what to write instead
+    ("found character '\\t'", "a tab; indent with spaces"),
+    ("found character '%'", "text that begins with % needs quotes"),
+    ("found character '@'", "text that begins with @ needs quotes"),
+    ("found character '`'", "text that begins with ` needs quotes"),
+    (
+        "mapping values are not allowed here",
+        "a second colon; put text that contains a colon and a space in quotes, or check the indentation",
+    ),
+    ("expected <block end>", "the indentation of this line doesn't fit the lines above it"),
+)
+
+
+def _advice(error: yaml.MarkedYAMLError, text: str) -> str:
+    """Describes a YAML error in one line, with what to change if the cause is a common mistake."""
+    problem, context = error.problem or "", error.context or ""
+    mark, began = error.problem_mark, error.context_mark
+    for words, advice in _ADVICE:
+        if words in problem:
+            return advice
+    if "quoted scalar" in context and "end of stream" in problem and began is not None:
+        return f"the quote that begins in line {began.line + 1}, column {began.column + 1} is never closed"
+    if "an alias" in context:
+        return "text that begins with * needs quotes, because * refers to an anchor"
+    if "unhashable" in problem and mark is not None and text[max(0, mark.index - 1) : mark.index + 1] == "{{":
+        return "{{ }} is for templates such as Helm's; a job's params are written ${NAME}"
+    since = (
+        f" that begins in line {began.line + 1}" if context and began is not None and mark is not None and began.line != mark.line else ""
+    )
+    return f"{problem}{f' {context}' if context else ''}{since}"
