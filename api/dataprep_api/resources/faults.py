@@ -25,9 +25,9 @@ _EXPECTED: Final[Mapping[str, str]] = {
     "bool_type": "expected true or false", "bool_parsing": "expected true or false",
     "greater_than_equal": "must be at least {ge:g}", "greater_than": "must be more than {gt:g}",
     "less_than_equal": "must be at most {le:g}", "less_than": "must be less than {lt:g}",
-    "string_too_short": "must have at least {min_length} character(s)", "string_too_long": "must have at most {max_length} character(s)",
-    "too_short": "must have at least {min_length} item(s), got {actual_length}",
-    "too_long": "must have at most {max_length} items, got {actual_length}",
+    "string_too_short": "must have at least {min_length} {unit}", "string_too_long": "must have at most {max_length} {unit}",
+    "too_short": "must have at least {min_length} {unit}, got {actual_length}",
+    "too_long": "must have at most {max_length} {unit}, got {actual_length}",
     "string_pattern_mismatch": "must match the pattern {pattern}",
 }  # fmt: skip
 _PERCENT: Final = re.compile(r"(\d{1,3}(?:\.\d+)?) ?%")
@@ -50,7 +50,10 @@ def fault(root: type[BaseModel], error: Any, document: object) -> Fault:
     value = error.get("input")
     message = error["msg"].removeprefix("Value error, ").replace("Input should be ", "expected ", 1)
     if kind in _EXPECTED:
-        message = _EXPECTED[kind].format_map(error.get("ctx", {})).replace("1 character(s)", "1 character").replace("(s)", "s")
+        limits = error.get("ctx", {})
+        unit = "character" if isinstance(value, str) else "item"
+        is_one = 1 in (limits.get("min_length"), limits.get("max_length"))
+        message = _EXPECTED[kind].format_map(limits | {"unit": unit if is_one else f"{unit}s"})
     if kind in ("model_type", "model_attributes_type"):
         message += _fields(model_at(root, location))
     if value is None and message.startswith("expected "):

@@ -35,7 +35,14 @@ def uri_command(commands: "argparse._SubParsersAction[argparse.ArgumentParser]",
 
 def add_workers(command: argparse.ArgumentParser, *, of: str = "") -> None:
     """Adds `--workers`; `of` extends its help text."""
-    command.add_argument("--workers", type=int, metavar="N", help=f"processes{of} (default: one per core, fewer if memory is short)")
+    command.add_argument("--workers", type=positive, metavar="N", help=f"processes{of} (default: one per core, fewer if memory is short)")
+
+
+def positive(text: str) -> int:
+    """Returns the number in an option. Raises ArgumentTypeError unless it is a whole number from 1."""
+    if not text.isdecimal() or int(text) == 0:
+        raise argparse.ArgumentTypeError(f"expected a whole number from 1, got {text!r}")
+    return int(text)
 
 
 def ready_workers(arguments: argparse.Namespace) -> int:

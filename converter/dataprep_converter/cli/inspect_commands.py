@@ -72,7 +72,6 @@ def _write(file: str, text: str, *, option: str) -> None:
 
 
 def _count(text: str) -> int:
-    number = int(text)
-    if number < 0:
-        raise argparse.ArgumentTypeError(f"expected 0 or more, got {text}")
-    return min(number, sys.maxsize)
+    if not text.isdecimal():
+        raise argparse.ArgumentTypeError(f"expected a whole number from 0, got {text!r}")
+    return min(int(text), sys.maxsize)

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 from dataprep_api import tracing
 from dataprep_api.exits import Exit
-from dataprep_converter.cli.arguments import access_of, add_workers, job_command, job_of, ready_workers, with_code
+from dataprep_converter.cli.arguments import access_of, add_workers, job_command, job_of, positive, ready_workers, with_code
 from dataprep_converter.cli.pod_messages import leave
 
 if TYPE_CHECKING:
@@ -71,7 +71,7 @@ def _add_steps(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") 
 
 
 def _add_limit(command: argparse.ArgumentParser) -> None:
-    command.add_argument("--limit", type=int, metavar="N", help="only a sample of N records of the whole source (spec.limit)")
+    command.add_argument("--limit", type=positive, metavar="N", help="only a sample of N records of the whole source (spec.limit)")
 
 
 def _run(arguments: argparse.Namespace) -> Exit:

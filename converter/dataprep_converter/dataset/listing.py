@@ -86,7 +86,7 @@ def load_manifest(uri: str, access: Access) -> Manifest:
     try:
         success = folder.success()
         if success is None:
-            raise NotFound(f"{uri} has no _SUCCESS: there is no finished data set.", uri=uri)
+            raise NotFound(f"{uri} has no _SUCCESS: there is no finished data set. For raw data, run dataprep infer.", uri=uri)
         return folder.manifest(success)
     except NotWhole as exc:
         raise BadData(f"{exc} See dataprep verify.", uri=uri) from exc

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from datetime import UTC, datetime
-from typing import Any
+from typing import Any, Final
 
 import yaml
 
@@ -20,6 +20,9 @@ from dataprep_converter.inputs import yaml_file
 from dataprep_converter.inputs.yaml_file import Document
 
 logger = logging.getLogger(__name__)
+
+_NAME: Final = re.compile(r"[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*")
+"""Names of objects in Kubernetes: DNS subdomains."""
 
 
 def load(file: str, *, overrides: Sequence[str] = (), profile: str | None = None, new: bool = False) -> DataPrepJob:
@@ -41,6 +44,8 @@ def load(file: str, *, overrides: Sequence[str] = (), profile: str | None = None
         document = document | {"spec": _with_profile(document["spec"], profile)}
     with _placed(chosen, overrides=overrides, below="spec.jobTemplate." if is_cron else ""):
         job = DataPrepJob.parse(document, new=new)
+    if new and _NAME.fullmatch(job.metadata.name) is None:
+        raise SpecError([Fault("metadata.name", _name_fault(job.metadata.name), place=chosen.place("metadata.name"))])
     for name in unused_params(document, overrides):
         logger.warning("--set params.%s has no effect: the job doesn't contain ${%s}", name, name)
     if job.spec.code is not None and job.spec.code.config_map_ref is not None:
@@ -49,6 +54,12 @@ def load(file: str, *, overrides: Sequence[str] = (), profile: str | None = None
         if not os.environ.get(plugins.CODE_VARIABLE):
             plugins.provide(_config_map(documents, job.spec.code.config_map_ref.name))
     return job
+
+
+def _name_fault(name: str) -> str:
+    valid = re.sub(r"[^a-z0-9]+", "-", name.lower()).strip("-")
+    proposal = f"; write {valid}" if valid else ""
+    return f"Kubernetes refuses the name {name!r}: names have lower-case letters, digits, - and .{proposal}"
 
 
 @contextmanager
@@ -106,7 +117,8 @@ def _job(documents: Sequence[Document], file: str) -> Document:
         return documents[0]
     if len(documents) == 1:
         kind = type(documents[0].value).__name__
-        raise SpecError([Fault("", f"{file}: expected a mapping with apiVersion, kind, metadata and spec, got {kind}")])
+        advice = f"; if it is data, run dataprep infer {file}" if kind != "list" else ""
+        raise SpecError([Fault("", f"{file}: expected a mapping with apiVersion, kind, metadata and spec, got {kind}{advice}")])
     raise SpecError(
         [Fault("", f"{file} must contain exactly one {KIND} of {API_VERSION}, but contains {len(jobs)} in {len(documents)} documents")]
     )

@@ -44,8 +44,17 @@ def documents(file: str) -> list[Document]:
     name = _STANDARD_INPUT if file == "-" else file
     try:
         text = sys.stdin.read() if file == "-" else Path(file).read_text(encoding="utf-8")
-    except (OSError, UnicodeDecodeError) as exc:
-        raise SpecError([Fault("", f"can't read {file}: {exc.strerror if isinstance(exc, OSError) else exc}")]) from exc
+    except IsADirectoryError as exc:
+        raise SpecError(
+            [Fault("", f"{file} is a folder; expected a job's YAML file (dataprep infer {file} proposes a job for data)")]
+        ) from exc
+    except UnicodeDecodeError as exc:
+        raise SpecError(
+            [Fault("", f"{file} isn't text; expected a job's YAML file (dataprep infer {file} proposes a job for data)")]
+        ) from exc
+    except OSError as exc:
+        advice = "; a job is a local file, so run dataprep infer for data at a URI" if "://" in file else ""
+        raise SpecError([Fault("", f"can't read {file}: {exc.strerror}{advice}")]) from exc
     try:
         return list(_documents(text, name))
     except RecursionError as exc:
@@ -61,8 +70,7 @@ def documents(file: str) -> list[Document]:
 def _documents(text: str, file: str) -> Iterator[Document]:
     loader = yaml.SafeLoader(text)
     try:
-        while loader.check_node():
-            root = loader.get_node()
+        while loader.check_node() and (root := loader.get_node()) is not None:
             if faults := list(_duplicates(root, file, loader)):
                 raise SpecError(faults)
             value = loader.construct_document(root)

@@ -20,7 +20,16 @@ from dataprep_converter.core.lists import flatten_lists, item_type, put_together
 from dataprep_converter.core.tensors import NUMPY_NAMES, Array, is_tensor, to_arrow, to_numpy
 from dataprep_converter.formats.registry import encoder_class
 from dataprep_converter.records.batch import SAMPLE, WAS, Batch
-from dataprep_converter.records.columns import as_type, find_columns, first_of_each_row, format_names, numbers, why_text, without
+from dataprep_converter.records.columns import (
+    NUMBER_TEXT,
+    as_type,
+    find_columns,
+    first_of_each_row,
+    format_names,
+    numbers,
+    why_text,
+    without,
+)
 from dataprep_converter.records.feature import DtypeSupport, FeatureSpec
 from dataprep_converter.records.lossy import InexactIntegers, format_example, inexact
 from dataprep_converter.records.schemas import parse_schema
@@ -195,7 +204,11 @@ def _mapping(feature: Feature, schema: pa.Schema, output: Output) -> _Mapping:
     if num_classes is not None:
         dtype, num_classes = _class_dtype(dtype, shape, num_classes, chosen=feature.dtype is not None, of=of, why=why_text(*fields))
     if "bytes" in (dtype, *dtypes) and {dtype, *dtypes} != {"bytes"}:
-        advice = "set encoding: Raw to store its bytes" if dtype == "bytes" else "give the column a type of numbers in the source"
+        advice = (
+            "set encoding: Raw to store its bytes"
+            if dtype == "bytes"
+            else f"{NUMBER_TEXT}, or give the column a type of numbers in the source"
+        )
         raise BadSpec(f"{of}: {format_names(columns)} can't become {dtype}; {advice}.{why_text(*fields)}")
     support = encoder_class(output.format).numbers(output)
     raw = dtype != "bytes" and _is_raw(feature, dtype, shape, support, of=of, format_=output.format)
@@ -272,7 +285,7 @@ def _common_dtype(dtypes: Sequence[str], fields: Sequence["pa.Field[Any]"], of: 
         return dtypes[0]
     if "bytes" in dtypes:
         kinds = format_names([f"{field.name} ({each})" for field, each in zip(fields, dtypes, strict=True)])
-        raise BadSpec(f"{of}: text and numbers can't share a vector: {kinds}.{why_text(*fields)}")
+        raise BadSpec(f"{of}: text and numbers can't share a vector: {kinds}; {NUMBER_TEXT}.{why_text(*fields)}")
     return str(np.result_type(*dtypes).name)
 
 
@@ -284,7 +297,8 @@ def _class_dtype(dtype: str, shape: tuple[int, ...], num_classes: int, *, chosen
     if dtype.startswith("float") and shape == (num_classes,):
         return dtype, None
     if dtype == "bytes" or (chosen and dtype.startswith("float")):
-        raise BadSpec(f"{of}: numClasses needs whole numbers, but it is {dtype}.{why}")
+        advice = f"; {NUMBER_TEXT}" if dtype == "bytes" else ""
+        raise BadSpec(f"{of}: numClasses needs whole numbers, but it is {dtype}{advice}.{why}")
     # Classes such as `1.0` are accepted as whole numbers too. A record with any other value is bad.
     return ("int64", num_classes) if dtype.startswith("float") else (dtype, num_classes)
 

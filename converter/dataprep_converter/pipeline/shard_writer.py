@@ -24,6 +24,7 @@ from dataprep_api.stages import READ_WAIT
 from dataprep_converter.core.errors import BadData
 from dataprep_converter.dataset.output_folder import RunFolder
 from dataprep_converter.inputs.access import Access
+from dataprep_converter.pipeline.bad_record_advice import advice_for
 from dataprep_converter.pipeline.pipeline import BatchStream, Pipeline
 from dataprep_converter.pipeline.quarantine import Quarantine
 from dataprep_converter.pipeline.record_index import RecordIndex, index_line
@@ -180,7 +181,7 @@ class ShardWriter:
         for bad in batch.bad:
             uri, row = self._plan.units.origin(bad.sample)
             if policy.policy == "Fail":
-                raise BadData(f"{uri}, record {row}: {bad.reason}. Set onBadRecord.policy: Skip to leave such records out.", uri=uri)
+                raise BadData(f"{uri}, record {row}: {bad.reason}. {advice_for(bad.reason, self._pipeline.spec.labels or [])}", uri=uri)
             record = BadRecord(uri=for_display(uri), row=row, reason=for_display(bad.reason)[:512])
             if len(self._bad_examples) < MAX_BAD_EXAMPLES:
                 self._bad_examples.append(record)

@@ -10,7 +10,7 @@ import pyarrow as pa
 
 from dataprep_api import canonical
 from dataprep_api.dataset import sagemaker
-from dataprep_api.spec import DataPrepJobSpec
+from dataprep_api.spec import DataPrepJobSpec, Source
 from dataprep_converter.core.closeable import Closeable
 from dataprep_converter.core.errors import NoInput
 from dataprep_converter.core.tensors import pc, to_numpy
@@ -68,7 +68,7 @@ def list_inputs(spec: DataPrepJobSpec, access: Access, base: Base | None) -> Inp
     units, state = discovery.collect()
     overlaps.check_units(units, spec.output.uri, access)
     if units.samples == 0 and not spec.allow_empty:
-        raise NoInput(f"The source {spec.data.kind} contains no records; set allowEmpty: true if this is intended.")
+        raise NoInput(_no_records(spec.data, ignored=int(state.get("ignored", 0)), hidden=access.skipped.count()))
 
     code_sha256 = plugins.digest() if spec.code is not None else None
     keys = digests_of_keys(keyed_by(spec.transforms or []))
@@ -91,6 +91,18 @@ def list_inputs(spec: DataPrepJobSpec, access: Access, base: Base | None) -> Inp
         keys=keys,
         sha256=_sha256(new, code_sha256=code_sha256, keys=keys, base=base),
     )
+
+
+def _no_records(source: Source, *, ignored: int, hidden: int) -> str:
+    """Describes a source without records. `ignored` files are of another kind than the source; `hidden` files aren't listed."""
+    kind = type(source).model_fields[source.kind].alias or source.kind
+    if not ignored and not hidden:
+        return f"The source {kind} contains no records; set allowEmpty: true if this is intended."
+    reasons = [f"{ignored:,} file{'s' * (ignored != 1)} of another kind"] * bool(ignored)
+    reasons += [f"{hidden:,} file{'s' * (hidden != 1)} whose name begins with _ or a dot, or that belong to data sets"] * bool(hidden)
+    uris = source.inputs()
+    advice = f"run dataprep infer {uris[0]} to find the source that reads them" if ignored and len(uris) == 1 else "check the URIs"
+    return f"The source {kind} contains no records, only {' and '.join(reasons)}: {advice}, or set allowEmpty: true if this is intended."
 
 
 def read_columns(

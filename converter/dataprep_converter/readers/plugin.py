@@ -170,13 +170,13 @@ def _batches(spec: PluginSource, source: Input, uri: str, schema: pa.Schema | No
     try:
         items = iter(function(stream, name, **spec.options.values()))
     except Exception as exc:  # whatever the user's code raises
-        raise BadData(f"{uri}: {of} failed: {plugins.describe(exc)}.", uri=uri) from exc
+        raise BadData(f"{uri}: {of} failed: {plugins.describe(exc, function)}.", uri=uri) from exc
     while True:
         try:
             item = next(items, None)
         except Exception as exc:  # whatever the user's code raises
             raise BadData(
-                f"{uri}: {of} failed after {count + len(rows)} record{'s' * (count + len(rows) != 1)}: {plugins.describe(exc)}.",
+                f"{uri}: {of} failed after {count + len(rows)} record{'s' * (count + len(rows) != 1)}: {plugins.describe(exc, function)}.",
                 uri=uri,
             ) from exc
         if rows and (item is None or not isinstance(item, Mapping) or len(rows) >= _GROUP):

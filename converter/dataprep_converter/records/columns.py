@@ -86,6 +86,15 @@ def format_names(names: Sequence[str]) -> str:
     return (", ".join(names[:_SHOWN_COLUMNS]) or "no columns") + more
 
 
+NUMBER_TEXT: Final = "number the texts by a vocabulary in transforms"
+"""The advice for text where numbers are needed."""
+
+
+def text_advice(kind: pa.DataType) -> str:
+    """Returns the advice for a column of this type where numbers are needed: empty unless the column is text."""
+    return f"; {NUMBER_TEXT}" if pa.types.is_string(kind) or pa.types.is_large_string(kind) else ""
+
+
 def why_text(*fields: "pa.Field[Any]") -> str:
     """Returns the last part of an error message, which explains why columns are text although numbers were expected.
 

@@ -114,11 +114,20 @@ def _module(name: str) -> Any:
     return module
 
 
-def describe(exc: BaseException) -> str:
-    """Describes an exception in one line, with file, line and function of the user's code that raised it."""
+def describe(exc: BaseException, function: Callable[..., Any] | None = None) -> str:
+    """Describes an exception in one line, with file, line and function of the user's code that raised it.
+
+    If no line of the user's code has run yet, because the arguments don't fit, the place is that of `function`.
+    """
     frames = traceback.extract_tb(exc.__traceback__)
     own = [frame for frame in frames if "dataprep_converter" not in Path(frame.filename).parts and "importlib" not in frame.filename]
-    place = f" ({Path(own[-1].filename).name}, line {own[-1].lineno}, in {own[-1].name})" if own else ""
+    code = getattr(function, "__code__", None)
+    if isinstance(exc, SyntaxError) and exc.filename:
+        place = f" ({Path(exc.filename).name}, line {exc.lineno})"
+    elif own:
+        place = f" ({Path(own[-1].filename).name}, line {own[-1].lineno}, in {own[-1].name})"
+    else:
+        place = f" ({Path(code.co_filename).name}, line {code.co_firstlineno}, in {code.co_name})" if code is not None else ""
     return f"{traceback.format_exception_only(exc)[-1].strip()}{place}"
 
 

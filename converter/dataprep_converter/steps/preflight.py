@@ -13,12 +13,12 @@ from collections.abc import Callable, Sequence
 from typing import Final
 
 from dataprep_api import names
-from dataprep_converter.core.errors import BadSpec, NotFound, StoreError, Unreachable
+from dataprep_converter.core.errors import NotFound, StoreError, Unreachable
 from dataprep_converter.inputs import maxcompute
 from dataprep_converter.inputs.access import Access
+from dataprep_converter.inputs.foreign_paths import absence, refuse_foreign
 from dataprep_converter.runtime.retry import with_deadline
 from dataprep_converter.stores import HasWarnings, scheme_of
-from dataprep_converter.stores.registry import STORES
 
 LIMIT_SECONDS: Final = 30.0
 _PROBE: Final = ".preflight-"
@@ -35,7 +35,7 @@ def preflight(access: Access, output_uri: str, source_uris: Sequence[str], *, li
     began = time.monotonic()
     warnings: list[str] = []
     for uri in (*source_uris, output_uri):
-        _refuse_one_slash(uri)
+        refuse_foreign(uri)
     with with_deadline(seconds=min(_RETRY_SECONDS, limit_seconds)):
         for uri in source_uris:
             _check_in_time(lambda uri=uri: check_source(access, uri), uri=uri, seconds=began + limit_seconds - time.monotonic())  # type: ignore[misc] # mypy can't infer a lambda with a default
@@ -48,16 +48,6 @@ def preflight(access: Access, output_uri: str, source_uris: Sequence[str], *, li
     return warnings
 
 
-def _refuse_one_slash(uri: str) -> None:
-    """Raises BadSpec for `s3:/bucket/x`, which would refer to a local folder called `s3:`."""
-    scheme, separator, rest = uri.partition(":/")
-    if separator and scheme in STORES and not rest.startswith("/"):
-        raise BadSpec(
-            f"{uri} has only one slash after {scheme}: and would be a local path; write {scheme}://{'/' if scheme == 'file' else ''}{rest}.",
-            uri=uri,
-        )
-
-
 def check_source(access: Access, uri: str) -> None:
     """Raises NotFound when `uri` is not a file, a folder with a file in it, or a table."""
     if scheme_of(uri) == maxcompute.SCHEME:
@@ -65,7 +55,7 @@ def check_source(access: Access, uri: str) -> None:
         return
     store = access.store(uri)
     if store.stat(uri) is None and next(iter(store.list(uri)), None) is None:
-        raise NotFound(f"The source {uri} names nothing: no such file, and no file below it.", uri=uri)
+        raise NotFound(f"The source {uri} names nothing: no such file, and no file below it{absence(uri)}.", uri=uri)
 
 
 def check_output(access: Access, uri: str) -> None:

@@ -25,7 +25,7 @@ from dataprep_converter.core.errors import AlreadyExists, InputChanged, NotFound
 from dataprep_converter.runtime.retry import retrying
 from dataprep_converter.stores import SMALL_PIECE, Details, Entry, FolderFiles, StoreSettings, one_by_one
 from dataprep_converter.stores.exclusive_rename import rename_exclusively
-from dataprep_converter.stores.local_paths import ABSENT, is_regular, path_of, translate, unstale
+from dataprep_converter.stores.local_paths import ABSENT, is_regular, path_of, translate, translate_creation, unstale
 from dataprep_converter.stores.local_walk import walk_files
 
 if TYPE_CHECKING:
@@ -176,7 +176,7 @@ class FileUpload:
                 os.makedirs(self._folder, exist_ok=True)
             self._descriptor = os.open(self._temporary, os.O_CREAT | os.O_EXCL | os.O_WRONLY | os.O_CLOEXEC, 0o666)
         except OSError as exc:
-            translate(exc, self._folder or ".")
+            translate_creation(exc, self._folder or ".")
         except BaseException:
             # Ctrl-C may come while the kernel creates the file. Only this object knows the file's name, so it must delete the file.
             self.abort()

@@ -80,6 +80,20 @@ def translate(error: OSError, path: str) -> NoReturn:
     raise Unreachable(f"The file system of {path} failed: {error.strerror or error}.", uri=path) from error
 
 
+def translate_creation(error: OSError, folder: str) -> NoReturn:
+    """Raises our error for an error of the operating system while a file was created in a folder, whose parents may be missing."""
+    parent = os.path.abspath(folder)  # noqa: PTH100 - links must stay as they are
+    while not os.path.isdir(parent) and parent != "/":  # noqa: PTH112 - names that aren't UTF-8 are possible
+        parent = os.path.dirname(parent)  # noqa: PTH120 - as above
+    if error.errno in _REFUSED | {errno.ENOENT} and parent != os.path.abspath(folder):  # noqa: PTH100 - as above
+        raise NotPermitted(
+            f"AccessDenied: user={_user()} path={folder}: this folder doesn't exist and can't be made in {parent} ({error.strerror}). "
+            "Choose another folder, or get the right to write there.",
+            uri=folder,
+        ) from error
+    translate(error, folder)
+
+
 def _user() -> str:
     number = os.geteuid()
     try:

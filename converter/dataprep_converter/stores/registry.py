@@ -59,6 +59,12 @@ Aliases of our schemes, and schemes that wrap others, are left out.
 """
 
 
+_OTHER_NAMES: Final[Mapping[str, str]] = {
+    "s3a": "s3", "s3n": "s3", "gcs": "gs", "az": "abfs", "adl": "abfss", "wasb": "abfs", "wasbs": "abfss", "nfs": "a mounted path, not nfs",
+}  # fmt: skip
+"""Schemes of other programs for the same stores, and ours."""
+
+
 def store_class(scheme: str) -> type[Store]:
     """Returns the store class for a scheme.
 
@@ -72,7 +78,8 @@ def store_class(scheme: str) -> type[Store]:
         return FsspecStore
     if scheme not in STORES:
         schemes = ", ".join(f"{name}://" for name in STORES if name)
-        raise BadSpec(f"No store for {scheme}://{nearest(scheme, STORES)} (known: {schemes}, or a path)")
+        hint = f"; write {_OTHER_NAMES[scheme]}:// instead" if scheme in _OTHER_NAMES else nearest(scheme, STORES)
+        raise BadSpec(f"No store for {scheme}://{hint} (known: {schemes}, or a path)")
     try:
         store: type[Store] = resolve_name(STORES[scheme])
     except ModuleNotFoundError as exc:

@@ -99,7 +99,7 @@ def _find_finished(uri: str, access: Access) -> tuple[OutputFolder, Success]:
     folder = OutputFolder(uri, access)
     success = folder.success()
     if success is None:
-        raise NotFound(f"{uri} has no _SUCCESS: there is no finished data set.", uri=uri)
+        raise NotFound(f"{uri} has no _SUCCESS: there is no finished data set. For raw data, run dataprep infer.", uri=uri)
     return folder, success
 
 

@@ -60,7 +60,7 @@ class Verification:
         self._access = access
         success = folder.success()
         if success is None:
-            raise NotFound(f"{uri} has no _SUCCESS: there is no finished data set.", uri=uri)
+            raise NotFound(f"{uri} has no _SUCCESS: there is no finished data set. For raw data, run dataprep infer.", uri=uri)
         self._success = success
         self.manifest = folder.manifest(success)
         self.folder = folder.of_run(self.manifest.run_id)

@@ -78,7 +78,7 @@ class MapStep:
         try:
             result = self._function(row, **self._options)
         except Exception as exc:  # whatever the user's code raises
-            raise BadSample(f"the plug-in {self._name!r} failed: {plugins.describe(exc)}") from exc
+            raise BadSample(f"the plug-in {self._name!r} failed: {plugins.describe(exc, self._function)}") from exc
         return [] if result is None else result if isinstance(result, list) else [result]
 
     def _table(self, records: list[Any]) -> pa.RecordBatch:

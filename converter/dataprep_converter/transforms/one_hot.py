@@ -9,7 +9,7 @@ from dataprep_api.spec.transforms.numbers import OneHot
 from dataprep_converter.core.errors import BadSpec
 from dataprep_converter.core.tensors import arrow_type, to_arrow
 from dataprep_converter.records.batch import SAMPLE, Batch
-from dataprep_converter.records.columns import find_columns, numbers, why_text, without
+from dataprep_converter.records.columns import find_columns, numbers, text_advice, why_text, without
 
 
 class OneHotStep:
@@ -28,7 +28,9 @@ class OneHotStep:
             position = schema.get_field_index(name)
             field = schema.field(position)
             if not pa.types.is_integer(field.type):
-                raise BadSpec(f"The transform oneHot takes whole numbers, but the column {name!r} is {field.type}.{why_text(field)}")
+                raise BadSpec(
+                    f"The transform oneHot takes whole numbers, but the column {name!r} is {field.type}{text_advice(field.type)}.{why_text(field)}"
+                )
             self._schema = self._schema.set(position, field.with_type(arrow_type("float32", (self._length,))))
 
     def schema(self) -> pa.Schema:

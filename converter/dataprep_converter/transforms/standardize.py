@@ -17,7 +17,7 @@ from dataprep_converter.core.errors import BadData, BadSpec
 from dataprep_converter.core.native import byte_sums, look_up
 from dataprep_converter.core.tensors import NUMPY_NAMES, arrow_type, is_tensor, shape_of, to_arrow, value_type
 from dataprep_converter.records.batch import Batch
-from dataprep_converter.records.columns import find_columns, numbers
+from dataprep_converter.records.columns import find_columns, numbers, text_advice
 from dataprep_converter.transforms.pixels import replaced, with_columns
 
 _OF = "The transform standardize"
@@ -37,7 +37,7 @@ class StandardizeStep:
         (self._column,) = find_columns([standardize.column], schema, of=_OF)
         kind = schema.field(self._column).type
         if not is_tensor(kind) or value_type(kind) not in NUMPY_NAMES:
-            raise BadSpec(f"{_OF} takes tensors of numbers, but the column {self._column!r} is {kind}.")
+            raise BadSpec(f"{_OF} takes tensors of numbers, but the column {self._column!r} is {kind}{text_advice(kind)}.")
         self._dtype = np.dtype(standardize.dtype)
         self._shape = shape_of(kind)
         self._split = standardize.split

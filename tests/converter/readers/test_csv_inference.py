@@ -80,13 +80,16 @@ def test_one_bad_cell_fails_a_job_with_file_line_and_cell_also_where_columns_are
     [
         (
             {"features": [{"name": "x", "columns": ["0", "1"]}]},
-            "The feature 'x': text and numbers can't share a vector: 0 (bytes), 1 (int64).",
+            "The feature 'x': text and numbers can't share a vector: 0 (bytes), 1 (int64); number the texts by a vocabulary in transforms.",
         ),
         (
             {"features": [{"name": "0", "dtype": "float32"}]},
-            "The feature '0': 0 can't become float32; give the column a type of numbers in the source.",
+            "The feature '0': 0 can't become float32; number the texts by a vocabulary in transforms, or give the column a type of numbers in the source.",
         ),
-        ({"labels": [{"name": "0", "numClasses": 2}]}, "The feature '0': numClasses needs whole numbers, but it is bytes."),
+        (
+            {"labels": [{"name": "0", "numClasses": 2}]},
+            "The feature '0': numClasses needs whole numbers, but it is bytes; number the texts by a vocabulary in transforms.",
+        ),
         ({"transforms": [{"scale": {"columns": ["0"], "toMax": 2}}]}, "The transform scale takes numbers, but the column '0' is string."),
         (
             {"transforms": [{"cast": {"columns": ["0"], "dtype": "float32"}}]},

@@ -1,0 +1,145 @@
+"""Mistakes on the command line: the wrong file, command or option."""
+
+from collections.abc import Sequence
+from typing import Final
+
+from tests.converter.cli.mistakes.table import NUMBERS, Mistake
+
+MISTAKES: Final[Sequence[Mistake]] = (
+    Mistake(
+        "run csv",
+        command=["run", "a.csv"],
+        said="a.csv: expected a mapping with apiVersion, kind, metadata and spec, got str; if it is data, run dataprep infer a.csv",
+    ),
+    Mistake(
+        "run dir",
+        files={"in/a.csv": NUMBERS},
+        command=["run", "in"],
+        said="in is a folder; expected a job's YAML file (dataprep infer in proposes a job for data)",
+    ),
+    Mistake(
+        "run data set",
+        command=["run", "s3://x/y"],
+        said="can't read s3://x/y: No such file or directory; a job is a local file, so run dataprep infer for data at a URI",
+    ),
+    Mistake("infer missing", command=["infer", "nothing.csv"], code=5, said="nothing.csv names no file."),
+    Mistake(
+        "infer ignored",
+        files={"in/_x.csv": NUMBERS},
+        command=["infer", "in"],
+        code=5,
+        said="in names no file except 1 whose name, or a folder's, begins with _ or a dot; such files are read only if the source names them.",
+    ),
+    Mistake("infer empty", files={"in/x/": None}, command=["infer", "in"], code=5, said="in names no file."),
+    Mistake(
+        "verify input",
+        files={"in/a.csv": NUMBERS},
+        command=["verify", "in"],
+        code=5,
+        said="in has no _SUCCESS: there is no finished data set. For raw data, run dataprep infer.",
+    ),
+    Mistake(
+        "verify job",
+        files={
+            "job.yaml": "apiVersion: dataprep.io/v1alpha1\nkind: DataPrepJob\nmetadata: {name: a-job}\nspec:\n  source: {csv: {uris: [a.csv], header: true}}\n  output: {uri: out}\n"
+        },
+        command=["verify", "job.yaml"],
+        code=5,
+        said="job.yaml has no _SUCCESS: there is no finished data set. For raw data, run dataprep infer.",
+    ),
+    Mistake(
+        "inspect input",
+        files={"in/a.csv": NUMBERS},
+        command=["inspect", "in"],
+        code=5,
+        said="in has no _SUCCESS: there is no finished data set. For raw data, run dataprep infer.",
+    ),
+    Mistake(
+        "inspect missing",
+        command=["inspect", "in"],
+        code=5,
+        said="in has no _SUCCESS: there is no finished data set. For raw data, run dataprep infer.",
+    ),
+    Mistake("ls missing", command=["ls", "in"], code=5, said="in has no visible files."),
+    Mistake(
+        "rnu",
+        command=["rnu", "job.yaml"],
+        said="argument COMMAND: invalid choice: 'rnu' (choose from 'run', 'plan', 'validate', 'work', 'commit', 'remove', 'fetch-code', 'verify', 'repair', 'convert', 'copy', 'infer', 'inspect', 'ls', 'logs', 'retry')",
+    ),
+    Mistake(
+        "run --output",
+        files={
+            "job.yaml": "apiVersion: dataprep.io/v1alpha1\nkind: DataPrepJob\nmetadata: {name: a-job}\nspec:\n  source: {csv: {uris: [a.csv], header: true}}\n  output: {uri: out}\n"
+        },
+        command=["run", "job.yaml", "--output", "x"],
+        said="unrecognized arguments: --output x",
+    ),
+    Mistake(
+        "two files",
+        files={
+            "job.yaml": "apiVersion: dataprep.io/v1alpha1\nkind: DataPrepJob\nmetadata: {name: a-job}\nspec:\n  source: {csv: {uris: [a.csv], header: true}}\n  output: {uri: out}\n"
+        },
+        command=["run", "job.yaml", "job.yaml"],
+        said="unrecognized arguments: job.yaml",
+    ),
+    Mistake("convert nofmt", command=["convert", "a", "b"], said="dataprep convert: error: the following arguments are required: --format"),
+    Mistake(
+        "convert fmt",
+        command=["convert", "a", "b", "--format", "tfrecords"],
+        code=5,
+        said="a has no _SUCCESS: there is no finished data set. For raw data, run dataprep infer.",
+    ),
+    Mistake(
+        "convert notds",
+        files={"a/b.csv": NUMBERS},
+        command=["convert", "a", "b", "--format", "tfrecord"],
+        code=5,
+        said="a has no _SUCCESS: there is no finished data set. For raw data, run dataprep infer.",
+    ),
+    Mistake(
+        "repair notds",
+        files={"a/b.csv": NUMBERS},
+        command=["repair", "a"],
+        code=5,
+        said="a holds no files of a dataprep run: there is no data set to repair.",
+    ),
+    Mistake("copy missing", command=["copy", "a", "b"], code=5, said="a names nothing: no such file, and no file below it."),
+    Mistake(
+        "infer out unwritable",
+        command=["infer", "a.csv", "--output", "no/job.yaml"],
+        said="--output: can't write no/job.yaml: No such file or directory",
+    ),
+    Mistake("infer excel", files={"a.xlsx": b"PK\x03\x04"}, command=["infer", "b.xlsx"], code=5, said="b.xlsx names no file."),
+    Mistake(
+        "run parquet",
+        files={"a.parquet": b"PAR1\xff\xfe"},
+        command=["run", "a.parquet"],
+        said="a.parquet isn't text; expected a job's YAML file (dataprep infer a.parquet proposes a job for data)",
+    ),
+    Mistake("run no file", command=["run"], said="which job? Give its YAML file"),
+    Mistake("run absent", command=["run", "jb.yaml"], said="can't read jb.yaml: No such file or directory"),
+    Mistake(
+        "profile absent",
+        files={
+            "job.yaml": "apiVersion: dataprep.io/v1alpha1\nkind: DataPrepJob\nmetadata: {name: a-job}\nspec:\n  source: {csv: {uris: [a.csv], header: true}}\n  output: {uri: out}\n"
+        },
+        command=["run", "job.yaml", "--profile", "p.yaml"],
+        said="can't read p.yaml: No such file or directory",
+    ),
+    Mistake(
+        "copy into itself",
+        files={"in/a.csv": NUMBERS},
+        command=["copy", "in", "in"],
+        said="output.uri in is the input in itself, and a job may not write where it reads: choose another output.uri.",
+    ),
+    Mistake(
+        "inspect records",
+        command=["inspect", "in", "--records", "few"],
+        said="dataprep inspect: error: argument --records: expected a whole number from 0, got 'few'",
+    ),
+    Mistake(
+        "inspect two forms",
+        command=["inspect", "in", "--json", "--html", "x"],
+        said="dataprep inspect: error: argument --html: not allowed with argument --json",
+    ),
+)
