@@ -1,5 +1,27 @@
-"""Runs the command `dataprep`, as `python -m dataprep_converter`."""
+"""Runs the command `dataprep`, also as `python -m dataprep_converter`.
 
-from dataprep_converter.cli.commands import main
+This module is apart from the commands because it must load at once: Ctrl-C while the commands' modules load must not print a traceback.
+"""
 
-main()
+import signal
+import sys
+from typing import NoReturn
+
+
+def main() -> NoReturn:
+    """Runs the command of the arguments, and exits with its code."""
+    try:
+        from dataprep_converter.cli.commands import main as run_command
+
+        run_command()
+    except KeyboardInterrupt:
+        signal.signal(signal.SIGINT, signal.SIG_IGN)
+        sys.stderr.write("dataprep: interrupted\n")
+    finally:
+        # From now on, the interpreter only ends. Another Ctrl-C must end it without a traceback.
+        signal.signal(signal.SIGINT, signal.SIG_DFL)
+    sys.exit(130)
+
+
+if __name__ == "__main__":
+    main()

@@ -12,7 +12,7 @@ import select
 import signal
 import sys
 import traceback
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from types import FrameType
 from typing import NoReturn
 
@@ -31,6 +31,7 @@ from dataprep_converter.cli import (
     pod_messages,
     step_commands,
 )
+from dataprep_converter.cli.parser import Parser, parse
 from dataprep_converter.core.redaction import guard, raw
 from dataprep_converter.runtime import without_pandas
 
@@ -45,7 +46,8 @@ def main(argv: Sequence[str] | None = None) -> NoReturn:
     """Runs a command and exits with its code (see `dataprep_api.exits`)."""
     # Called before the parser, because the parser's errors quote wrong arguments.
     guard()
-    execute(_parser().parse_args(argv))
+    parser, commands = parsers()
+    execute(parse(parser, commands, sys.argv[1:] if argv is None else argv))
 
 
 def execute(arguments: argparse.Namespace) -> NoReturn:
@@ -88,6 +90,9 @@ def _run_command(arguments: argparse.Namespace) -> int:
         code = int(arguments.command(arguments))
         sys.stdout.flush()
     except BaseException as exc:  # the outermost handler of the program
+        if isinstance(exc, KeyboardInterrupt):
+            # Another Ctrl-C must not interrupt the message.
+            signal.signal(signal.SIGINT, signal.SIG_IGN)
         if isinstance(exc, BrokenPipeError) and _reader_is_gone():
             return 128 + signal.SIGPIPE
         return int(_report_failure(exc, arguments))
@@ -164,17 +169,18 @@ def _print_traceback(exc: BaseException) -> None:
     sys.stderr.write(for_display("".join(traceback.format_exception(exc))))
 
 
-def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(
+def parsers() -> tuple[Parser, Mapping[str, argparse.ArgumentParser]]:
+    """Returns the parser of the command line, and the parser of each command."""
+    parser = Parser(
         prog="dataprep", description="Turns raw data into training-ready shards, on this machine or as a step of a DataPrepJob."
     )
     parser.add_argument("--debug", action="store_true", help="log in detail and show tracebacks")
     parser.add_argument("--version", action="version", version=f"%(prog)s {__version__}")
-    commands = parser.add_subparsers(title="commands", required=True, metavar="COMMAND")
+    commands = parser.add_subparsers(title="commands", required=True, metavar="COMMAND", parser_class=Parser)
     for each in (step_commands, check_commands, convert_command, copy_command, inspect_commands, cluster_commands):
         each.add(commands)
     for command in commands.choices.values():
         # The flag is accepted before and after the command. SUPPRESS prevents the default of the flag after the command from overriding a
         # flag before the command.
         command.add_argument("--debug", action="store_true", default=argparse.SUPPRESS, help=argparse.SUPPRESS)
-    return parser
+    return parser, commands.choices

@@ -61,18 +61,14 @@ MISTAKES: Final[Sequence[Mistake]] = (
         said="in has no _SUCCESS: there is no finished data set. For raw data, run dataprep infer.",
     ),
     Mistake("ls missing", command=["ls", "in"], code=5, said="in has no visible files."),
-    Mistake(
-        "rnu",
-        command=["rnu", "job.yaml"],
-        said="argument COMMAND: invalid choice: 'rnu' (choose from 'run', 'plan', 'validate', 'work', 'commit', 'remove', 'fetch-code', 'verify', 'repair', 'convert', 'copy', 'infer', 'inspect', 'ls', 'logs', 'retry')",
-    ),
+    Mistake("rnu", command=["rnu", "job.yaml"], said="there is no command 'rnu'; did you mean run? (see dataprep --help)"),
     Mistake(
         "run --output",
         files={
             "job.yaml": "apiVersion: dataprep.io/v1alpha1\nkind: DataPrepJob\nmetadata: {name: a-job}\nspec:\n  source: {csv: {uris: [a.csv], header: true}}\n  output: {uri: out}\n"
         },
         command=["run", "job.yaml", "--output", "x"],
-        said="unrecognized arguments: --output x",
+        said="dataprep run: error: unknown arguments: --output x (see dataprep run --help)",
     ),
     Mistake(
         "two files",
@@ -80,9 +76,13 @@ MISTAKES: Final[Sequence[Mistake]] = (
             "job.yaml": "apiVersion: dataprep.io/v1alpha1\nkind: DataPrepJob\nmetadata: {name: a-job}\nspec:\n  source: {csv: {uris: [a.csv], header: true}}\n  output: {uri: out}\n"
         },
         command=["run", "job.yaml", "job.yaml"],
-        said="unrecognized arguments: job.yaml",
+        said="dataprep run: error: unknown arguments: job.yaml (see dataprep run --help)",
     ),
-    Mistake("convert nofmt", command=["convert", "a", "b"], said="dataprep convert: error: the following arguments are required: --format"),
+    Mistake(
+        "convert nofmt",
+        command=["convert", "a", "b"],
+        said="dataprep convert: error: the following arguments are required: --format (see dataprep convert --help)",
+    ),
     Mistake(
         "convert fmt",
         command=["convert", "a", "b", "--format", "tfrecords"],
@@ -135,11 +135,11 @@ MISTAKES: Final[Sequence[Mistake]] = (
     Mistake(
         "inspect records",
         command=["inspect", "in", "--records", "few"],
-        said="dataprep inspect: error: argument --records: expected a whole number from 0, got 'few'",
+        said="dataprep inspect: error: argument --records: expected a whole number from 0, got 'few' (see dataprep inspect --help)",
     ),
     Mistake(
         "inspect two forms",
         command=["inspect", "in", "--json", "--html", "x"],
-        said="dataprep inspect: error: argument --html: not allowed with argument --json",
+        said="dataprep inspect: error: argument --html: not allowed with argument --json (see dataprep inspect --help)",
     ),
 )
