@@ -72,12 +72,14 @@ lint: $(STAMP) ## run ruff, mypy --strict, import-linter, and a check for unidio
 generate: $(STAMP) ## write the CRD, the chart's copy and the generated docs from the models
 	$(BIN)/python -m dataprep_api.generate.crd
 	$(BIN)/python -m dataprep_api.generate.fields_page
+	$(BIN)/python -m dataprep_api.generate.json_schema
 	$(BIN)/python -m dataprep_api.generate.reasons_page
 
 .PHONY: verify
 verify: $(STAMP) ## fail if a generated file is out of date
 	$(BIN)/python -m dataprep_api.generate.crd --check
 	$(BIN)/python -m dataprep_api.generate.fields_page --check
+	$(BIN)/python -m dataprep_api.generate.json_schema --check
 	$(BIN)/python -m dataprep_api.generate.reasons_page --check
 
 .PHONY: audit

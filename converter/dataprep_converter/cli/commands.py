@@ -1,4 +1,4 @@
-"""The command line: `dataprep run|plan|validate|infer|verify|repair|convert|copy|inspect|ls|work|commit|remove|fetch-code|logs|retry`.
+"""The command line: `dataprep run|plan|validate|infer|verify|repair|convert|copy|inspect|ls|explain|schema|completion|…`.
 
 Heavy modules are imported by the command that needs them, so that `dataprep --help` is quick.
 """
@@ -27,6 +27,7 @@ from dataprep_converter.cli import (
     cluster_commands,
     convert_command,
     copy_command,
+    help_commands,
     inspect_commands,
     pod_messages,
     step_commands,
@@ -177,8 +178,10 @@ def parsers() -> tuple[Parser, Mapping[str, argparse.ArgumentParser]]:
     parser.add_argument("--debug", action="store_true", help="log in detail and show tracebacks")
     parser.add_argument("--version", action="version", version=f"%(prog)s {__version__}")
     commands = parser.add_subparsers(title="commands", required=True, metavar="COMMAND", parser_class=Parser)
-    for each in (step_commands, check_commands, convert_command, copy_command, inspect_commands, cluster_commands):
+    for each in (step_commands, check_commands, convert_command, copy_command, inspect_commands, help_commands, cluster_commands):
         each.add(commands)
+    for choice in commands._choices_actions:  # noqa: SLF001 - the help texts, which the completion shows, are stored nowhere else
+        commands.choices[choice.dest].description = f"{choice.help}."
     for command in commands.choices.values():
         # The flag is accepted before and after the command. SUPPRESS prevents the default of the flag after the command from overriding a
         # flag before the command.

@@ -35,11 +35,14 @@ def add(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None
 
 
 def _infer(arguments: argparse.Namespace) -> Exit:
+    from dataprep_converter.cli import field_explanation
     from dataprep_converter.tools import inference
 
     stores = (job_of(arguments).spec.stores or []) if arguments.job else []
     store_settings = [store.model_dump(mode="json", by_alias=True, exclude_none=True, exclude_defaults=True) for store in stores]
-    text = inference.infer(arguments.uri, access_to(arguments), output=arguments.to, stores=store_settings)
+    # The line makes editors check and complete the job's fields.
+    modeline = f"# yaml-language-server: $schema={field_explanation.SCHEMA_FILE.as_uri()}\n"
+    text = modeline + inference.infer(arguments.uri, access_to(arguments), output=arguments.to, stores=store_settings)
     if arguments.output is None:
         raw(sys.stdout).write(text)
     else:

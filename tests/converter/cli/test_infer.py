@@ -170,7 +170,9 @@ def test_every_source_is_inferred_or_must_be_asked_for() -> None:
 def test_the_job_is_printed_with_what_was_found(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     source = csv_with_header(tmp_path)
     assert code_of("infer", source) == 0
-    assert capsys.readouterr().out == (
+    modeline, _, job = capsys.readouterr().out.partition("\n")
+    assert modeline.startswith("# yaml-language-server: $schema=file:///")
+    assert job == (
         f"# {source}: 1 file for source.csv, {source.stat().st_size} bytes\n"
         "# column length: float\n"
         "# column width: int64\n"

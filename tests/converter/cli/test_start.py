@@ -29,6 +29,10 @@ def test_help_loads_neither_arrow_nor_models() -> None:
     assert loaded_by("--help").isdisjoint({"numpy", "pyarrow", "pydantic", "yaml", "rich"})
 
 
+def test_an_explanation_loads_no_model() -> None:
+    assert loaded_by("explain", "output").isdisjoint({"numpy", "pyarrow", "pydantic", "yaml", "rich"})
+
+
 def test_the_version_is_the_packages() -> None:
     assert dataprep("--version").stdout == f"dataprep {__version__}\n"
 
