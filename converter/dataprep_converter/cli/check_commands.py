@@ -1,11 +1,21 @@
 """`dataprep verify` and `dataprep repair`."""
 
 import argparse
+import itertools
 import sys
+from typing import TYPE_CHECKING
 
 from dataprep_api.exits import Exit
 from dataprep_api.redaction import one_line
+from dataprep_converter.cli import json_output
 from dataprep_converter.cli.arguments import access_to, add_workers, job_of, ready_workers, uri_command, with_code
+from dataprep_converter.cli.json_output import add_json
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from dataprep_api.dataset.report import Manifest
+    from dataprep_converter.dataset.crosscheck import Fault
 
 
 def add(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
@@ -14,6 +24,7 @@ def add(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None
     verify.add_argument("--expect", metavar="HEX", help="the manifest's SHA-256 or the digest that it must have")
     verify.add_argument("--all", action="store_true", help="list every fault, not only the first")
     verify.add_argument("--every-record", action="store_true", help="parse every record, not only 64 of each file")
+    add_json(verify, "the result and the faults")
     verify.set_defaults(command=_verify)
 
     repair = commands.add_parser("repair", help="make broken or missing files of a data set again, from the plan stored with it")
@@ -35,6 +46,8 @@ def _verify(arguments: argparse.Namespace) -> Exit:
     uri = arguments.uri
     check = verification.Verification(uri, access_to(arguments), expect=arguments.expect)
     faults = check.faults(every_record=arguments.every_record)
+    if arguments.json:
+        return _verify_as_json(uri, check.manifest, list(faults if arguments.all else itertools.islice(faults, 1)))
     if arguments.all:
         count = 0
         for fault in faults:
@@ -48,6 +61,25 @@ def _verify(arguments: argparse.Namespace) -> Exit:
     sys.stdout.write(
         f"{uri} is whole: {verified.records_out:,} record{'s' * (verified.records_out != 1)} in {len(verified.files)} file{'s' * (len(verified.files) != 1)}, {verified.size:,} bytes; digest {verified.digest}\n"
     )
+    return Exit.DONE
+
+
+def _verify_as_json(uri: str, manifest: "Manifest", faults: "Sequence[Fault]") -> Exit:
+    from dataprep_converter.core.errors import NotWhole
+
+    json_output.write(
+        {
+            "uri": uri,
+            "whole": not faults,
+            "records": manifest.records_out,
+            "files": len(manifest.files),
+            "bytes": manifest.size,
+            "digest": manifest.digest,
+            "faults": [{"file": fault.path, "fault": fault.text} for fault in faults],
+        }
+    )
+    if faults:
+        raise NotWhole(f"{uri}: {faults[0].text}.")
     return Exit.DONE
 
 

@@ -6,7 +6,9 @@ from pathlib import Path
 
 from dataprep_api.errors import Fault, SpecError
 from dataprep_api.exits import Exit
+from dataprep_converter.cli import json_output
 from dataprep_converter.cli.arguments import access_to, job_of, uri_command
+from dataprep_converter.cli.json_output import add_json
 from dataprep_converter.core.redaction import raw
 
 
@@ -31,6 +33,7 @@ def add(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None
     inspect.set_defaults(command=_inspect)
 
     ls = uri_command(commands, "ls", "list a folder, with the same columns as hdfs dfs -ls")
+    add_json(ls, "the files")
     ls.set_defaults(command=_ls)
 
 
@@ -63,7 +66,10 @@ def _inspect(arguments: argparse.Namespace) -> Exit:
 def _ls(arguments: argparse.Namespace) -> Exit:
     from dataprep_converter.tools import inspection
 
-    inspection.listing(arguments.uri, access_to(arguments), stream=sys.stdout)
+    if arguments.json:
+        json_output.write(inspection.listing_document(arguments.uri, access_to(arguments)))
+    else:
+        inspection.listing(arguments.uri, access_to(arguments), stream=sys.stdout)
     return Exit.DONE
 
 

@@ -4,7 +4,6 @@ Heavy modules are imported by the command that needs them, so that `dataprep --h
 """
 
 import argparse
-import json
 import logging
 import os
 import sys
@@ -13,7 +12,9 @@ from typing import TYPE_CHECKING
 
 from dataprep_api import tracing
 from dataprep_api.exits import Exit
+from dataprep_converter.cli import json_output
 from dataprep_converter.cli.arguments import access_of, add_workers, job_command, job_of, positive, ready_workers, with_code
+from dataprep_converter.cli.json_output import add_json
 from dataprep_converter.cli.pod_messages import leave
 
 if TYPE_CHECKING:
@@ -36,11 +37,13 @@ def _add_whole_jobs(commands: "argparse._SubParsersAction[argparse.ArgumentParse
     add_workers(run)
     _add_limit(run)
     run.add_argument("--quiet", action="store_true", help="don't show progress")
+    add_json(run, "the result")
     run.set_defaults(command=_run)
 
     plan = job_command(commands, "plan", "list the input and divide it into shards")
     _add_limit(plan)
     plan.add_argument("--dry-run", action="store_true", help="print the plan's figures without writing anything")
+    add_json(plan, "the plan's figures (without --dry-run, they always are JSON)")
     plan.set_defaults(command=_plan)
 
     validate = job_command(commands, "validate", "check a job file without touching any store")
@@ -87,7 +90,10 @@ def _run(arguments: argparse.Namespace) -> Exit:
             tell(run_id=result.run_id)
     finally:
         display.close()
-    sys.stdout.write(f"{result.manifest_uri}\n")
+    if arguments.json:
+        json_output.write(json_output.document(result))
+    else:
+        sys.stdout.write(f"{result.manifest_uri}\n")
     return Exit.DONE
 
 
@@ -97,7 +103,12 @@ def _plan(arguments: argparse.Namespace) -> Exit:
     job = with_code(job_of(arguments))
     if arguments.dry_run:
         result = dry_run(job, access_of(job))
-        sys.stdout.write(json.dumps(json.loads(result.model_dump_json(by_alias=True, exclude_none=True)), indent=2) + "\n")
+        if arguments.json:
+            json_output.write(json_output.document(result))
+        else:
+            from dataprep_converter.cli import plan_text
+
+            sys.stdout.writelines(f"{line}\n" for line in plan_text.lines(result))
     else:
         with tracing.span("plan", job=job.metadata.name) as tell:
             result = run_plan_step(job, access_of(job)).result

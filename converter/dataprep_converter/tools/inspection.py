@@ -126,14 +126,39 @@ def first_records(manifest: Manifest, folder: OutputFolder, access: Access, *, c
 
 def listing(uri: str, access: Access, *, stream: TextIO) -> None:
     """Lists the visible files below a folder, or a single file, with the same columns as `hdfs dfs -ls`. Unknown values are dashes."""
+    entries, is_folder = _entries(uri, access)
+    if is_folder:
+        stream.write(f"Found {len(entries)} items\n")
+    stream.writelines(f"{one_line(line)}\n" for line in _columns(entries))
+
+
+def listing_document(uri: str, access: Access) -> list[dict[str, Any]]:  # Any: JSON
+    """Returns what `listing` shows, with a value of null where it shows a dash. `modified` is in UTC."""
+    entries, _ = _entries(uri, access)
+    return [
+        {
+            "uri": entry.uri,
+            "bytes": entry.size,
+            "modified": details and datetime.fromtimestamp(details.modified, UTC).isoformat(timespec="seconds"),
+            "mode": None if details is None or details.mode is None else f"{details.mode & 0o7777:04o}",
+            "owner": details and details.owner,
+            "group": details and details.group,
+            "replication": details and details.replication,
+        }
+        for entry in entries
+        for details in [entry.details]
+    ]
+
+
+def _entries(uri: str, access: Access) -> tuple[list[Entry], bool]:
+    """Returns the visible files below a folder, or the single file at the URI, and whether the URI is a folder."""
     entries = [entry for _, entry in sorted(OutputFolder(uri, access).visible(), key=lambda each: each[0])]
     if entries:
-        stream.write(f"Found {len(entries)} items\n")
-    elif (file := access.store(uri).stat(uri)) is not None:
-        entries = [file]
-    else:
+        return entries, True
+    file = access.store(uri).stat(uri)
+    if file is None:
         raise NotFound(f"{uri} has no visible files.", uri=uri)
-    stream.writelines(f"{one_line(line)}\n" for line in _columns(entries))
+    return [file], False
 
 
 def _columns(entries: Sequence[Entry]) -> Iterator[str]:

@@ -35,7 +35,7 @@ def test_a_limit_is_taken_before_the_splits(job: Path) -> None:
 
 
 def test_a_dry_run_says_what_each_split_was_to_have(job: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert code_of("plan", job, "--limit", "50", "--dry-run") == 0
+    assert code_of("plan", job, "--limit", "50", "--dry-run", "--json") == 0
     splits = json.loads(capsys.readouterr().out)["splits"]
     assert splits == [
         {"name": "train", "records": 45, "shards": 1, "bytes": 0, "expected": 45, "tolerance": 1},

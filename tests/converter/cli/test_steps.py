@@ -157,7 +157,7 @@ def test_a_pod_can_log_in_json_with_its_job_and_run(few: Path, tmp_path: Path, p
 
 
 def test_a_dry_run_prints_the_plan_and_writes_nothing(few: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert code_of("plan", *mnist_run(few, tmp_path / "out", FIELDS), "--dry-run") == 0
+    assert code_of("plan", *mnist_run(few, tmp_path / "out", FIELDS), "--dry-run", "--json") == 0
     planned = messages.PlanResult.model_validate_json(capsys.readouterr().out)
     assert (planned.records, planned.shards) == (6200, 6)
     assert list(tmp_path.iterdir()) == []
