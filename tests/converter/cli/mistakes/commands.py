@@ -7,39 +7,39 @@ from tests.converter.cli.mistakes.table import NUMBERS, Mistake
 
 MISTAKES: Final[Sequence[Mistake]] = (
     Mistake(
-        "run csv",
+        "run of a CSV file",
         command=["run", "a.csv"],
         said="a.csv: expected a mapping with apiVersion, kind, metadata and spec, got str; if it is data, run dataprep infer a.csv",
     ),
     Mistake(
-        "run dir",
+        "run of a folder",
         files={"in/a.csv": NUMBERS},
         command=["run", "in"],
         said="in is a folder; expected a job's YAML file (dataprep infer in proposes a job for data)",
     ),
     Mistake(
-        "run data set",
+        "run of a URI",
         command=["run", "s3://x/y"],
         said="can't read s3://x/y: No such file or directory; a job is a local file, so run dataprep infer for data at a URI",
     ),
-    Mistake("infer missing", command=["infer", "nothing.csv"], code=5, said="nothing.csv names no file."),
+    Mistake("infer of a missing file", command=["infer", "nothing.csv"], code=5, said="nothing.csv names no file."),
     Mistake(
-        "infer ignored",
+        "infer of hidden files",
         files={"in/_x.csv": NUMBERS},
         command=["infer", "in"],
         code=5,
         said="in names no file except 1 whose name, or a folder's, begins with _ or a dot; such files are read only if the source names them.",
     ),
-    Mistake("infer empty", files={"in/x/": None}, command=["infer", "in"], code=5, said="in names no file."),
+    Mistake("infer of an empty folder", files={"in/x/": None}, command=["infer", "in"], code=5, said="in names no file."),
     Mistake(
-        "verify input",
+        "verify of raw data",
         files={"in/a.csv": NUMBERS},
         command=["verify", "in"],
         code=5,
         said="in has no _SUCCESS: there is no finished data set. For raw data, run dataprep infer.",
     ),
     Mistake(
-        "verify job",
+        "verify of a job",
         files={
             "job.yaml": "apiVersion: dataprep.io/v1alpha1\nkind: DataPrepJob\nmetadata: {name: a-job}\nspec:\n  source: {csv: {uris: [a.csv], header: true}}\n  output: {uri: out}\n"
         },
@@ -48,22 +48,22 @@ MISTAKES: Final[Sequence[Mistake]] = (
         said="job.yaml has no _SUCCESS: there is no finished data set. For raw data, run dataprep infer.",
     ),
     Mistake(
-        "inspect input",
+        "inspect of raw data",
         files={"in/a.csv": NUMBERS},
         command=["inspect", "in"],
         code=5,
         said="in has no _SUCCESS: there is no finished data set. For raw data, run dataprep infer.",
     ),
     Mistake(
-        "inspect missing",
+        "inspect of a missing folder",
         command=["inspect", "in"],
         code=5,
         said="in has no _SUCCESS: there is no finished data set. For raw data, run dataprep infer.",
     ),
-    Mistake("ls missing", command=["ls", "in"], code=5, said="in has no visible files."),
-    Mistake("rnu", command=["rnu", "job.yaml"], said="there is no command 'rnu'; did you mean run? (see dataprep --help)"),
+    Mistake("ls of a missing folder", command=["ls", "in"], code=5, said="in has no visible files."),
+    Mistake("a misspelt command", command=["rnu", "job.yaml"], said="there is no command 'rnu'; did you mean run? (see dataprep --help)"),
     Mistake(
-        "run --output",
+        "an option of another command",
         files={
             "job.yaml": "apiVersion: dataprep.io/v1alpha1\nkind: DataPrepJob\nmetadata: {name: a-job}\nspec:\n  source: {csv: {uris: [a.csv], header: true}}\n  output: {uri: out}\n"
         },
@@ -71,7 +71,7 @@ MISTAKES: Final[Sequence[Mistake]] = (
         said="dataprep run: error: unknown arguments: --output x (see dataprep run --help)",
     ),
     Mistake(
-        "two files",
+        "two jobs",
         files={
             "job.yaml": "apiVersion: dataprep.io/v1alpha1\nkind: DataPrepJob\nmetadata: {name: a-job}\nspec:\n  source: {csv: {uris: [a.csv], header: true}}\n  output: {uri: out}\n"
         },
@@ -79,47 +79,47 @@ MISTAKES: Final[Sequence[Mistake]] = (
         said="dataprep run: error: unknown arguments: job.yaml (see dataprep run --help)",
     ),
     Mistake(
-        "convert nofmt",
+        "convert without a format",
         command=["convert", "a", "b"],
         said="dataprep convert: error: the following arguments are required: --format (see dataprep convert --help)",
     ),
     Mistake(
-        "convert fmt",
+        "convert to an unknown format",
         command=["convert", "a", "b", "--format", "tfrecords"],
         code=5,
         said="a has no _SUCCESS: there is no finished data set. For raw data, run dataprep infer.",
     ),
     Mistake(
-        "convert notds",
+        "convert of raw data",
         files={"a/b.csv": NUMBERS},
         command=["convert", "a", "b", "--format", "tfrecord"],
         code=5,
         said="a has no _SUCCESS: there is no finished data set. For raw data, run dataprep infer.",
     ),
     Mistake(
-        "repair notds",
+        "repair of raw data",
         files={"a/b.csv": NUMBERS},
         command=["repair", "a"],
         code=5,
         said="a holds no files of a dataprep run: there is no data set to repair.",
     ),
-    Mistake("copy missing", command=["copy", "a", "b"], code=5, said="a names nothing: no such file, and no file below it."),
+    Mistake("copy of a missing folder", command=["copy", "a", "b"], code=5, said="a names nothing: no such file, and no file below it."),
     Mistake(
-        "infer out unwritable",
+        "infer into a missing folder",
         command=["infer", "a.csv", "--output", "no/job.yaml"],
         said="--output: can't write no/job.yaml: No such file or directory",
     ),
     Mistake("infer excel", files={"a.xlsx": b"PK\x03\x04"}, command=["infer", "b.xlsx"], code=5, said="b.xlsx names no file."),
     Mistake(
-        "run parquet",
+        "run of a Parquet file",
         files={"a.parquet": b"PAR1\xff\xfe"},
         command=["run", "a.parquet"],
         said="a.parquet isn't text; expected a job's YAML file (dataprep infer a.parquet proposes a job for data)",
     ),
-    Mistake("run no file", command=["run"], said="which job? Give its YAML file"),
-    Mistake("run absent", command=["run", "jb.yaml"], said="can't read jb.yaml: No such file or directory"),
+    Mistake("run without a job", command=["run"], said="which job? Give its YAML file"),
+    Mistake("run of a missing file", command=["run", "jb.yaml"], said="can't read jb.yaml: No such file or directory"),
     Mistake(
-        "profile absent",
+        "a missing profile",
         files={
             "job.yaml": "apiVersion: dataprep.io/v1alpha1\nkind: DataPrepJob\nmetadata: {name: a-job}\nspec:\n  source: {csv: {uris: [a.csv], header: true}}\n  output: {uri: out}\n"
         },
@@ -133,12 +133,12 @@ MISTAKES: Final[Sequence[Mistake]] = (
         said="output.uri in is the input in itself, and a job may not write where it reads: choose another output.uri.",
     ),
     Mistake(
-        "inspect records",
+        "text for a number of records",
         command=["inspect", "in", "--records", "few"],
         said="dataprep inspect: error: argument --records: expected a whole number from 0, got 'few' (see dataprep inspect --help)",
     ),
     Mistake(
-        "inspect two forms",
+        "two forms at once",
         command=["inspect", "in", "--json", "--html", "x"],
         said="dataprep inspect: error: argument --html: not allowed with argument --json (see dataprep inspect --help)",
     ),

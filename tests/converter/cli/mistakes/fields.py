@@ -7,93 +7,93 @@ from tests.converter.cli.mistakes.table import CSV, HEAD, IRIS, OUT, Mistake
 
 MISTAKES: Final[Sequence[Mistake]] = (
     Mistake(
-        "set no eq",
+        "--set without =",
         job=CSV + OUT,
         options=["--set", "output.uri"],
         said="--set: expected FIELD=VALUE, got 'output.uri'; write it as one word, such as output.uri=out",
     ),
     Mistake(
-        "set colon",
+        "--set with a colon",
         job=CSV + OUT,
         options=["--set", "output.uri: x"],
         said="--set: expected FIELD=VALUE, got 'output.uri: x'; write it as one word, such as output.uri=out",
     ),
     Mistake(
-        "set space",
+        "--set with spaces",
         job=CSV + OUT,
         options=["--set", "output.uri = x"],
         said="--set: expected FIELD=VALUE, got 'output.uri = x'; write it as one word, such as output.uri=out",
     ),
     Mistake(
-        "set unknown",
+        "--set of an unknown field",
         job=CSV + OUT,
         options=["--set", "output.shards.cuont=3"],
         said="--set output.shards.cuont: spec.output.shards.cuont: unknown field; did you mean count?",
     ),
     Mistake(
-        "set unknown top",
+        "--set of an unknown part",
         job=CSV + OUT,
         options=["--set", "ouput.uri=3"],
         said="--set ouput.uri: spec.ouput: unknown field; did you mean output?",
     ),
     Mistake(
-        "set depth",
+        "--set at the wrong depth",
         job=CSV + OUT,
         options=["--set", "delimiter=;"],
         said="--set delimiter: spec.delimiter: unknown field; it belongs under csv (spec.source.csv.delimiter)",
     ),
     Mistake(
-        "set bad value",
+        "--set with text for a number",
         job=CSV + OUT,
         options=["--set", "output.shards.count=many"],
         said="--set output.shards.count: spec.output.shards.count: expected a whole number, got 'many'",
     ),
     Mistake(
-        "set list",
+        "--set with text for a list",
         job=CSV + OUT,
         options=["--set", "source.csv.uris=b.csv"],
         said="--set source.csv.uris: spec.source.csv.uris: expected a list, got 'b.csv'; put it in brackets: [ ]",
     ),
     Mistake(
-        "set metadata",
+        "--set of metadata",
         job=CSV + OUT,
         options=["--set", "metadata.name=b"],
         said="--set metadata.name: spec.metadata: unknown field; it belongs at the top of the document (metadata)",
     ),
     Mistake(
-        "wrong depth down",
+        "a field of csv beside csv",
         job=HEAD + "  source: {csv: {uris: [a.csv]}, delimiter: ;}\n" + OUT,
         said="job.yaml:5:34: spec.source.delimiter: unknown field; it belongs under csv (spec.source.csv.delimiter)",
     ),
     Mistake(
-        "wrong depth top",
+        "a field of csv in the spec",
         job=CSV + "  output: {uri: out}\n  delimiter: ';'\n",
         said="job.yaml:7:3: spec.delimiter: unknown field; it belongs under csv (spec.source.csv.delimiter)",
     ),
     Mistake(
-        "wrong depth uris",
+        "uris beside the kind of source",
         job=HEAD + "  source: {uris: [a.csv]}\n" + OUT,
         said="job.yaml:5:12: spec.source.uris: unknown field; it belongs one level deeper, under images, csv, csvSequences, jsonl, text, parquet, arrow, fixedLength or others",
     ),
     Mistake(
-        "wrong depth up",
+        "features within the source",
         job=HEAD + "  source: {csv: {uris: [a.csv], features: [{name: x}]}}\n" + OUT,
         said="job.yaml:5:33: spec.source.csv.features: unknown field; it belongs under spec (spec.features)",
     ),
     Mistake(
-        "wrong depth count",
+        "count beside shards",
         job=CSV + "  output: {uri: out, count: 3}\n",
         said="job.yaml:6:22: spec.output.count: unknown field; it belongs under shards (spec.output.shards.count)",
     ),
     Mistake(
-        "out of spec",
+        "fields outside of the spec",
         job="apiVersion: dataprep.io/v1alpha1\nkind: DataPrepJob\nmetadata: {name: a-job}\nsource: {csv: {uris: [a.csv]}}\noutput: {uri: out}\n",
         said=(
             "job.yaml:1:1: spec: is required\njob.yaml:4:1: source: unknown field; it belongs under spec (spec.source)\njob.yaml:5:1: output: unknown field; it belongs under spec (spec.output)"
         ),
     ),
     Mistake(
-        "one hot text",
+        "oneHot with column",
         job=CSV + "  transforms: [{oneHot: {column: species, numClasses: 3}}]\n" + OUT,
         files={"a.csv": IRIS},
         said=(
@@ -101,12 +101,12 @@ MISTAKES: Final[Sequence[Mistake]] = (
         ),
     ),
     Mistake(
-        "k8s name",
+        "a name that Kubernetes refuses",
         job="apiVersion: dataprep.io/v1alpha1\nkind: DataPrepJob\nmetadata: {name: My_Job}\nspec:\n  source: {csv: {uris: [a.csv], header: true}}\n  output: {uri: out}\n",
         said="job.yaml:3:18: metadata.name: Kubernetes refuses the name 'My_Job': names have lower-case letters, digits, - and .; write my-job",
     ),
     Mistake(
-        "k8s name number",
+        "a number for a name",
         job="apiVersion: dataprep.io/v1alpha1\nkind: DataPrepJob\nmetadata: {name: 7}\nspec:\n  source: {csv: {uris: [a.csv], header: true}}\n  output: {uri: out}\n",
         said="job.yaml:3:18: metadata.name: expected text, got 7; put it in quotes",
     ),
@@ -116,104 +116,106 @@ MISTAKES: Final[Sequence[Mistake]] = (
         said="job.yaml:1:1: metadata: is required",
     ),
     Mistake(
-        "no space after colon",
+        "no space after a colon",
         job=HEAD + "  source:\n    csv:\n      uris:[a.csv]\n" + OUT,
         said="job.yaml:7:7: spec.source.csv: expected a mapping with the field uris, got 'uris:[a.csv]'; YAML needs a space after the colon",
     ),
     Mistake(
-        "tilde null",
+        "~ alone, which is null",
         job=CSV + "  output: {uri: ~}\n",
         said="job.yaml:6:17: spec.output.uri: has no value (in YAML, ~ and null are no value either); expected text",
     ),
-    Mistake("HOME2", job=CSV + "  output: {uri: '${HOME}/out'}\n", said="job.yaml:6:17: spec.output.uri: ${HOME} is not in spec.params"),
+    Mistake("${HOME}", job=CSV + "  output: {uri: '${HOME}/out'}\n", said="job.yaml:6:17: spec.output.uri: ${HOME} is not in spec.params"),
     Mistake(
-        "neg shards",
+        "a negative number of shards",
         job=CSV + "  output: {uri: out, shards: {count: -4}}\n",
         said="job.yaml:6:38: spec.output.shards.count: must be at least 1, got -4",
     ),
     Mistake(
-        "zero shards",
+        "no shards",
         job=CSV + "  output: {uri: out, shards: {count: 0}}\n",
         said="job.yaml:6:38: spec.output.shards.count: must be at least 1, got 0",
     ),
     Mistake(
-        "neg skipLines",
+        "a negative number of lines",
         job=HEAD + "  source: {csv: {uris: [a.csv], skipLines: -1}}\n" + OUT,
         said="job.yaml:5:44: spec.source.csv.skipLines: must be at least 0, got -1",
     ),
     Mistake(
-        "fractions",
+        "fractions of more than 1",
         job=CSV + "  splits: {into: [{name: train, fraction: 0.8}, {name: test, fraction: 0.3}]}\n" + OUT,
         said="job.yaml:6:3: spec.splits: the fractions must sum to 1, got 1.1",
     ),
     Mistake(
-        "fraction percent",
+        "fractions in percent",
         job=CSV + "  splits: {into: [{name: train, fraction: 80}, {name: test, fraction: 20}]}\n" + OUT,
         said=(
             "job.yaml:6:43: spec.splits.into[0].fraction: must be at most 1, got 80; write 0.8 for 80 %\njob.yaml:6:71: spec.splits.into[1].fraction: must be at most 1, got 20; write 0.2 for 20 %"
         ),
     ),
     Mistake(
-        "fraction text",
+        "fractions with a percent sign",
         job=CSV + "  splits: {into: [{name: train, fraction: 80%}, {name: test, fraction: 20%}]}\n" + OUT,
         said=(
             "job.yaml:6:43: spec.splits.into[0].fraction: expected a number, got '80%'; write 0.8\njob.yaml:6:72: spec.splits.into[1].fraction: expected a number, got '20%'; write 0.2"
         ),
     ),
     Mistake(
-        "splits map",
+        "splits as a mapping of fractions",
         job=CSV + "  splits: {train: 0.8, test: 0.2}\n" + OUT,
         said=(
             "job.yaml:6:3: spec.splits.into: is required\njob.yaml:6:12: spec.splits.train: unknown field\njob.yaml:6:24: spec.splits.test: unknown field"
         ),
     ),
     Mistake(
-        "splits list",
+        "splits as a list",
         job=CSV + "  splits: [{name: train, fraction: 0.8}]\n" + OUT,
         said="job.yaml:6:3: spec.splits: expected a mapping with the field into, got a list",
     ),
     Mistake(
-        "split same name",
+        "two splits of the same name",
         job=CSV + "  splits: {into: [{name: a, fraction: 0.8}, {name: a, fraction: 0.2}]}\n" + OUT,
         said="job.yaml:6:3: spec.splits: the split 'a' is named twice",
     ),
     Mistake(
-        "features strings",
+        "features as texts",
         job=CSV + "  features: [x, y]\n" + OUT,
         said=(
             "job.yaml:6:14: spec.features[0]: expected a mapping with the field name, got 'x'\njob.yaml:6:17: spec.features[1]: expected a mapping with the field name, got 'y'"
         ),
     ),
     Mistake(
-        "uris string",
+        "uris as a text",
         job=HEAD + "  source: {csv: {uris: a.csv}}\n" + OUT,
         said="job.yaml:5:24: spec.source.csv.uris: expected a list, got 'a.csv'; put it in brackets: [ ]",
     ),
     Mistake(
-        "uri field",
+        "uri for uris",
         job=HEAD + "  source: {csv: {uri: a.csv}}\n" + OUT,
         said=("job.yaml:5:12: spec.source.csv.uris: is required\njob.yaml:5:18: spec.source.csv.uri: unknown field; did you mean uris?"),
     ),
     Mistake(
-        "source string",
+        "a source as a text",
         job=HEAD + "  source: a.csv\n" + OUT,
         said="job.yaml:5:11: spec.source: expected a mapping with one of the fields idx, images, annotatedImages, masks, csv, csvSequences, jsonl, text, parquet, arrow, fixedLength, wholeFile, tfrecord, sequenceFile, dataset, fromJob, numpy, libsvm, join, sql, table, plugin, got 'a.csv'",
     ),
     Mistake(
-        "output string", job=CSV + "  output: out\n", said="job.yaml:6:11: spec.output: expected a mapping with the field uri, got 'out'"
+        "an output as a text",
+        job=CSV + "  output: out\n",
+        said="job.yaml:6:11: spec.output: expected a mapping with the field uri, got 'out'",
     ),
     Mistake(
-        "format TFRecord",
+        "a format with capitals",
         job=CSV + "  output: {uri: out, format: TFRecord}\n",
         said="job.yaml:6:30: spec.output.format: expected 'tfrecord', 'recordioProtobuf', 'sequenceFile', 'mapFile', 'parquet', 'arrow', 'jsonl', 'csv', 'npz', 'fileBatch', 'dl4jDataset', 'webdataset', 'mds', 'arrayRecord' or 'copy', got 'TFRecord'; did you mean tfrecord?",
     ),
     Mistake(
-        "format csv",
+        "an unknown format",
         job=CSV + "  output: {uri: out, format: pickle}\n",
         said="job.yaml:6:30: spec.output.format: expected 'tfrecord', 'recordioProtobuf', 'sequenceFile', 'mapFile', 'parquet', 'arrow', 'jsonl', 'csv', 'npz', 'fileBatch', 'dl4jDataset', 'webdataset', 'mds', 'arrayRecord' or 'copy', got 'pickle'; did you mean mapFile?",
     ),
     Mistake(
-        "compression",
+        "compression beside the format",
         job=CSV + "  output: {uri: out, compression: gzip}\n",
         said="job.yaml:6:22: spec.output.compression: unknown field; it belongs one level deeper, under tfrecord, sequenceFile, mapFile, parquet, arrow, jsonl, csv, npz or others",
     ),
@@ -223,140 +225,146 @@ MISTAKES: Final[Sequence[Mistake]] = (
         said="job.yaml:5:3: spec.source: exactly one source must be set (idx, images, annotatedImages, masks, csv, csvSequences, jsonl, text, parquet, arrow, fixedLength, wholeFile, tfrecord, sequenceFile, dataset, fromJob, numpy, libsvm, join, sql, table, plugin), got csv, jsonl",
     ),
     Mistake(
-        "dtype",
+        "an unknown dtype",
         job=CSV + "  features: [{name: x, dtype: float}]\n" + OUT,
         said="job.yaml:6:31: spec.features[0].dtype: expected 'int64', 'int32', 'int16', 'int8', 'uint8', 'float64', 'float32', 'float16', 'bool' or 'bytes', got 'float'; did you mean float64?",
     ),
     Mistake(
-        "size unit",
+        "a size in MB",
         job=CSV + "  output: {uri: out, shards: {targetSize: 256MB}}\n",
         said="job.yaml:6:43: spec.output.shards.targetSize: expected bytes or a quantity such as 128Mi or 2Gi, got '256MB'",
     ),
     Mistake(
-        "size space",
+        "a size with a space",
         job=CSV + "  output: {uri: out, shards: {targetSize: 256 MiB}}\n",
         said="job.yaml:6:43: spec.output.shards.targetSize: expected bytes or a quantity such as 128Mi or 2Gi, got '256 MiB'",
     ),
     Mistake(
-        "bool text",
+        "yes for shuffle",
         job=CSV + "  shuffle: 'yes'\n" + OUT,
         said="job.yaml:6:12: spec.shuffle: expected a mapping ({} for the defaults), got 'yes'",
     ),
     Mistake(
-        "shuffle true",
+        "true for shuffle",
         job=CSV + "  shuffle: true\n" + OUT,
         said="job.yaml:6:12: spec.shuffle: expected a mapping ({} for the defaults), got True",
     ),
     Mistake(
-        "delimiter long",
+        "a delimiter of two characters",
         job=HEAD + "  source: {csv: {uris: [a.csv], delimiter: '||'}}\n" + OUT,
         said="job.yaml:5:44: spec.source.csv.delimiter: must have at most 1 character, got '||'",
     ),
     Mistake(
-        "empty spec",
+        "an empty spec",
         job="apiVersion: dataprep.io/v1alpha1\nkind: DataPrepJob\nmetadata: {name: a}\nspec:\n",
         said="job.yaml:4:6: spec: has no value (in YAML, ~ and null are no value either); expected a mapping with the field output",
     ),
     Mistake("no output", job=CSV, said="job.yaml:4:1: spec.output: is required"),
     Mistake("no source", job=HEAD + OUT, said="job.yaml:4:1: spec: set exactly one of source and script"),
     Mistake(
-        "api version",
+        "another version of the API",
         job="apiVersion: dataprep.io/v1\nkind: DataPrepJob\nmetadata: {name: a-job}\nspec:\n  source: {csv: {uris: [a.csv], header: true}}\n  output: {uri: out}\n",
         said="job.yaml:1:13: apiVersion: expected 'dataprep.io/v1alpha1', got 'dataprep.io/v1'; did you mean dataprep.io/v1alpha1?",
     ),
     Mistake(
-        "kind",
+        "a misspelt kind",
         job="apiVersion: dataprep.io/v1alpha1\nkind: DataprepJob\nmetadata: {name: a-job}\nspec:\n  source: {csv: {uris: [a.csv], header: true}}\n  output: {uri: out}\n",
         said="job.yaml:2:7: kind: expected 'DataPrepJob', got 'DataprepJob'; did you mean DataPrepJob?",
     ),
     Mistake(
-        "kind job",
+        "another kind",
         job="apiVersion: dataprep.io/v1alpha1\nkind: Job\nmetadata: {name: a-job}\nspec:\n  source: {csv: {uris: [a.csv], header: true}}\n  output: {uri: out}\n",
         said="job.yaml:2:7: kind: expected 'DataPrepJob', got 'Job'",
     ),
     Mistake(
-        "param missing", job=CSV + "  output: {uri: '${where}'}\n", said="job.yaml:6:17: spec.output.uri: ${where} is not in spec.params"
+        "a param without a value",
+        job=CSV + "  output: {uri: '${where}'}\n",
+        said="job.yaml:6:17: spec.output.uri: ${where} is not in spec.params",
     ),
     Mistake(
-        "filter unknown",
+        "filter with the fields of others",
         job=CSV + "  transforms: [{filter: {column: lable, min: 1}}]\n" + OUT,
         said=(
             "job.yaml:6:17: spec.transforms[0].filter.where: is required\njob.yaml:6:26: spec.transforms[0].filter.column: unknown field\njob.yaml:6:41: spec.transforms[0].filter.min: unknown field"
         ),
     ),
     Mistake(
-        "transform unknown",
+        "an unknown transform",
         job=CSV + "  transforms: [{normalise: {column: x}}]\n" + OUT,
         said="job.yaml:6:17: spec.transforms[0].normalise: unknown field",
     ),
     Mistake(
-        "transforms map",
+        "transforms as a mapping",
         job=CSV + "  transforms: {standardize: {column: x}}\n" + OUT,
         said="job.yaml:6:3: spec.transforms: expected a list, got a mapping",
     ),
     Mistake(
-        "feature twice",
+        "a feature twice",
         job=CSV + "  features: [{name: x}, {name: x}]\n" + OUT,
         said="job.yaml:4:1: spec: the feature 'x' is named twice in features and labels",
     ),
     Mistake(
-        "feature is label",
+        "a feature that is the label",
         job=CSV + "  features: [{name: x}, {name: label}]\n  labels: [{name: label}]\n" + OUT,
         said="job.yaml:4:1: spec: the feature 'label' is named twice in features and labels",
     ),
     Mistake(
-        "split name",
+        "a split's name with a space",
         job=CSV + "  splits: {into: [{name: my split}]}\n" + OUT,
         said="job.yaml:6:26: spec.splits.into[0].name: must match the pattern ^[A-Za-z0-9]([-_.A-Za-z0-9]*[A-Za-z0-9])?$, got 'my split'",
     ),
     Mistake(
-        "policy case",
+        "a policy in lower case",
         job=CSV + "  onBadRecord: {policy: skip}\n" + OUT,
         said="job.yaml:6:25: spec.onBadRecord.policy: expected 'Fail', 'Skip' or 'Quarantine', got 'skip'; did you mean Skip?",
     ),
     Mistake(
-        "policy text",
+        "a policy as a text",
         job=CSV + "  onBadRecord: Skip\n" + OUT,
         said="job.yaml:6:16: spec.onBadRecord: expected a mapping ({} for the defaults), got 'Skip'",
     ),
     Mistake(
-        "header text",
+        "text for true or false",
         job=HEAD + "  source: {csv: {uris: [a.csv], header: first}}\n" + OUT,
         said="job.yaml:5:41: spec.source.csv.header: expected true or false, got 'first'",
     ),
     Mistake(
-        "two shard sizes",
+        "count and records of shards",
         job=CSV + "  output: {uri: out, shards: {count: 2, records: 5}}\n",
         said="job.yaml:6:22: spec.output.shards: set only one of count, targetSize, records, got count, records",
     ),
     Mistake(
-        "seed text", job=CSV + "  shuffle: {seed: abc}\n" + OUT, said="job.yaml:6:19: spec.shuffle.seed: expected a whole number, got 'abc'"
+        "text for a seed",
+        job=CSV + "  shuffle: {seed: abc}\n" + OUT,
+        said="job.yaml:6:19: spec.shuffle.seed: expected a whole number, got 'abc'",
     ),
     Mistake(
-        "seed float", job=CSV + "  shuffle: {seed: 1.5}\n" + OUT, said="job.yaml:6:19: spec.shuffle.seed: expected a whole number, got 1.5"
+        "a fraction for a seed",
+        job=CSV + "  shuffle: {seed: 1.5}\n" + OUT,
+        said="job.yaml:6:19: spec.shuffle.seed: expected a whole number, got 1.5",
     ),
     Mistake(
-        "uris number",
+        "a number for a URI",
         job=HEAD + "  source: {csv: {uris: [7]}}\n" + OUT,
         said="job.yaml:5:25: spec.source.csv.uris[0]: expected text, got 7; put it in quotes",
     ),
     Mistake(
-        "uris empty",
+        "no URIs",
         job=HEAD + "  source: {csv: {uris: []}}\n" + OUT,
         said="job.yaml:5:18: spec.source.csv.uris: must have at least 1 item, got 0",
     ),
     Mistake(
-        "uri empty",
+        "an empty URI",
         job=HEAD + "  source: {csv: {uris: ['']}}\n" + OUT,
         said="job.yaml:5:25: spec.source.csv.uris[0]: must have at least 1 character, got 0",
     ),
     Mistake(
-        "snake case",
+        "a field in snake case",
         job=HEAD + "  source: {csv: {uris: [a.csv], skip_lines: 1}}\n" + OUT,
         said="job.yaml:5:33: spec.source.csv.skip_lines: unknown field; did you mean skipLines?",
     ),
     Mistake(
-        "secret in uri",
+        "a key in a URI",
         job=HEAD + "  source: {csv: {uris: ['s3://key:secret@b/a.csv']}}\n" + OUT,
         said="job.yaml:5:25: spec.source.csv.uris[0]: a URI can't contain a user, key or password: credentials come from a Secret (an entry of stores) or from the environment, got 23 characters",
     ),
