@@ -150,7 +150,8 @@ def _report_failure(exc: BaseException, arguments: argparse.Namespace) -> Exit:
         # Stores raise their own error for a full disk, so an OSError for a full disk comes from a local file.
         exc = StoreFull(f"No space left for {exc.filename or f'temporary files in {tempfile.gettempdir()}'}: {exc.strerror}.")
     if isinstance(exc, ConvertError):
-        _say(f"error: {exc}")
+        place = _place_of(exc, arguments)
+        _say(f"error: {place}: {exc}" if place else f"error: {exc}")
         pod_messages.leave_failure(exc.exit, exc.reason, str(exc), arguments, uri=exc.uri)
         return exc.exit
     message = f"{type(exc).__name__}: {exc}"
@@ -159,6 +160,18 @@ def _report_failure(exc: BaseException, arguments: argparse.Namespace) -> Exit:
         _print_traceback(exc)
     pod_messages.leave_failure(Exit.INTERNAL, Reason.INTERNAL_ERROR, message, arguments)
     return Exit.INTERNAL
+
+
+def _place_of(exc: BaseException, arguments: argparse.Namespace) -> str:
+    """Returns the line of the job that the error is about, if the job is to blame. In pods, nobody can open the job's file."""
+    from dataprep_converter.core.errors import BadSpec
+
+    file = getattr(arguments, "job", None) or getattr(arguments, "job_option", None)
+    if not isinstance(exc, BadSpec) or not file or file == "-" or pod_messages.in_pod():
+        return ""
+    from dataprep_converter.inputs import error_places
+
+    return error_places.place_of(str(exc), file, getattr(arguments, "set", ()))
 
 
 def _say(text: str) -> None:

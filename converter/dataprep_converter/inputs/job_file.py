@@ -33,16 +33,16 @@ def load(file: str, *, overrides: Sequence[str] = (), profile: str | None = None
     """
     documents = yaml_file.documents(file)
     chosen = _job(documents, file)
-    is_cron = isinstance(chosen.value, dict) and chosen.value.get("kind") == CRON_KIND
-    if is_cron:
+    below = _below(chosen)
+    if below:
         with _placed(chosen):
             DataPrepCronJob.parse(chosen.value)
-    document = job_document(chosen.value, scheduled=datetime.now(UTC)) if is_cron else chosen.value
+    document = job_document(chosen.value, scheduled=datetime.now(UTC)) if below else chosen.value
     for override in overrides:
         set_field(document, override)
     if profile is not None and isinstance(document, dict) and isinstance(document.get("spec"), dict):
         document = document | {"spec": _with_profile(document["spec"], profile)}
-    with _placed(chosen, overrides=overrides, below="spec.jobTemplate." if is_cron else ""):
+    with _placed(chosen, overrides=overrides, below=below):
         job = DataPrepJob.parse(document, new=new)
     if new and _NAME.fullmatch(job.metadata.name) is None:
         raise SpecError([Fault("metadata.name", _name_fault(job.metadata.name), place=chosen.place("metadata.name"))])
@@ -54,6 +54,22 @@ def load(file: str, *, overrides: Sequence[str] = (), profile: str | None = None
         if not os.environ.get(plugins.CODE_VARIABLE):
             plugins.provide(_config_map(documents, job.spec.code.config_map_ref.name))
     return job
+
+
+def job_in(file: str) -> tuple[Document, str]:
+    """Returns the document of the job in a file, and the path below which the job is: empty for a DataPrepJob. Raises SpecError."""
+    chosen = _job(yaml_file.documents(file), file)
+    return chosen, _below(chosen)
+
+
+def place_of(path: str, document: Document, overrides: Sequence[str], *, below: str) -> str:
+    """Returns where the user wrote a field of the job, in the document or in an override. Empty if the user didn't write it."""
+    place = _place(Fault(path, ""), document, overrides, below)
+    return place if place.startswith("--set") or document.has(f"{below}{path}") else ""
+
+
+def _below(document: Document) -> str:
+    return "spec.jobTemplate." if document.value.get("kind") == CRON_KIND else ""
 
 
 def _name_fault(name: str) -> str:

@@ -27,6 +27,13 @@ class Document:
     """The document as Python values. Any: YAML."""
     root: yaml.Node
 
+    def has(self, path: str) -> bool:
+        """Returns whether the document has a field at a path."""
+        node, rest = self.root, path
+        while rest and (found := _member(node, rest)) is not None:
+            _, node, rest = found
+        return not rest
+
     def place(self, path: str, *, of_key: bool = False) -> str:
         """Returns `FILE:LINE:COLUMN` of the field at a path such as `spec.output.uri`, or of the innermost field around it that exists.
 

@@ -8,10 +8,10 @@ from pathlib import Path
 
 import pytest
 from tests.converter.cli.commandline import code_of
-from tests.converter.cli.mistakes import commands, data, fields, plugins, yaml
+from tests.converter.cli.mistakes import commands, data, fields, options, plugins, yaml
 from tests.converter.cli.mistakes.table import CSV, NUMBERS, Mistake
 
-MISTAKES = list(chain(fields.MISTAKES, yaml.MISTAKES, data.MISTAKES, plugins.MISTAKES, commands.MISTAKES))
+MISTAKES = list(chain.from_iterable(table.MISTAKES for table in (fields, yaml, data, plugins, options, commands)))
 
 
 @pytest.fixture(autouse=True)

@@ -109,7 +109,6 @@ MISTAKES: Final[Sequence[Mistake]] = (
         command=["infer", "a.csv", "--output", "no/job.yaml"],
         said="--output: can't write no/job.yaml: No such file or directory",
     ),
-    Mistake("infer excel", files={"a.xlsx": b"PK\x03\x04"}, command=["infer", "b.xlsx"], code=5, said="b.xlsx names no file."),
     Mistake(
         "run of a Parquet file",
         files={"a.parquet": b"PAR1\xff\xfe"},

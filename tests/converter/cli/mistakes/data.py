@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from typing import Final
 
-from tests.converter.cli.mistakes.table import CSV, HEAD, IRIS, NUMBERS, OUT, Mistake
+from tests.converter.cli.mistakes.table import CSV, HEAD, NUMBERS, OUT, Mistake
 
 MISTAKES: Final[Sequence[Mistake]] = (
     Mistake(
@@ -61,46 +61,11 @@ MISTAKES: Final[Sequence[Mistake]] = (
         said="The source csv contains no records; set allowEmpty: true if this is intended.",
     ),
     Mistake(
-        "an output below the input file",
-        job=CSV + "  output: {uri: a.csv/out}\n",
-        said="output.uri a.csv/out lies in the input a.csv, so the job would read what it writes: choose an output.uri outside of it.",
-    ),
-    Mistake(
         "an output that is a file",
         job=CSV + "  output: {uri: b}\n",
         files={"a.csv": NUMBERS, "b": "x"},
         code=5,
         said="b/_dataprep is in the way: Not a directory.",
-    ),
-    Mistake(
-        "text as float32",
-        job=CSV + "  features: [{name: species, dtype: float32}]\n" + OUT,
-        files={"a.csv": IRIS},
-        said="The feature 'species': species can't become float32; number the texts by a vocabulary in transforms, or give the column a type of numbers in the source. In the first rows of a.csv 12 of 12 cells of the column 'species' are not numbers; the first of these cells is in line 2, 'a', so the column is text. If such cells are bad or missing values, give source.csv.columns a type of numbers for it and set onBadRecord.policy: Skip, or name the words for missing values in source.csv.nullWords.",
-    ),
-    Mistake(
-        "text as a class",
-        job=CSV + "  labels: [{name: species, numClasses: 3}]\n" + OUT,
-        files={"a.csv": IRIS},
-        said="The feature 'species': numClasses needs whole numbers, but it is bytes; number the texts by a vocabulary in transforms. In the first rows of a.csv 12 of 12 cells of the column 'species' are not numbers; the first of these cells is in line 2, 'a', so the column is text. If such cells are bad or missing values, give source.csv.columns a type of numbers for it and set onBadRecord.policy: Skip, or name the words for missing values in source.csv.nullWords.",
-    ),
-    Mistake(
-        "text as int64",
-        job=CSV + "  labels: [{name: species, dtype: int64}]\n" + OUT,
-        files={"a.csv": IRIS},
-        said="The feature 'species': species can't become int64; number the texts by a vocabulary in transforms, or give the column a type of numbers in the source. In the first rows of a.csv 12 of 12 cells of the column 'species' are not numbers; the first of these cells is in line 2, 'a', so the column is text. If such cells are bad or missing values, give source.csv.columns a type of numbers for it and set onBadRecord.policy: Skip, or name the words for missing values in source.csv.nullWords.",
-    ),
-    Mistake(
-        "text to standardize",
-        job=CSV + "  transforms: [{standardize: {column: species}}]\n" + OUT,
-        files={"a.csv": IRIS},
-        said="The transform standardize takes tensors of numbers, but the column 'species' is string; number the texts by a vocabulary in transforms.",
-    ),
-    Mistake(
-        "text and numbers in a vector",
-        job=CSV + "  features: [{name: f, columns: [width, species]}]\n" + OUT,
-        files={"a.csv": IRIS},
-        said="The feature 'f': text and numbers can't share a vector: width (float32), species (bytes); number the texts by a vocabulary in transforms. In the first rows of a.csv 12 of 12 cells of the column 'species' are not numbers; the first of these cells is in line 2, 'a', so the column is text. If such cells are bad or missing values, give source.csv.columns a type of numbers for it and set onBadRecord.policy: Skip, or name the words for missing values in source.csv.nullWords.",
     ),
     Mistake(
         "abfs:// without an account",
@@ -183,59 +148,6 @@ MISTAKES: Final[Sequence[Mistake]] = (
     ),
     Mistake(
         "a glob that matches nothing", job=HEAD + "  source: {csv: {uris: ['*.csv.gz']}}\n" + OUT, code=5, said="*.csv.gz names no file."
-    ),
-    Mistake(
-        "no workers",
-        job=CSV + OUT,
-        options=["--workers", "0"],
-        said="dataprep run: error: argument --workers: expected a whole number from 1, got '0' (see dataprep run --help)",
-    ),
-    Mistake(
-        "text for workers",
-        job=CSV + OUT,
-        options=["--workers", "many"],
-        said="dataprep run: error: argument --workers: expected a whole number from 1, got 'many' (see dataprep run --help)",
-    ),
-    Mistake(
-        "a negative limit",
-        job=CSV + OUT,
-        options=["--limit", "-5"],
-        said="dataprep run: error: argument --limit: expected a whole number from 1, got '-5' (see dataprep run --help)",
-    ),
-    Mistake(
-        "a limit of nothing",
-        job=CSV + OUT,
-        options=["--limit", "0"],
-        said="dataprep run: error: argument --limit: expected a whole number from 1, got '0' (see dataprep run --help)",
-    ),
-    Mistake(
-        "a misspelt column",
-        job=CSV + "  features: [{name: widht}]\n" + OUT,
-        files={"a.csv": IRIS},
-        said="The feature 'widht': there is no column 'widht'. Did you mean 'width'? The columns are width, height, species.",
-    ),
-    Mistake(
-        "a misspelt label",
-        job=CSV + "  labels: [{name: spceies}]\n" + OUT,
-        files={"a.csv": IRIS},
-        said="The feature 'spceies': there is no column 'spceies'. Did you mean 'species'? The columns are width, height, species.",
-    ),
-    Mistake(
-        "another delimiter",
-        job=HEAD + "  source: {csv: {uris: [a.csv], delimiter: ';'}}\n  labels: [{name: label}]\n" + OUT,
-        said="The feature 'label': there is no column 'label'. The columns are 0.",
-    ),
-    Mistake(
-        "an output within the input",
-        job=HEAD + "  source: {csv: {uris: [in]}}\n  output: {uri: in/out}\n",
-        files={"in/a.csv": NUMBERS},
-        said="output.uri in/out lies in the input in, so the job would read what it writes: choose an output.uri outside of it.",
-    ),
-    Mistake(
-        "an output that is the input",
-        job=HEAD + "  source: {csv: {uris: [in]}}\n  output: {uri: in}\n",
-        files={"in/a.csv": NUMBERS},
-        said="output.uri in is the input in itself, and a job may not write where it reads: choose another output.uri.",
     ),
     Mistake(
         "an output with other files",
@@ -355,15 +267,5 @@ MISTAKES: Final[Sequence[Mistake]] = (
         files={"in/a.csv": NUMBERS},
         code=5,
         said="in has no _SUCCESS: there is no finished data set. For raw data, run dataprep infer.",
-    ),
-    Mistake(
-        "a misspelt part of the file name",
-        job=CSV + "  output: {uri: out, fileName: '{split}-{shrad}'}\n",
-        said="output.fileName '{split}-{shrad}': unknown field {shrad} in the file name; known: {split}, {shard}, {shards}, {ext}.",
-    ),
-    Mistake(
-        "a file name without the split",
-        job=CSV + "  splits: {into: [{name: a, fraction: 0.5}, {name: b, fraction: 0.5}]}\n  output: {uri: out, fileName: data.tfrecord}\n",
-        said="output.fileName 'data.tfrecord': the file name must contain {split} when there are several splits.",
     ),
 )

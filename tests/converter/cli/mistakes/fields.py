@@ -3,62 +3,13 @@
 from collections.abc import Sequence
 from typing import Final
 
-from tests.converter.cli.mistakes.table import CSV, HEAD, IRIS, OUT, Mistake
+from tests.converter.cli.mistakes.table import CSV, HEAD, IRIS, NUMBERS, OUT, Mistake
 
 MISTAKES: Final[Sequence[Mistake]] = (
     Mistake(
-        "--set without =",
-        job=CSV + OUT,
-        options=["--set", "output.uri"],
-        said="--set: expected FIELD=VALUE, got 'output.uri'; write it as one word, such as output.uri=out",
-    ),
-    Mistake(
-        "--set with a colon",
-        job=CSV + OUT,
-        options=["--set", "output.uri: x"],
-        said="--set: expected FIELD=VALUE, got 'output.uri: x'; write it as one word, such as output.uri=out",
-    ),
-    Mistake(
-        "--set with spaces",
-        job=CSV + OUT,
-        options=["--set", "output.uri = x"],
-        said="--set: expected FIELD=VALUE, got 'output.uri = x'; write it as one word, such as output.uri=out",
-    ),
-    Mistake(
-        "--set of an unknown field",
-        job=CSV + OUT,
-        options=["--set", "output.shards.cuont=3"],
-        said="--set output.shards.cuont: spec.output.shards.cuont: unknown field; did you mean count?",
-    ),
-    Mistake(
-        "--set of an unknown part",
-        job=CSV + OUT,
-        options=["--set", "ouput.uri=3"],
-        said="--set ouput.uri: spec.ouput: unknown field; did you mean output?",
-    ),
-    Mistake(
-        "--set at the wrong depth",
-        job=CSV + OUT,
-        options=["--set", "delimiter=;"],
-        said="--set delimiter: spec.delimiter: unknown field; it belongs under csv (spec.source.csv.delimiter)",
-    ),
-    Mistake(
-        "--set with text for a number",
-        job=CSV + OUT,
-        options=["--set", "output.shards.count=many"],
-        said="--set output.shards.count: spec.output.shards.count: expected a whole number, got 'many'",
-    ),
-    Mistake(
-        "--set with text for a list",
-        job=CSV + OUT,
-        options=["--set", "source.csv.uris=b.csv"],
-        said="--set source.csv.uris: spec.source.csv.uris: expected a list, got 'b.csv'; put it in brackets: [ ]",
-    ),
-    Mistake(
-        "--set of metadata",
-        job=CSV + OUT,
-        options=["--set", "metadata.name=b"],
-        said="--set metadata.name: spec.metadata: unknown field; it belongs at the top of the document (metadata)",
+        "an output below the input file",
+        job=CSV + "  output: {uri: a.csv/out}\n",
+        said="job.yaml:6:17: output.uri a.csv/out lies in the input a.csv, so the job would read what it writes: choose an output.uri outside of it.",
     ),
     Mistake(
         "a field of csv beside csv",
@@ -93,12 +44,42 @@ MISTAKES: Final[Sequence[Mistake]] = (
         ),
     ),
     Mistake(
+        "text as float32",
+        job=CSV + "  features: [{name: species, dtype: float32}]\n" + OUT,
+        files={"a.csv": IRIS},
+        said="job.yaml:6:21: The feature 'species': species can't become float32; number the texts by a vocabulary in transforms, or give the column a type of numbers in the source. In the first rows of a.csv 12 of 12 cells of the column 'species' are not numbers; the first of these cells is in line 2, 'a', so the column is text. If such cells are bad or missing values, give source.csv.columns a type of numbers for it and set onBadRecord.policy: Skip, or name the words for missing values in source.csv.nullWords.",
+    ),
+    Mistake(
+        "text as a class",
+        job=CSV + "  labels: [{name: species, numClasses: 3}]\n" + OUT,
+        files={"a.csv": IRIS},
+        said="job.yaml:6:19: The feature 'species': numClasses needs whole numbers, but it is bytes; number the texts by a vocabulary in transforms. In the first rows of a.csv 12 of 12 cells of the column 'species' are not numbers; the first of these cells is in line 2, 'a', so the column is text. If such cells are bad or missing values, give source.csv.columns a type of numbers for it and set onBadRecord.policy: Skip, or name the words for missing values in source.csv.nullWords.",
+    ),
+    Mistake(
+        "text as int64",
+        job=CSV + "  labels: [{name: species, dtype: int64}]\n" + OUT,
+        files={"a.csv": IRIS},
+        said="job.yaml:6:19: The feature 'species': species can't become int64; number the texts by a vocabulary in transforms, or give the column a type of numbers in the source. In the first rows of a.csv 12 of 12 cells of the column 'species' are not numbers; the first of these cells is in line 2, 'a', so the column is text. If such cells are bad or missing values, give source.csv.columns a type of numbers for it and set onBadRecord.policy: Skip, or name the words for missing values in source.csv.nullWords.",
+    ),
+    Mistake(
+        "text to standardize",
+        job=CSV + "  transforms: [{standardize: {column: species}}]\n" + OUT,
+        files={"a.csv": IRIS},
+        said="job.yaml:6:17: The transform standardize takes tensors of numbers, but the column 'species' is string; number the texts by a vocabulary in transforms.",
+    ),
+    Mistake(
         "oneHot with column",
         job=CSV + "  transforms: [{oneHot: {column: species, numClasses: 3}}]\n" + OUT,
         files={"a.csv": IRIS},
         said=(
             "job.yaml:6:17: spec.transforms[0].oneHot.columns: is required\njob.yaml:6:26: spec.transforms[0].oneHot.column: unknown field; did you mean columns?"
         ),
+    ),
+    Mistake(
+        "text and numbers in a vector",
+        job=CSV + "  features: [{name: f, columns: [width, species]}]\n" + OUT,
+        files={"a.csv": IRIS},
+        said="job.yaml:6:21: The feature 'f': text and numbers can't share a vector: width (float32), species (bytes); number the texts by a vocabulary in transforms. In the first rows of a.csv 12 of 12 cells of the column 'species' are not numbers; the first of these cells is in line 2, 'a', so the column is text. If such cells are bad or missing values, give source.csv.columns a type of numbers for it and set onBadRecord.policy: Skip, or name the words for missing values in source.csv.nullWords.",
     ),
     Mistake(
         "a name that Kubernetes refuses",
@@ -178,6 +159,18 @@ MISTAKES: Final[Sequence[Mistake]] = (
         said="job.yaml:6:3: spec.splits: the split 'a' is named twice",
     ),
     Mistake(
+        "a misspelt column",
+        job=CSV + "  features: [{name: widht}]\n" + OUT,
+        files={"a.csv": IRIS},
+        said="job.yaml:6:21: The feature 'widht': there is no column 'widht'. Did you mean 'width'? The columns are width, height, species.",
+    ),
+    Mistake(
+        "a misspelt label",
+        job=CSV + "  labels: [{name: spceies}]\n" + OUT,
+        files={"a.csv": IRIS},
+        said="job.yaml:6:19: The feature 'spceies': there is no column 'spceies'. Did you mean 'species'? The columns are width, height, species.",
+    ),
+    Mistake(
         "features as texts",
         job=CSV + "  features: [x, y]\n" + OUT,
         said=(
@@ -255,6 +248,23 @@ MISTAKES: Final[Sequence[Mistake]] = (
         said="job.yaml:5:44: spec.source.csv.delimiter: must have at most 1 character, got '||'",
     ),
     Mistake(
+        "another delimiter",
+        job=HEAD + "  source: {csv: {uris: [a.csv], delimiter: ';'}}\n  labels: [{name: label}]\n" + OUT,
+        said="job.yaml:6:19: The feature 'label': there is no column 'label'. The columns are 0.",
+    ),
+    Mistake(
+        "an output within the input",
+        job=HEAD + "  source: {csv: {uris: [in]}}\n  output: {uri: in/out}\n",
+        files={"in/a.csv": NUMBERS},
+        said="job.yaml:6:17: output.uri in/out lies in the input in, so the job would read what it writes: choose an output.uri outside of it.",
+    ),
+    Mistake(
+        "an output that is the input",
+        job=HEAD + "  source: {csv: {uris: [in]}}\n  output: {uri: in}\n",
+        files={"in/a.csv": NUMBERS},
+        said="job.yaml:6:17: output.uri in is the input in itself, and a job may not write where it reads: choose another output.uri.",
+    ),
+    Mistake(
         "an empty spec",
         job="apiVersion: dataprep.io/v1alpha1\nkind: DataPrepJob\nmetadata: {name: a}\nspec:\n",
         said="job.yaml:4:6: spec: has no value (in YAML, ~ and null are no value either); expected a mapping with the field output",
@@ -307,6 +317,16 @@ MISTAKES: Final[Sequence[Mistake]] = (
         "a feature that is the label",
         job=CSV + "  features: [{name: x}, {name: label}]\n  labels: [{name: label}]\n" + OUT,
         said="job.yaml:4:1: spec: the feature 'label' is named twice in features and labels",
+    ),
+    Mistake(
+        "a misspelt part of the file name",
+        job=CSV + "  output: {uri: out, fileName: '{split}-{shrad}'}\n",
+        said="job.yaml:6:32: output.fileName '{split}-{shrad}': unknown field {shrad} in the file name; known: {split}, {shard}, {shards}, {ext}.",
+    ),
+    Mistake(
+        "a file name without the split",
+        job=CSV + "  splits: {into: [{name: a, fraction: 0.5}, {name: b, fraction: 0.5}]}\n  output: {uri: out, fileName: data.tfrecord}\n",
+        said="job.yaml:7:32: output.fileName 'data.tfrecord': the file name must contain {split} when there are several splits.",
     ),
     Mistake(
         "a split's name with a space",

@@ -33,19 +33,19 @@ MISTAKES: Final[Sequence[Mistake]] = (
     Mistake(
         "a missing module",
         job=HEAD + "  source: {plugin: {uris: [a.csv], callable: 'nowhere:read'}}\n" + OUT,
-        said="source.plugin: the plug-in 'nowhere:read' can't be imported: ModuleNotFoundError: No module named 'nowhere'; is its code in the image or in spec.code?",
+        said="job.yaml:5:12: source.plugin: the plug-in 'nowhere:read' can't be imported: ModuleNotFoundError: No module named 'nowhere'; is its code in the image or in spec.code?",
     ),
     Mistake(
         "a misspelt function",
         job=HEAD + "  source: {plugin: {uris: [a.csv], callable: 'made:raed'}}\n" + OUT,
         files={"a.csv": NUMBERS, "made.py": "def read(file, name):\n    yield {}\n"},
-        said="source.plugin: the plug-in 'made:raed' can't be imported: AttributeError: module 'made' has no attribute 'raed'",
+        said="job.yaml:5:12: source.plugin: the plug-in 'made:raed' can't be imported: AttributeError: module 'made' has no attribute 'raed'",
     ),
     Mistake(
         "a syntax error in a module",
         job=HEAD + "  source: {plugin: {uris: [a.csv], callable: 'made:read'}}\n" + OUT,
         files={"a.csv": NUMBERS, "made.py": "def read(file, name)\n    yield {}\n"},
-        said="source.plugin: the plug-in 'made:read' can't be imported: SyntaxError: expected ':' (made.py, line 1)",
+        said="job.yaml:5:12: source.plugin: the plug-in 'made:read' can't be imported: SyntaxError: expected ':' (made.py, line 1)",
     ),
     Mistake(
         "a source plug-in that makes numbers",

@@ -1,0 +1,47 @@
+"""Finds the line of the job that an error of planning is about. Such errors name a feature, a transform or a field, but not the file."""
+
+import re
+from collections.abc import Iterator, Sequence
+from typing import Any, Final
+
+from dataprep_api.errors import SpecError
+from dataprep_converter.inputs import job_file
+
+_FEATURE: Final = re.compile(r"The (?:feature|label) '([^']+)'")
+_TRANSFORM: Final = re.compile(r"The transform (\w+)")
+_FIELD: Final = re.compile(r"(?:The source )?((?:source|output|splits|transforms|stores|code|script)\.[A-Za-z][\w.\[\]]*\w)")
+
+
+def place_of(message: str, file: str, overrides: Sequence[str] = ()) -> str:
+    """Returns `FILE:LINE:COLUMN`, or `--set FIELD`, of what the message is about. Empty if the message or the job doesn't say it."""
+    try:
+        document, below = job_file.job_in(file)
+    except SpecError:
+        return ""
+    spec: Any = document.value  # Any: YAML
+    for part in f"{below}spec".split("."):
+        spec = spec.get(part) if isinstance(spec, dict) else None
+    for path in _paths(message, spec if isinstance(spec, dict) else {}):
+        place = job_file.place_of(path, document, overrides, below=below)
+        if place:
+            return place
+    return ""
+
+
+def _paths(message: str, spec: dict[str, Any]) -> Iterator[str]:
+    """Yields the paths of the fields that the beginning of the message may name."""
+    if feature := _FEATURE.match(message):
+        for part in ("features", "labels"):
+            for number, item in enumerate(_list(spec.get(part))):
+                if isinstance(item, dict) and item.get("name") == feature[1]:
+                    yield f"spec.{part}[{number}].name"
+    if transform := _TRANSFORM.match(message):
+        for number, item in enumerate(_list(spec.get("transforms"))):
+            if isinstance(item, dict) and transform[1] in item:
+                yield f"spec.transforms[{number}].{transform[1]}"
+    if field := _FIELD.match(message):
+        yield f"spec.{field[1]}"
+
+
+def _list(value: Any) -> list[Any]:
+    return value if isinstance(value, list) else []
