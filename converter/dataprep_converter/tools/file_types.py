@@ -1,7 +1,5 @@
 """Detects which kind of source a file is. The first bytes take precedence over the name; if neither is conclusive, the kind is guessed."""
 
-import csv
-import io
 import json
 import re
 import zlib
@@ -9,6 +7,7 @@ from collections.abc import Callable, Sequence
 from typing import Final
 
 from dataprep_converter.core import framing
+from dataprep_converter.tools.csv_layout import layout_of
 
 HEAD_BYTES: Final = 256 << 10
 """Number of bytes read from a file."""
@@ -20,8 +19,6 @@ _BY_NAME: Final = {
 """Text formats that are recognised by extension. Binary formats are recognised by their first bytes."""
 _IDX_TYPES: Final = b"\x08\x09\x0b\x0c\x0d\x0e"
 _LIBSVM: Final = re.compile(rb"[-+]?[\d.]+([eE][-+]?\d+)?(,[-+\d.]+)*( +qid:\d+)?( +\d+:[-+\d.eE]+)+ *(#.*)?\r?")
-_DELIMITERS: Final = ",\t;|"
-_SAMPLE_ROWS: Final = 200
 
 
 def extension(path: str) -> str:
@@ -101,7 +98,7 @@ def _kind_of_lines(text: bytes, *, or_else: str) -> str:
         return "jsonl"
     if lines and all(_LIBSVM.fullmatch(line) for line in lines):
         return "libsvm"
-    return "csv" if len(lines) > 1 and dialect(text).columns > 1 and not _is_prose(lines) else or_else
+    return "csv" if len(lines) > 1 and layout_of(text).columns > 1 and not _is_prose(lines) else or_else
 
 
 def _is_prose(lines: Sequence[bytes]) -> bool:
@@ -114,59 +111,3 @@ def _is_object(line: bytes) -> bool:
         return isinstance(json.loads(line), dict)
     except ValueError:
         return False
-
-
-# --- CSV ----------------------------------------------------------------------------------------------------------
-
-
-class Dialect:
-    """The delimiter of a CSV file, and its first rows."""
-
-    def __init__(self, delimiter: str, rows: Sequence[Sequence[str]]) -> None:
-        self.delimiter = delimiter
-        self.rows = rows
-        """The first rows that have the most common number of cells. If no delimiter fits, each row has a single cell."""
-        self.columns = len(rows[0]) if rows else 0
-
-    @property
-    def header(self) -> bool:
-        """Whether the first row has the columns' names: it has no numbers, no duplicates, and no value that occurs again in a later row."""
-        if not self.rows:
-            return False
-        first, other_rows = self.rows[0], self.rows[1:]
-        are_names = all(cell.strip() and not _is_number(cell) for cell in first) and len(set(first)) == len(first)
-        repeated = any(cell in {row[at] for row in other_rows} for at, cell in enumerate(first))
-        return are_names and not repeated
-
-    @property
-    def first_is_foreign(self) -> bool:
-        """Whether the first row, which wasn't recognized as a header, has text in a column where all other rows have numbers."""
-        if self.header or len(self.rows) < 3:
-            return False
-        return any(not _is_number(cell) and all(_is_number(row[at]) for row in self.rows[1:]) for at, cell in enumerate(self.rows[0]))
-
-
-def dialect(text: bytes) -> Dialect:
-    """Returns the first rows, and the delimiter that splits at least 80 % of them into the same number of cells.
-
-    If several delimiters qualify, returns the one that gives the most cells; if none qualifies, returns a comma.
-    """
-    lines = text.decode("utf-8", "replace").removeprefix("\ufeff")
-    best, best_size = Dialect(",", []), 1
-    for delimiter in _DELIMITERS:
-        rows = [row for row in csv.reader(io.StringIO(lines, newline=""), delimiter=delimiter) if row][:_SAMPLE_ROWS]
-        sizes = [len(row) for row in rows]
-        usual = max(set(sizes), key=sizes.count, default=0)
-        if sizes.count(usual) >= 0.8 * len(sizes) and usual > best_size:
-            best, best_size = Dialect(delimiter, [row for row in rows if len(row) == usual]), usual
-        elif not best.rows:
-            best = Dialect(delimiter, [row for row in rows if len(row) == usual])
-    return best
-
-
-def _is_number(cell: str) -> bool:
-    try:
-        float(cell)
-    except ValueError:
-        return not cell.strip()
-    return True

@@ -35,7 +35,8 @@ from dataprep_converter.readers.base.partitions import keys_of
 from dataprep_converter.records.batch import SAMPLE
 from dataprep_converter.sampling.units import UnitTable
 from dataprep_converter.stores import Entry
-from dataprep_converter.tools.file_types import HEAD_BYTES, dialect, extension, kind_of, unzipped
+from dataprep_converter.tools.csv_layout import layout_of, notes_on
+from dataprep_converter.tools.file_types import HEAD_BYTES, extension, kind_of, unzipped
 
 MOST_NAMES: Final = 100_000
 _HEADS: Final = 3
@@ -204,17 +205,16 @@ def _by_uri(uri: str, listing: _Listing, access: Access) -> _Draft:  # noqa: ARG
 
 def _csv(uri: str, listing: _Listing, access: Access) -> _Draft:
     head = _head(listing.chosen_files[0], access)
-    layout = dialect(head if len(head) < HEAD_BYTES else head[: head.rfind(b"\n") + 1])
+    layout = layout_of(head if len(head) < HEAD_BYTES else head[: head.rfind(b"\n") + 1])
     source: dict[str, Any] = {"uris": listing.uris(uri)}
-    notes = []
     if layout.delimiter != ",":
         source["delimiter"] = layout.delimiter
+    skipped = layout.lines_above or (1 if layout.first_is_foreign else 0)
+    if skipped:
+        source["skipLines"] = skipped
     if layout.header:
         source["header"] = True
-    elif layout.first_is_foreign:
-        source["skipLines"] = 1
-        notes.append(f"the first line is not a row like the others: {','.join(layout.rows[0])[:100]}")
-    return _Draft(listing.kind, source, notes=notes)
+    return _Draft(listing.kind, source, notes=list(notes_on(layout)))
 
 
 def _images(uri: str, listing: _Listing, access: Access) -> _Draft:

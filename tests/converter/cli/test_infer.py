@@ -12,6 +12,7 @@ import pyarrow as pa
 import pyarrow.feather
 import pyarrow.parquet
 import pytest
+import sklearn  # type: ignore[import-untyped] # it has no stubs
 import yaml
 from PIL import Image
 from tests.builders.files import visible
@@ -152,6 +153,11 @@ def inferred(source: Path | str, folder: Path, *more: str) -> tuple[str, dict[st
     return written, spec
 
 
+def features(data_set: Path) -> list[str]:
+    (manifest,) = (data_set / "_dataprep").glob("*/manifest.json")
+    return sorted(feature["name"] for feature in json.loads(manifest.read_text())["features"])
+
+
 @pytest.mark.parametrize("kind", [kind for kind in INPUTS if kind in READERS])
 def test_what_is_inferred_runs_as_it_is(kind: str, tmp_path: Path) -> None:
     make, expected = INPUTS[kind]
@@ -250,6 +256,24 @@ CSVS: dict[str, tuple[str, str, dict[str, Any], dict[str, Any]]] = {
     "tabs": ("a.tsv", "x\ty\n1\t2\n3\t4\n", {"delimiter": "\t", "header": True}, {"labels": [{"name": "y"}]}),
     "semicolons and decimals with commas": ("a.csv", "x;z\n1,5;2\n3,5;4\n", {"delimiter": ";", "header": True}, {}),
     "a name that tells nothing": ("data", "x,z\n1,2\n3,4\n", {"header": True}, {}),
+    "pandas' index": ("a.csv", ",x,z\n0,1.5,a\n1,2.5,b\n", {"header": True}, {}),
+    "pandas' index and columns without names": ("a.csv", ",0,1\n0,1.5,a\n1,0,1\n", {"header": True}, {}),
+    "pandas' index of two levels": ("a.csv", ",,x\na,0,1.5\na,1,2.5\nb,0,3.5\n", {"header": True}, {}),
+    "pandas' columns without an index": ("a.csv", "0,1,2,3\n5,1,7,8\n5,0,7,9\n", {"header": True}, {}),
+    "R's row names": ("a.csv", '"","mpg","gear"\n"Mazda RX4",21,"4"\n"Fiat 128",32.4,"4"\n', {"header": True}, {}),
+    "R's numbered rows of text": ("a.csv", '"","name","city"\n"1","Ann","Rome"\n"2","Bob","Oslo"\n', {"header": True}, {}),
+    "a delimiter at the end of each line": ("a.csv", "x,z,\n1,a,\n3,b,\n", {"header": True}, {}),
+    "a name that is also a value": ("a.csv", "kind,z\nkind,1\nsort,2\n", {"header": True}, {}),
+    "years as names": ("a.csv", "land,1990,1995,2000\nA,1.5,2,3\nB,1,2,3\n", {"header": True}, {}),
+    "a missing value in the first row": ("a.csv", ",a,x\nb,a,x\nb,c,z\n", {}, {}),
+    "a row that counts up": ("a.csv", "1,2,3,4\n2,2,3,9\n7,1,3,4\n", {}, {}),
+    "a title": ("a.csv", "Flowers of 1936\n\nx,z\n1,a\n3,b\n4,c\n", {"skipLines": 1, "header": True}, {}),
+    "a count of rows and columns": ("a.csv", "3,2,no,yes\n1,2,0\n4,5,1\n2,2,1\n", {"skipLines": 1}, {}),
+    "a name that two columns have": ("a.csv", "x,x\n1,2\n3,4\n", {"skipLines": 1}, {}),
+    "semicolons and many decimals with commas": ("a.csv", "x;z\n" + "1,5;2\n" * 9, {"delimiter": ";", "header": True}, {}),
+    "semicolons and only decimals with commas": ("a.csv", "1,5;2,5\n3,5;4,5\n", {"delimiter": ";"}, {}),
+    "lists within cells": ("a.csv", "x,z\n1,a;b\n2,c;d\n", {"header": True}, {}),
+    "numbers with spaces": ("a.csv", "Chins Jumps\n5 162\n2 110\n", {"delimiter": " ", "header": True}, {}),
     "a class in a named column": ("a.csv", "Label,z\n1,2\n0,4\n", {"header": True}, {"labels": [{"name": "Label"}]}),
 }  # fmt: skip
 
@@ -261,6 +285,67 @@ def test_csv_files_of_many_kinds(name: str, content: str, source: dict[str, Any]
     for field, value in more.items():
         assert spec[field] == value
     assert code_of("run", tmp_path / "job.yaml", "--quiet") == 0
+
+
+def test_a_column_without_a_name_gets_one_and_is_told(tmp_path: Path) -> None:
+    written, _ = inferred(text(tmp_path / "a.csv", ",length,kind\n0,1.5,a\n1,2.5,b\n"), tmp_path)
+    assert "# the header has no name for column 0, which is called '0'\n# column 0: int64\n# column length: float\n" in written
+    assert code_of("run", tmp_path / "job.yaml", "--quiet") == 0
+    assert features(tmp_path / "out") == ["0", "kind", "length"]
+
+
+def test_a_name_is_never_given_twice(tmp_path: Path) -> None:
+    written, _ = inferred(text(tmp_path / "a.csv", ",0,1\n7,1.5,a\n8,2.5,b\n"), tmp_path)
+    assert "# the header has no name for column 0, which is called 'unnamed_0'\n" in written
+    assert code_of("run", tmp_path / "job.yaml", "--quiet") == 0
+    assert features(tmp_path / "out") == ["0", "1", "unnamed_0"]
+
+
+def test_lines_above_the_rows_are_told(tmp_path: Path) -> None:
+    written, _ = inferred(text(tmp_path / "a.csv", "3,2,no,yes\n1,2,0\n4,5,1\n2,2,1\n"), tmp_path)
+    assert "# the first line is skipped, because the rows have another number of cells: 3,2,no,yes\n" in written
+    written, _ = inferred(text(tmp_path / "b.csv", "x,x\n1,2\n3,4\n"), tmp_path)
+    assert (
+        "# the first line has the name 'x' twice, so it can't be the header and is skipped; source.csv.columns can name the columns\n"
+        in written
+    )
+
+
+def test_numbers_with_commas_are_told(tmp_path: Path) -> None:
+    written, _ = inferred(text(tmp_path / "a.csv", "x;z\n1,5;2\n3,5;4\n"), tmp_path)
+    assert "# column 0 has numbers with a comma (3,5), which are read as text\n" in written
+
+
+SKLEARN = Path(sklearn.__file__).parent / "datasets/data"
+
+
+@pytest.mark.parametrize(
+    ("name", "records", "source"),
+    [
+        ("breast_cancer.csv", 569, {"skipLines": 1}),
+        ("wine_data.csv", 178, {"skipLines": 1}),
+        ("iris.csv", 150, {"skipLines": 1}),
+        ("diabetes_data_raw.csv.gz", 442, {"delimiter": " "}),
+        ("linnerud_exercise.csv", 20, {"delimiter": " ", "header": True}),
+    ],
+)
+def test_tables_of_scikit_learn(name: str, records: int, source: dict[str, Any], tmp_path: Path) -> None:
+    _, spec = inferred(SKLEARN / name, tmp_path)
+    assert spec["source"]["csv"] == {"uris": [str(SKLEARN / name)]} | source
+    assert code_of("run", tmp_path / "job.yaml", "--quiet") == 0
+    assert verify(str(tmp_path / "out"), Access()).records_out == records
+
+
+@pytest.mark.parametrize("form", ["pandas", "pandas and semicolons", "R"])
+def test_real_tables_keep_their_names_in_the_forms_of_pandas_and_r(form: str, tmp_path: Path) -> None:
+    names, *rows = [line.split(" ") for line in (SKLEARN / "linnerud_exercise.csv").read_text().splitlines()]
+    mark = ";" if "semicolons" in form else ","
+    quote = '"' if form == "R" else ""
+    content = mark.join(f"{quote}{name}{quote}" for name in ["", *names]) + "\n"
+    content += "".join(mark.join([f"{quote}{number}{quote}", *row]) + "\n" for number, row in enumerate(rows))
+    inferred(text(tmp_path / "a.csv", content), tmp_path)
+    assert code_of("run", tmp_path / "job.yaml", "--quiet") == 0
+    assert features(tmp_path / "out") == ["0", "Chins", "Jumps", "Situps"]
 
 
 def test_gzip_files_are_looked_into(tmp_path: Path) -> None:
@@ -294,8 +379,7 @@ def test_folders_named_by_keys_are_columns(ending: str, tmp_path: Path) -> None:
     assert spec["source"][ending]["hivePartitions"] == "Infer"
     assert "# column country: " in written
     assert code_of("run", tmp_path / "job.yaml", "--quiet") == 0
-    (manifest,) = (tmp_path / "out" / "_dataprep").glob("*/manifest.json")
-    assert {"country", "year"} <= {feature["name"] for feature in json.loads(manifest.read_text())["features"]}
+    assert {"country", "year"} <= set(features(tmp_path / "out"))
 
 
 @pytest.mark.parametrize("other", ["year=2024", "a=%FF", "plain"], ids=["other keys", "not UTF-8", "no keys"])

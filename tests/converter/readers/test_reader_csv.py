@@ -145,6 +145,12 @@ def test_a_column_without_a_name_has_its_number(tmp_path: Path) -> None:
     assert list(rows(batches(CsvReader, of_text(tmp_path, ",x\n1,2\n", header=True)))[0]) == ["0", "x", "_sample"]
 
 
+def test_a_column_without_a_name_is_called_by_its_number_unless_another_column_is(tmp_path: Path) -> None:
+    for header, names in (("x,,z", ["x", "1", "z"]), (",0,1", ["unnamed_0", "0", "1"])):
+        source = of_text(tmp_path, f"{header}\n1,2,3\n", header=True)
+        assert opened(CsvReader, source, plan(CsvReader, source)[1]).schema().names == names
+
+
 def test_a_header_of_another_file_that_differs_is_refused(tmp_path: Path) -> None:
     put(tmp_path, {"a.csv": "x,y\n1,2\n", "b.csv": "y,x\n3,4\n"})
     with pytest.raises(BadSpec, match=r"b\.csv: its header has the columns y, x; .*a\.csv has x, y"):

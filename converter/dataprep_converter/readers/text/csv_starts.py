@@ -60,8 +60,15 @@ class Preamble:
             raise BadSample(f"line {line + rows.lines_before(place)}: a quote is never closed")
         cells = self.dialect.cells(data[at + int(rows.starts[0]) : at + int(rows.stops[0])])
         after = int(rows.starts[1]) if len(rows) > 1 else rows.size
-        names = [name or str(number) for number, name in enumerate(cells)]
-        return FileStart(data[at + after :], at + after, line + rows.lines_before(after), names, at_end=at_end)
+        return FileStart(data[at + after :], at + after, line + rows.lines_before(after), header_names(cells), at_end=at_end)
+
+
+def header_names(cells: Sequence[str]) -> list[str]:
+    """The names in a header. A column without a name is named by its number or, if another column has this name, `unnamed_<number>`."""
+    names = [name or str(number) for number, name in enumerate(cells)]
+    return [
+        f"unnamed_{number}" if not cell and name in cells else name for number, (cell, name) in enumerate(zip(cells, names, strict=True))
+    ]
 
 
 def dialect_of(delimiter: str, quote: str, nulls: Sequence[str], *, of: str) -> Dialect:
