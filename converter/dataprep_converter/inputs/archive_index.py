@@ -1,6 +1,6 @@
 """Lists the members of archives with their offsets.
 
-For zip files this reads the directory, for tar files all headers, and for gzipped tar files the complete contents.
+For zip files this reads the directory, for tar files all headers, and for compressed tar files the complete contents.
 
 Harmful or ambiguous archives are refused with an error that names archive and member. Reasons for a refusal are paths that lead out of the
 archive, links, encrypted members, two members with the same name, and contents that are far too large for the archive's size.
@@ -14,13 +14,13 @@ from typing import Any, Final, TypeAlias
 
 from dataprep_converter.core.errors import BadData
 from dataprep_converter.inputs import zips
-from dataprep_converter.inputs.pinned import GZIP_MAGIC
-from dataprep_converter.inputs.streamed import StreamInput, gunzipped
+from dataprep_converter.inputs.compressions import MAGIC_BYTES, Compression, compression_of
+from dataprep_converter.inputs.streamed import StreamInput, unpacked
 from dataprep_converter.inputs.zips import Member
 from dataprep_converter.stores import Input
 
 KEPT_BYTES: Final = 40 << 20
-"""In a gzipped tar file, this many bytes before the current position are kept in memory.
+"""In a compressed tar file, this many bytes before the current position are kept in memory.
 
 Parallel readers stay within 32 MiB of each other.
 """
@@ -55,21 +55,22 @@ class Index:
 
     files: Mapping[str, Place]
     """Maps each member's path to its place in the archive, in the byte order of the paths."""
-    contents: int | None
-    """The size in bytes of the uncompressed tar file if the archive is gzipped, or else None."""
+    contents: tuple[int, Compression] | None
+    """The size in bytes of the uncompressed tar file, and the compression. None for an archive that isn't compressed as a whole."""
 
 
 def index_of(source: Input, uri: str) -> Index:
     """Returns the files of an archive. Detects the archive's kind by its content. Raises BadData."""
-    start = source.read_at(0, len(GZIP_MAGIC))
-    if start == zips.MAGIC:
+    start = source.read_at(0, MAGIC_BYTES)
+    if start.startswith(zips.MAGIC):
         return Index(_by_path(_zip_members(source, uri), uri), None)
-    if start != GZIP_MAGIC:
+    compression = compression_of(start)
+    if compression is None:
         return Index(_by_path(_tar_members(source, uri), uri), None)
-    with gunzipped(source, uri, size=-1, kept_bytes=_BUFFER) as contents:
+    with unpacked(source, uri, compression=compression, size=-1, kept_bytes=_BUFFER) as contents:
         measured = _BoundedInput(contents, source.size, uri)
         files = _by_path(_tar_members(measured, uri), uri)
-        return Index(files, measured.rest())
+        return Index(files, (measured.rest(), compression))
 
 
 def _by_path(members: Iterator[Place], uri: str) -> dict[str, Place]:
@@ -140,7 +141,7 @@ def _check(info: tarfile.TarInfo, uri: str) -> None:
 
 
 class _BoundedInput:
-    """The contents of a gzip file, read forward. Raises BadData if the contents are far too large for the file's size."""
+    """The contents of a compressed file, read forward. Raises BadData if the contents are far too large for the file's size."""
 
     def __init__(self, contents: StreamInput, size: int, uri: str) -> None:
         self._contents = contents
@@ -155,7 +156,7 @@ class _BoundedInput:
         return data
 
     def rest(self) -> int:
-        """Reads to the end, where gzip's checksum is, and returns the size of the contents."""
+        """Reads to the end, where the checksum is, and returns the size of the contents."""
         while self.read_at(self._end, _BUFFER):
             pass
         return self._end

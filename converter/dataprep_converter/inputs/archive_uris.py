@@ -1,9 +1,10 @@
-"""Names of files within archives: `<archive>!/<path>`, where the archive's name ends with .zip, .tar, .tar.gz or .tgz."""
+"""Names of files within archives: `<archive>!/<path>`, where the archive's name ends with .zip, .tar or that of a compressed
+tar file, such as .tar.gz or .tgz."""
 
 import re
 from typing import Final
 
-_WITHIN: Final = re.compile(r"(.*?\.(?:zip|tar|tar\.gz|tgz))!(?:/(.*))?", re.DOTALL | re.IGNORECASE)
+_WITHIN: Final = re.compile(r"(.*?\.(?:zip|tar|tar\.(?:gz|bz2|xz|zst|lz4)|tgz|tbz2?|txz|tzst))!(?:/(.*))?", re.DOTALL | re.IGNORECASE)
 
 
 def split_archive_uri(uri: str) -> tuple[str, str] | None:

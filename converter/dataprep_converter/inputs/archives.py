@@ -1,6 +1,6 @@
 """A read-only store of the files within archives, such as `s3://bucket/photos.zip!/train/cat/1.jpg`. Archives are streamed, never unpacked.
 
-A member's pin is that of its archive. Members of zip files and of uncompressed tar files are ranges of the archive. A gzipped tar file is
+A member's pin is that of its archive. Members of zip files and of uncompressed tar files are ranges of the archive. A compressed tar file is
 one stream. If the archive's members are read in order, the stream is read only once. The first read that goes back further than a fixed
 distance copies the uncompressed contents to an unnamed temporary file.
 """
@@ -16,13 +16,16 @@ from dataprep_converter.core.lru import LruCache
 from dataprep_converter.inputs import zips
 from dataprep_converter.inputs.archive_index import KEPT_BYTES, Index, Place, TarMember, index_of
 from dataprep_converter.inputs.archive_uris import split_archive_uri
-from dataprep_converter.inputs.streamed import StreamInput, gunzipped
+from dataprep_converter.inputs.compressions import Compression
+from dataprep_converter.inputs.streamed import StreamInput, unpacked
 from dataprep_converter.inputs.zips import StoredMember
 from dataprep_converter.stores import Details, Entry, Input, PinnedInput, Store, StoreSettings
 from dataprep_converter.stores.read_only import ReadOnlyStore
 
 _KEPT_ARCHIVES: Final = 8
-_EXPECTED: Final = "a member of an archive is named <archive>.zip!/<path>, and .tar, .tar.gz and .tgz likewise"
+_EXPECTED: Final = (
+    "a member of an archive is named <archive>.zip!/<path>, and .tar, .tar.gz, .tgz, .tar.bz2, .tar.xz, .tar.zst and .tar.lz4 likewise"
+)
 
 
 class _Bytes(Protocol):
@@ -91,7 +94,7 @@ class ArchiveStore(ReadOnlyStore):
 
 
 class _Archive:
-    """One archive: its index and, for a gzipped tar file, the only stream over it."""
+    """One archive: its index and, for a compressed tar file, the only stream over it."""
 
     def __init__(self, uri: str, open_again: Callable[[], PinnedInput]) -> None:
         self._uri = uri
@@ -114,13 +117,13 @@ class _Archive:
         if self.index.contents is None:
             return _Member(source, place.offset, place.size, pin, closed=[source])
         source.close()
-        return _Member(self._stream(self.index.contents), place.offset, place.size, pin)
+        return _Member(self._stream(*self.index.contents), place.offset, place.size, pin)
 
-    def _stream(self, size: int) -> StreamInput:
+    def _stream(self, size: int, compression: Compression) -> StreamInput:
         with self._lock:
             if self._contents is None:
                 source = self._open_again()
-                contents = gunzipped(source, self._uri, size=size, kept_bytes=KEPT_BYTES)
+                contents = unpacked(source, self._uri, compression=compression, size=size, kept_bytes=KEPT_BYTES)
                 contents.owned.callback(source.close)
                 # The store keeps the stream open for the next member, but a store has no `close` method. So close the source when no store
                 # and no member refers to the stream anymore.

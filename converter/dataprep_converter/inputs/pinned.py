@@ -1,76 +1,21 @@
-"""Opens pinned inputs, checks their pins and decompresses gzip. The readers interpret the bytes."""
+"""Opens pinned inputs, checks their pins and decompresses them. The readers interpret the bytes."""
 
 import io
-from collections.abc import Iterable, Iterator
+import itertools
+from collections.abc import Iterator
 from contextlib import closing, suppress
-from typing import Any, Final
 
 import numpy as np
 import numpy.typing as npt
 
 from dataprep_converter.core.closeable import Closeable, close_generator
 from dataprep_converter.core.errors import BadData, BadSpec, InputChanged, NotFound
-from dataprep_converter.inputs import gzip_inflate
+from dataprep_converter.inputs.compressions import BrokenStream, Compression, decompressed
+from dataprep_converter.inputs.encodings import MARK_BYTES, UTF16, BrokenText, Encoding, from_utf16, marked_encoding
 from dataprep_converter.runtime.prefetch import prefetched
 from dataprep_converter.runtime.temporary import TemporaryFile
 from dataprep_converter.stores import SMALL_PIECE, Entry, Input, Store, one_by_one
 from dataprep_converter.stores.mapped_file import MappedFile
-
-GZIP_MAGIC: Final = b"\x1f\x8b"
-
-_PIECE = 1 << 20
-_SLICE = 256 << 10
-
-
-class BrokenGzip(ValueError):
-    """Raised for a stream that isn't valid gzip or ends early."""
-
-
-def gunzipped(pieces: Iterable[bytes]) -> Iterator[bytes]:
-    """Yields the contents of a gzip stream of one or more members, in pieces of at most 1 MiB. Raises BrokenGzip."""
-    member = gzip_inflate.member()
-    is_inside = False
-    any_member = False
-    head = b""
-    for piece in _slices(pieces):
-        data, head = head + piece, b""
-        while data:
-            if not is_inside and any_member and not data.strip(b"\0"):
-                # Some tools pad the end of a stream with zeros, up to a full block of a tape or a disk.
-                break
-            if not is_inside and len(data) < _PIECE and not gzip_inflate.header_is_whole(data):
-                head = data
-                break
-            is_inside = any_member = True
-            try:
-                out = member.decompress(data, _PIECE)
-            except gzip_inflate.ERRORS as exc:
-                raise BrokenGzip(f"not valid gzip: {exc}") from exc
-            data = member.unconsumed_tail
-            if member.eof:
-                data = member.unused_data
-                member = gzip_inflate.member()
-                is_inside = False
-            if out:
-                yield out
-    while is_inside and (out := _inflate_rest(member)):
-        yield out
-    if is_inside or head:
-        raise BrokenGzip("the gzip stream ends early")
-
-
-def _slices(pieces: Iterable[bytes]) -> Iterator[bytes]:
-    """Splits the pieces into smaller ones, because the inflater copies the unused rest of a piece."""
-    for piece in pieces:
-        for start in range(0, len(piece), _SLICE):
-            yield piece[start : start + _SLICE]
-
-
-def _inflate_rest(member: Any) -> bytes:
-    try:
-        return bytes(member.decompress(b"", _PIECE)) if not member.eof else b""
-    except gzip_inflate.ERRORS as exc:
-        raise BrokenGzip(f"not valid gzip: {exc}") from exc
 
 
 def relative_path(root: str, uri: str) -> str:
@@ -111,17 +56,32 @@ def open_pinned(store: Store, uri: str, pin: str) -> Input:
 
 
 class ForwardReader(Closeable):
-    """One pass over a file, decompressed if it is gzip. The reader can skip bytes, and returns exactly as many bytes as requested."""
+    """One pass over a file, which is decompressed. The reader can skip bytes, and returns exactly as many bytes as requested."""
 
-    def __init__(self, source: Input, uri: str, *, zipped: bool, offset: int = 0, ahead: bool = False) -> None:
+    def __init__(
+        self,
+        source: Input,
+        uri: str,
+        *,
+        compression: Compression | None,
+        encoding: Encoding | None = None,
+        obeys_mark: bool = False,
+        offset: int = 0,
+        ahead: bool = False,
+    ) -> None:
         """`ahead` reads the next piece in advance while the caller uses the current piece.
 
-        The caller must read to the end, and then close this object.
+        The caller must read to the end, and then close this object. If `encoding` is UTF-16, the contents are converted to UTF-8. If
+        `obeys_mark`, a byte order mark takes precedence over `encoding`.
         """
-        self.zipped = zipped
+        self.compression = compression
         self._uri = uri
         self._count = 0
-        pieces = iter(gunzipped(self._count_pieces(source, offset)) if zipped else self._count_pieces(source, offset))
+        raw = self._count_pieces(source, offset)
+        contents = iter(raw if compression is None else decompressed(raw, compression))
+        self.encoding: Encoding = encoding or "Utf8"
+        """The encoding of the file. If a mark may name it, the encoding is known after the first read."""
+        pieces = contents if encoding is None else self._as_text(contents, obeys_mark=obeys_mark)
         self._pieces = prefetched(pieces, depth=1) if ahead else pieces
         self._piece = memoryview(b"")
         self.position = offset
@@ -130,7 +90,7 @@ class ForwardReader(Closeable):
     def read(self, length: int, *, after: bytes = b"") -> bytes:
         """Returns the bytes in `after`, followed by the next `length` bytes of the decompressed contents, or by fewer bytes at the end.
 
-        Raises BadData, with the file's URI, if the file isn't a complete gzip stream.
+        Raises BadData, with the file's URI, if the file isn't a complete compressed stream, or isn't text of its encoding.
         """
         contents = io.BytesIO()
         contents.write(after)
@@ -174,9 +134,18 @@ class ForwardReader(Closeable):
                 self._piece = memoryview(next(self._pieces))
         except StopIteration:
             return False
-        except BrokenGzip as exc:
+        except (BrokenStream, BrokenText) as exc:
             raise BadData(f"{self._uri}: {exc}.", uri=self._uri) from exc
         return True
+
+    def _as_text(self, contents: Iterator[bytes], *, obeys_mark: bool) -> Iterator[bytes]:
+        head = b""
+        while obeys_mark and len(head) < MARK_BYTES and (piece := next(contents, None)) is not None:
+            head += piece
+        if obeys_mark:
+            self.encoding = marked_encoding(head) or self.encoding
+        pieces = itertools.chain([head], contents)
+        yield from from_utf16(pieces, self.encoding) if self.encoding in UTF16 else pieces
 
     def _count_pieces(self, source: Input, offset: int) -> Iterator[bytes]:
         for piece in source.stream(offset):

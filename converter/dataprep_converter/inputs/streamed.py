@@ -1,4 +1,4 @@
-"""An Input over contents that can only be read from the beginning, such as those of a gzip file.
+"""An Input over contents that can only be read from the beginning, such as those of a compressed file.
 
 Reading forward is a single pass that keeps only the last `kept_bytes` in memory. The first read that goes back further than the kept bytes
 copies the contents to an unnamed temporary file.
@@ -10,6 +10,7 @@ from contextlib import ExitStack
 from threading import Lock
 
 from dataprep_converter.core.closeable import Closeable, close_generator
+from dataprep_converter.inputs.compressions import Compression
 from dataprep_converter.inputs.pinned import ForwardReader
 from dataprep_converter.runtime.temporary import TemporaryFile
 from dataprep_converter.stores import Input
@@ -84,6 +85,6 @@ class StreamInput(Closeable):
             self._window.popleft()
 
 
-def gunzipped(source: Input, uri: str, *, size: int, kept_bytes: int = 0) -> StreamInput:
-    """Returns the contents of a gzip file. Reading raises BadData, with the file's URI, if the file isn't a complete gzip stream."""
-    return StreamInput(lambda: ForwardReader(source, uri, zipped=True).pieces(), size=size, kept_bytes=kept_bytes)
+def unpacked(source: Input, uri: str, *, compression: Compression, size: int, kept_bytes: int = 0) -> StreamInput:
+    """Returns the contents of a compressed file. Reading raises BadData, with the file's URI, if the file isn't a complete compressed stream."""
+    return StreamInput(lambda: ForwardReader(source, uri, compression=compression).pieces(), size=size, kept_bytes=kept_bytes)

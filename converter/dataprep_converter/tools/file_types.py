@@ -2,15 +2,13 @@
 
 import json
 import re
-import zlib
 from collections.abc import Callable, Sequence
 from typing import Final
 
 from dataprep_converter.core import framing
+from dataprep_converter.inputs.compressions import without_suffix
 from dataprep_converter.tools.csv_layout import layout_of
-
-HEAD_BYTES: Final = 256 << 10
-"""Number of bytes read from a file."""
+from dataprep_converter.tools.text_heads import text_of
 
 _IMAGES: Final = frozenset({"jpg", "jpeg", "png", "bmp", "gif", "tif", "tiff", "webp"})
 _BY_NAME: Final = {
@@ -22,19 +20,9 @@ _LIBSVM: Final = re.compile(rb"[-+]?[\d.]+([eE][-+]?\d+)?(,[-+\d.]+)*( +qid:\d+)
 
 
 def extension(path: str) -> str:
-    """Returns the extension of a file name, in lower case and without `.gz`."""
-    name = path.rpartition("/")[2].lower().removesuffix(".gz")
+    """Returns the extension of a file name, in lower case and without that of a compression."""
+    name = without_suffix(path.rpartition("/")[2].lower())
     return name.rpartition(".")[2] if "." in name else ""
-
-
-def unzipped(head: bytes) -> bytes:
-    """Returns the first decompressed bytes of a gzip file. Other bytes are returned unchanged."""
-    if not head.startswith(b"\x1f\x8b"):
-        return head
-    try:
-        return zlib.decompressobj(31).decompress(head, HEAD_BYTES)
-    except zlib.error:
-        return head
 
 
 def kind_of(path: str, head: bytes) -> str:
@@ -45,11 +33,11 @@ def kind_of(path: str, head: bytes) -> str:
             return kind
     if ending in _IMAGES:
         return "images"
-    text = _complete_lines(head)
+    text = text_of(head)
     if text is None:
         return "whole_file"
     # A .txt file may hold any line-based format.
-    return _BY_NAME[ending] if ending in _BY_NAME else _kind_of_lines(text, or_else="text" if ending in ("", "txt") else "whole_file")
+    return _BY_NAME[ending] if ending in _BY_NAME else _kind_of_lines(text.lines, or_else="text" if ending in ("", "txt") else "whole_file")
 
 
 def _is_image(head: bytes) -> bool:
@@ -77,18 +65,6 @@ _MAGIC: Final[Sequence[tuple[str, Callable[[bytes], bool]]]] = (
     ("tfrecord", _is_tfrecord),
     ("sequence_file", lambda head: head.startswith(b"SEQ\x06")),
 )
-
-
-def _complete_lines(head: bytes) -> bytes | None:
-    """Returns the complete lines of a text, or None if the bytes are not text."""
-    if b"\0" in head:
-        return None
-    text = head if len(head) < HEAD_BYTES else head[: head.rfind(b"\n") + 1]
-    try:
-        text.decode()
-    except UnicodeDecodeError:
-        return None
-    return text
 
 
 def _kind_of_lines(text: bytes, *, or_else: str) -> str:

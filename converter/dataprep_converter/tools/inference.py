@@ -10,7 +10,7 @@ import re
 import tempfile
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from contextlib import ExitStack
+from contextlib import ExitStack, closing
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final
@@ -28,6 +28,8 @@ from dataprep_converter.core.redaction import yaml_text
 from dataprep_converter.core.tensors import is_tensor, pc, shape_of, value_type
 from dataprep_converter.dataset.output_folder import OutputFolder
 from dataprep_converter.inputs.access import Access
+from dataprep_converter.inputs.compressions import MAGIC_BYTES, compression_of, without_suffix
+from dataprep_converter.inputs.pinned import ForwardReader
 from dataprep_converter.pipeline.features import resolve
 from dataprep_converter.readers import READERS, reader_class
 from dataprep_converter.readers.base.listing import input_files
@@ -36,7 +38,8 @@ from dataprep_converter.records.batch import SAMPLE
 from dataprep_converter.sampling.units import UnitTable
 from dataprep_converter.stores import Entry
 from dataprep_converter.tools.csv_layout import layout_of, notes_on
-from dataprep_converter.tools.file_types import HEAD_BYTES, extension, kind_of, unzipped
+from dataprep_converter.tools.file_types import extension, kind_of
+from dataprep_converter.tools.text_heads import HEAD_BYTES, text_of
 
 MOST_NAMES: Final = 100_000
 _HEADS: Final = 3
@@ -150,6 +153,8 @@ def _from_files(uri: str, access: Access) -> _Draft:
     draft = _DRAFTS.get(kind, _by_uri)(uri, _Listing(kind, files, chosen_files), access)
     if kind in _WITH_PARTITIONS and "=" not in uri and _are_partitions(chosen_files):
         draft.source["hivePartitions"] = "Infer"
+    if kind in _BY_HEAD:
+        _add_encoding(draft, chosen_files, access)
     draft.notes = [*_overview(uri, draft, files, chosen_files), *draft.notes]
     _add_contents(draft, chosen_files, access)
     return draft
@@ -169,6 +174,31 @@ def _most_common_kind(files: Sequence[_File], access: Access) -> tuple[str, list
     return kind, [file for file in files if kinds[extension(file.path)] == kind]
 
 
+def _add_encoding(draft: _Draft, chosen_files: Sequence[_File], access: Access) -> None:
+    """Sets the encoding of the files, unless they are UTF-8 or a mark names it. Raises BadSpec if the files have several encodings."""
+    texts = [(file, text) for file in chosen_files[:_HEADS] if (text := text_of(_head(file, access))) is not None and not text.is_marked]
+    # Files with only ASCII characters fit every encoding except UTF-16.
+    telling = [(file, text) for file, text in texts if text.encoding != "Utf8" or text.sample]
+    if not telling or {text.encoding for _, text in telling} == {"Utf8"}:
+        return
+    encodings = {text.encoding for _, text in telling}
+    encodings = encodings - {"Latin1"} if "Windows1252" in encodings else encodings
+    if len(encodings) > 1:
+        found = ", ".join(f"{file.entry.uri} seems to be {text.encoding}" for file, text in telling)
+        raise BadSpec(
+            f"The files have different encodings, and a job has one: {found}. Convert the files, or give each encoding its own job."
+        )
+    (encoding,) = encodings
+    if draft.kind == "libsvm":
+        raise BadSpec(
+            f"{telling[0][0].entry.uri} seems to be {encoding} without a byte order mark, and libsvm files are UTF-8: convert it."
+        )
+    draft.source["encoding"] = encoding
+    example = next((text.sample for _, text in telling if text.sample), "")
+    shown = f", so the text has words such as {example}" if example else ""
+    draft.notes.append(f"the text isn't UTF-8 and is read as {encoding}{shown}; correct source.{draft.name}.encoding if this is wrong")
+
+
 def _are_partitions(files: Sequence[_File]) -> bool:
     """Whether all files are in folders named `KEY=VALUE`, with the same keys for all files."""
     try:
@@ -181,7 +211,11 @@ def _are_partitions(files: Sequence[_File]) -> bool:
 def _head(file: _File, access: Access) -> bytes:
     """Returns the first bytes of the file's decompressed content."""
     with access.store(file.entry.uri).open(file.entry.uri) as source:
-        return unzipped(source.read_at(0, min(HEAD_BYTES, file.entry.size)))
+        compression = compression_of(source.read_at(0, MAGIC_BYTES))
+        if compression is None:
+            return source.read_at(0, min(HEAD_BYTES, file.entry.size))
+        with closing(ForwardReader(source, file.entry.uri, compression=compression)) as contents:
+            return contents.read(HEAD_BYTES)
 
 
 def _overview(uri: str, draft: _Draft, files: Sequence[_File], chosen_files: Sequence[_File]) -> list[str]:
@@ -205,7 +239,8 @@ def _by_uri(uri: str, listing: _Listing, access: Access) -> _Draft:  # noqa: ARG
 
 def _csv(uri: str, listing: _Listing, access: Access) -> _Draft:
     head = _head(listing.chosen_files[0], access)
-    layout = layout_of(head if len(head) < HEAD_BYTES else head[: head.rfind(b"\n") + 1])
+    text = text_of(head)
+    layout = layout_of(text.lines if text is not None else head)
     source: dict[str, Any] = {"uris": listing.uris(uri)}
     if layout.delimiter != ",":
         source["delimiter"] = layout.delimiter
@@ -331,10 +366,11 @@ def _probe(draft: _Draft, first: _File, folder: Path, access: Access) -> dict[st
         head = _head(first, access)
         *above, name = first.path.split("/")
         partitions = [part for part in above if "=" in part] if "hivePartitions" in draft.source else []
-        copy = folder.joinpath(*partitions, name.removesuffix(".gz"))
+        copy = folder.joinpath(*partitions, without_suffix(name))
         copy.parent.mkdir(parents=True, exist_ok=True)
-        copy.write_bytes(head if len(head) < HEAD_BYTES else head[: head.rfind(b"\n") + 1])
-        return {"uris": [str(copy)]}
+        text = text_of(head)
+        copy.write_bytes(text.lines if text is not None else head)
+        return {"uris": [str(copy)]} | ({"encoding": "Utf8"} if "encoding" in draft.source else {})
     return {"uris": [first.entry.uri]} if "uris" in draft.source and draft.kind not in _BY_ALL else {}
 
 
@@ -409,7 +445,7 @@ def _default_output(uri: str) -> str:
     if base in ("", ".", ".."):
         base = str(Path(base or ".").resolve())
     folder, _, name = base.rpartition("/")
-    stem = re.sub(r"\.[A-Za-z0-9]{1,10}(\.gz)?$", "", name) or name
+    stem = re.sub(r"\.[A-Za-z0-9]{1,10}$", "", without_suffix(name)) or name
     return f"{folder}/{stem}-dataset" if "/" in base else f"{stem}-dataset"
 
 

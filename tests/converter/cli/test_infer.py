@@ -16,6 +16,7 @@ import sklearn  # type: ignore[import-untyped] # it has no stubs
 import yaml
 from PIL import Image
 from tests.builders.files import visible
+from tests.builders.packed import PACKERS
 from tests.converter.cli.commandline import code_of
 from tests.converter.stores.site import serving
 
@@ -348,10 +349,69 @@ def test_real_tables_keep_their_names_in_the_forms_of_pandas_and_r(form: str, tm
     assert features(tmp_path / "out") == ["0", "Chins", "Jumps", "Situps"]
 
 
-def test_gzip_files_are_looked_into(tmp_path: Path) -> None:
-    (tmp_path / "a.csv.gz").write_bytes(gzip.compress(b"x,z\n1,2\n3,4\n"))
-    _, spec = inferred(tmp_path / "a.csv.gz", tmp_path)
-    assert spec["source"] == {"csv": {"uris": [str(tmp_path / "a.csv.gz")], "header": True}}
+ENCODED: dict[str, tuple[bytes, dict[str, Any], str]] = {
+    "Latin-1": ("name,n\nKöln,1\nBonn,2\n".encode("latin-1"), {"encoding": "Latin1"}, "is read as Latin1, so the text has words such as Köln,1;"),
+    "Windows-1252": ("name,n\n5 €,1\nBonn,2\n".encode("cp1252"), {"encoding": "Windows1252"}, "is read as Windows1252, so the text has words such as €,1;"),
+    "UTF-16 without a mark": ("name,n\nKöln,1\nBonn,2\n".encode("utf-16-be"), {"encoding": "Utf16Be"}, "is read as Utf16Be, so"),
+    "UTF-16 with a mark": ("name,n\nKöln,1\nBonn,2\n".encode("utf-16"), {}, ""),
+    "UTF-8 with a mark": ("name,n\nKöln,1\nBonn,2\n".encode("utf-8-sig"), {}, ""),
+    "ASCII in UTF-16": ("name,n\nUlm,1\nBonn,2\n".encode("utf-16-le"), {"encoding": "Utf16Le"}, "the text isn't UTF-8 and is read as Utf16Le; correct"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(("content", "source", "note"), ENCODED.values(), ids=ENCODED.keys())
+def test_text_in_other_encodings_is_text(content: bytes, source: dict[str, Any], note: str, tmp_path: Path) -> None:
+    (tmp_path / "a.csv").write_bytes(content)
+    written, spec = inferred(tmp_path / "a.csv", tmp_path)
+    assert spec["source"]["csv"] == {"uris": [str(tmp_path / "a.csv")], "header": True} | source
+    assert note in written
+    assert ("read as" in written) == bool(source)
+    assert code_of("run", tmp_path / "job.yaml", "--quiet") == 0
+    assert features(tmp_path / "out") == ["n", "name"]
+
+
+@pytest.mark.parametrize("ending", ["txt", "jsonl"])
+def test_large_text_in_utf16_is_cut_between_lines(ending: str, tmp_path: Path) -> None:
+    line = '{"name": "Köln"}\n' if ending == "jsonl" else "Köln am Rhein.\n"
+    (tmp_path / f"a.{ending}").write_bytes((line * 20_000).encode("utf-16-le"))
+    _, spec = inferred(tmp_path / f"a.{ending}", tmp_path)
+    (member,) = spec["source"]
+    assert spec["source"][member]["encoding"] == "Utf16Le"
+    assert code_of("run", tmp_path / "job.yaml", "--quiet") == 0
+    assert verify(str(tmp_path / "out"), Access()).records_out == 20_000
+
+
+def test_files_in_different_encodings_are_named(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (tmp_path / "in").mkdir()
+    (tmp_path / "in/a.csv").write_bytes("x,z\n1,é\n".encode())
+    (tmp_path / "in/b.csv").write_bytes("x,z\n1,é\n".encode("latin-1"))
+    assert code_of("infer", tmp_path / "in") == 2
+    said = capsys.readouterr().err
+    assert (
+        f"{tmp_path}/in/a.csv seems to be Utf8, {tmp_path}/in/b.csv seems to be Latin1. Convert the files, or give each encoding its own job."
+        in said
+    )
+    (tmp_path / "in/a.csv").write_bytes(b"x,z\n1,e\n")
+    _, spec = inferred(tmp_path / "in", tmp_path)
+    assert spec["source"]["csv"]["encoding"] == "Latin1"
+
+
+@pytest.mark.parametrize("ending", PACKERS)
+def test_compressed_files_are_looked_into(ending: str, tmp_path: Path) -> None:
+    file = tmp_path / f"a.csv.{ending}"
+    file.write_bytes(PACKERS[ending](b"x,z\n1,2\n3,4\n"))
+    _, spec = inferred(file, tmp_path)
+    assert spec["source"] == {"csv": {"uris": [str(file)], "header": True}}
+    assert code_of("run", tmp_path / "job.yaml", "--quiet") == 0
+    assert verify(str(tmp_path / "out"), Access()).records_out == 2
+
+
+@pytest.mark.parametrize("ending", PACKERS)
+def test_a_damaged_compressed_file_is_named(ending: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    file = tmp_path / f"a.csv.{ending}"
+    file.write_bytes(PACKERS[ending](b"x,z\n1,2\n3,4\n" * 9)[:-3])
+    assert code_of("infer", file) == 3
+    assert f"{file}: " in capsys.readouterr().err
 
 
 def test_other_files_in_the_folder_are_left_out_and_named(tmp_path: Path) -> None:

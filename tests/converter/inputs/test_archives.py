@@ -14,6 +14,7 @@ import numpy as np
 import pytest
 from tests.builders.archives import a_tar, a_zip
 from tests.builders.jobs import run_job
+from tests.builders.packed import PACKERS
 from tests.converter.readers.reader_contract import ReaderContract, batches, opened, plan, read_all, rows
 
 from dataprep_api.resources.job import DataPrepJob
@@ -38,7 +39,8 @@ def put(path: Path, files: Mapping[str, bytes]) -> Path:
         data = a_zip(files, method=zipfile.ZIP_STORED if ".stored." in name else zipfile.ZIP_DEFLATED)
     else:
         data = a_tar(files)
-    path.write_bytes(gzip.compress(data, mtime=0) if name.endswith("gz") else data)
+    ending = name.rpartition(".")[2].replace("tgz", "gz")
+    path.write_bytes(PACKERS[ending](data) if ending in PACKERS else data)
     return path
 
 
@@ -135,6 +137,10 @@ class TestWholeFilesInGzippedTar(WholeFileContract, GzippedContract):
     suffix = "tgz"
 
 
+class TestWholeFilesInTarOfLz4(WholeFileContract, GzippedContract):
+    suffix = "tar.lz4"
+
+
 FILES = {
     "train/cat/1.jpg": b"meow",
     "train/dog/1.jpg": b"woof" * 1000,
@@ -193,7 +199,7 @@ def test_a_gzipped_tar_file_is_inflated_once_in_order_and_once_more_in_any_other
     archive = put(tmp_path / "a.tar.gz", files)
     store = Access().store(f"{archive}!/")
     inflated = 0
-    real = streamed.gunzipped
+    real = streamed.unpacked
 
     def counted(*args: Any, **options: Any) -> Any:
         made: Any = real(*args, **options)
@@ -208,7 +214,7 @@ def test_a_gzipped_tar_file_is_inflated_once_in_order_and_once_more_in_any_other
         made._start, made._pieces = count, count()
         return made
 
-    monkeypatch.setattr(archives, "gunzipped", counted)
+    monkeypatch.setattr(archives, "unpacked", counted)
     for name in sorted(files):
         assert store.get(f"{archive}!/{name}") == files[name]
     once = inflated

@@ -13,7 +13,8 @@ from isal import isal_zlib
 from tests.builders.examples import examples
 
 from dataprep_converter.inputs import gzip_inflate, pinned
-from dataprep_converter.inputs.pinned import BrokenGzip, ForwardReader, InputCopy, gunzipped
+from dataprep_converter.inputs.compressions import BrokenStream, gunzipped
+from dataprep_converter.inputs.pinned import ForwardReader, InputCopy
 from dataprep_converter.stores.files import FileInput
 
 CONTENT = b"".join(b"%d,%d\n" % (number, number * number % 977) for number in range(400))
@@ -80,7 +81,7 @@ def test_a_stream_that_ends_early_says_so_after_what_it_held(size: int) -> None:
     # Byte by byte, the length of a stream counts twice.
     for end in range(1, len(member), 7 if size == 1 else 1):
         found: list[bytes] = []
-        with pytest.raises(BrokenGzip, match="^the gzip stream ends early$"):
+        with pytest.raises(BrokenStream, match="^the gzip stream ends early$"):
             found.extend(gunzipped(cut(member[:end], size)))
         assert CONTENT.startswith(b"".join(found))
     assert contents(b"") == b""
@@ -90,19 +91,19 @@ def test_a_stream_that_ends_early_says_so_after_what_it_held(size: int) -> None:
 def test_damage_is_refused(at: int) -> None:
     damaged = bytearray(gzip.compress(CONTENT))
     damaged[at] ^= 0xFF
-    with pytest.raises(BrokenGzip, match=r"^not valid gzip: ."):
+    with pytest.raises(BrokenStream, match=r"^not valid gzip: ."):
         contents(bytes(damaged))
 
 
 def test_what_is_no_gzip_is_refused_at_once() -> None:
     for data in (b"\x1fx, and more of it", b"plain text"):
-        with pytest.raises(BrokenGzip, match=r"^not valid gzip: ."):
+        with pytest.raises(BrokenStream, match=r"^not valid gzip: ."):
             contents(data)
 
 
 def test_a_name_without_an_end_is_not_waited_for() -> None:
     endless = b"\x1f\x8b\x08\x08" + bytes(4) + b"\0\xff" + b"n" * (3 << 20)
-    with pytest.raises(BrokenGzip):
+    with pytest.raises(BrokenStream):
         contents(endless, 1 << 16)
 
 
@@ -116,7 +117,7 @@ def test_scattered_pieces_of_a_copy_are_those_that_lie_there(maps: bool, monkeyp
     contents = np.random.default_rng(1).bytes(3 << 20)
     (tmp_path / "a.gz").write_bytes(gzip.compress(contents, 1))
     with FileInput(str(tmp_path / "a.gz")) as source:
-        copy = InputCopy(ForwardReader(source, "a.gz", zipped=True))
+        copy = InputCopy(ForwardReader(source, "a.gz", compression="gzip"))
     offsets = np.array([2 << 20, 0, 17, (3 << 20) - 100], np.int64)
     with copy:
         assert copy.size == len(contents)

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from tests.builders.packed import PACKERS
 from tests.converter.readers.reader_contract import ReaderContract, batches, faults, plan, rows
 
 from dataprep_api.spec import Source
@@ -38,7 +39,7 @@ def lines(source: Source) -> list[Any]:
 
 class TextContract(ReaderContract):
     reader: ClassVar[type[Reader]] = TextReader
-    zipped: ClassVar[bool]
+    ending: ClassVar[str]
 
     @pytest.fixture(autouse=True)
     def small_units(self, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -47,7 +48,7 @@ class TextContract(ReaderContract):
     def a_source(self, folder: Path, *, size: int = 1) -> Source:
         for name, first in (("a", 0), ("b", 1_000)):
             text = "".join(f"line {n}, ü\n" for n in range(first, first + 30 * size)).encode()
-            put(folder, {f"{name}.txt": gzip.compress(text, mtime=0) if self.zipped else text})
+            put(folder, {f"{name}.txt": PACKERS[self.ending](text) if self.ending else text})
         return a_source(folder)
 
     def an_empty_source(self, folder: Path) -> Source:
@@ -65,12 +66,22 @@ class TextContract(ReaderContract):
 
 class TestPlainFiles(TextContract):
     memory_as = "csv"
-    zipped = False
+    ending = ""
 
 
 class TestGzipFiles(TextContract):
     memory_as = "csv"
-    zipped = True
+    ending = "gz"
+
+
+class TestBzip2Files(TextContract):
+    memory_as = "csv"
+    ending = "bz2"
+
+
+class TestZstandardFiles(TextContract):
+    memory_as = "csv"
+    ending = "zst"
 
 
 @pytest.mark.parametrize(

@@ -17,7 +17,7 @@ class CsvColumn(Model):
     default: Annotated[str, Field(max_length=1024)] | None = None
     """Value of an empty cell. Write the default in the same form as values in the file. Without a default, an empty cell of a String column is an empty string. In any other column, an empty cell makes the record bad."""
     required: bool = False
-    """Whether empty Strings are bad. The field applies to empty cells of a String column without a default."""
+    """Refuses empty Strings. The field applies to empty cells of a String column without a default."""
 
 
 class CsvSource(Model):
@@ -25,12 +25,14 @@ class CsvSource(Model):
 
     uris: Annotated[list[Uri], Field(min_length=1, max_length=64)]
     """Files, folders or globs. The entries are read in the order of this list. A folder stands for every file below it whose name doesn't begin with `_` or `.`. The files of one entry are sorted by name."""
+    encoding: Literal["Utf8", "Utf16Le", "Utf16Be", "Latin1", "Windows1252"] | None = None
+    """Text encoding. A byte order mark at the beginning of a file takes precedence. UTF-16 files aren't divided among workers. Default: Utf8."""
     delimiter: Annotated[str, Field(min_length=1, max_length=1)] = ","
     """Cell separator. The separator is one ASCII character."""
     quote: Annotated[str, Field(min_length=1, max_length=1)] = '"'
     """Quote character. Inside a quoted cell, a quote character is doubled."""
     skip_lines: Annotated[int, Field(ge=0, le=1000)] = 0
-    """Lines to skip in each file. If there is a header, the skipped lines come before it."""
+    """Lines to skip. They are skipped in each file. If there is a header, the skipped lines come before it."""
     header: bool = False
     """Whether there is a header. The header names the columns and is the first line of each file after `skipLines`."""
     columns: Annotated[list[CsvColumn], Field(min_length=1, max_length=1024)] | None = None
@@ -40,7 +42,7 @@ class CsvSource(Model):
     select: Annotated[list[Column], Field(min_length=1, max_length=1024)] | None = None
     """Columns to read. The columns are returned in the order of this list. Columns are names, positions (`3`, `-1`) or ranges of positions (`0..4`). Cells of other columns are not parsed. Default: all columns."""
     hive_partitions: Literal["Infer", "String"] | None = None
-    """Type of columns from folders. Each folder named `KEY=VALUE` adds a column. `Infer`: Int64 if all values are whole numbers, otherwise String."""
+    """Type of folder columns. Each folder named `KEY=VALUE` adds a column. `Infer`: Int64 if all values are whole numbers, otherwise String."""
 
     def inputs(self) -> list[str]:
         """Return every URI that is read."""

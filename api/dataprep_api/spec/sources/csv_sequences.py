@@ -14,11 +14,11 @@ class CsvSequenceLabels(Model):
     """Labels in separate files. The labels for `a/0.csv` below an entry of `source.csvSequences.uris` are in `a/0.csv` below the corresponding entry here."""
 
     uris: Annotated[list[Uri], Field(min_length=1, max_length=64)]
-    """Folders of labels, one per entry of `uris`."""
+    """Folders of labels. There is one for each entry of `uris`."""
     per: Literal["Step", "Sequence"] = "Step"
     """Labels per step or per sequence. A label file has one row for each step, or a single row for the complete sequence."""
     skip_lines: Annotated[int, Field(ge=0, le=1000)] = 0
-    """Lines to skip in each file. If there is a header, the skipped lines come before it."""
+    """Lines to skip. They are skipped in each file. If there is a header, the skipped lines come before it."""
     header: bool = False
     """Whether there is a header. The header names the columns and is the first line of each file after `skipLines`."""
     columns: Annotated[list[CsvColumn], Field(min_length=1, max_length=64)] | None = None
@@ -36,12 +36,14 @@ class CsvSequencesSource(Model):
     """Files, folders or globs. The entries are read in the order of this list. A folder stands for every file below it whose name doesn't begin with `_` or `.`."""
     order: Literal["Bytes", "Numbers"] = "Bytes"
     """Order of the files of a URI. `Bytes`: by the bytes of their paths, so `10.csv` comes before `2.csv`. `Numbers`: digits count as numbers, so `10.csv` comes after `2.csv`."""
+    encoding: Literal["Utf8", "Utf16Le", "Utf16Be", "Latin1", "Windows1252"] | None = None
+    """Text encoding. It applies to the labels, too. A byte order mark at the beginning of a file takes precedence. Default: Utf8, and a UTF-16 file is a bad record."""
     delimiter: Annotated[str, Field(min_length=1, max_length=1)] = ","
     """Cell separator. The separator is one ASCII character."""
     quote: Annotated[str, Field(min_length=1, max_length=1)] = '"'
     """Quote character. Inside a quoted cell, a quote character is doubled."""
     skip_lines: Annotated[int, Field(ge=0, le=1000)] = 0
-    """Lines to skip in each file. If there is a header, the skipped lines come before it."""
+    """Lines to skip. They are skipped in each file. If there is a header, the skipped lines come before it."""
     header: bool = False
     """Whether there is a header. The header names the columns and is the first line of each file after `skipLines`. A file whose header has other names is a bad record."""
     columns: Annotated[list[CsvColumn], Field(min_length=1, max_length=1024)] | None = None

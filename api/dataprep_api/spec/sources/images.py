@@ -56,7 +56,7 @@ class ImageList(Model):
     """A file that lists the images, with or without their classes."""
 
     uri: Uri
-    """URI of the list, plain or gzipped."""
+    """URI of the list, plain or compressed."""
     format: Literal["Csv", "Jsonl", "Text"] | None = None
     """Format of the list. `Text` has one path per line. Default: the file's extension decides (`.csv`, `.tsv`, `.jsonl`, `.ndjson`, `.txt`, `.lst`)."""
     delimiter: Annotated[str, Field(min_length=1, max_length=1)] | None = None

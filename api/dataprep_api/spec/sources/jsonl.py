@@ -13,22 +13,24 @@ class JsonlColumn(Model):
     name: Column
     """Name of the key. `a/b` is the key `b` of the object `a`, unless the records have a key with exactly this name."""
     type: Literal["Int64", "Float32", "Float64", "String", "Bool"]
-    """Type of the value, or of the list's values. Whole numbers are accepted as floats. There are no other conversions."""
+    """Type of the values. Whole numbers are accepted as floats. There are no other conversions."""
     list: bool = False
-    """Whether the value is a list of any length."""
+    """Whether it is a list. A list may have any length."""
     default: Annotated[str, Field(max_length=1024)] | None = None
     """Value of a missing or null key. Write text for a String, otherwise JSON (`0`, `true`, `[]`). Without a default, a record without the key is bad."""
 
 
 class JsonlSource(Model):
-    """JSON Lines: one object per line. Files may be gzipped. Columns: the keys. A key of a nested object is named `a/b`, and lists are ragged."""
+    """JSON Lines: one object per line. Files may be compressed. Columns: the keys. A key of a nested object is named `a/b`, and lists are ragged."""
 
     uris: Annotated[list[Uri], Field(min_length=1, max_length=64)]
     """Files, folders or globs. The entries are read in the order of this list. A folder stands for every file below it whose name doesn't begin with `_` or `.`. The files of one entry are sorted by name."""
+    encoding: Literal["Utf8", "Utf16Le", "Utf16Be", "Latin1", "Windows1252"] | None = None
+    """Text encoding. A byte order mark at the beginning of a file takes precedence. UTF-16 files aren't divided among workers. Default: Utf8."""
     columns: Annotated[list[JsonlColumn], Field(min_length=1, max_length=1024)] | None = None
     """Keys to read. Other keys are ignored. Default: planning infers the keys once, and every record with any other key is bad."""
     hive_partitions: Literal["Infer", "String"] | None = None
-    """Type of columns from folders. Each folder named `KEY=VALUE` adds a column. `Infer`: Int64 if all values are whole numbers, otherwise String."""
+    """Type of folder columns. Each folder named `KEY=VALUE` adds a column. `Infer`: Int64 if all values are whole numbers, otherwise String."""
 
     def inputs(self) -> list[str]:
         """Return every URI that is read."""

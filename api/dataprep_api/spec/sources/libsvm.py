@@ -11,7 +11,7 @@ _MOST_DENSE = 4096
 
 
 class LibsvmSource(Model):
-    """Text lines of `label index:value …`. Files may be gzipped. Text after a `#` is a comment.
+    """Text lines of `label index:value …`. Files may be compressed. Text after a `#` is a comment.
 
     Columns: `label` (float32), `keys` (int64) and `values` (float32). Lists in `keys` and `values` have any length. If `numFeatures` is
     set, there is also `shape` (`[numFeatures]`). With `dense`, `values` is a vector, and there is no `keys` or `shape`. With `qid`, there

@@ -49,9 +49,9 @@ class SqlSource(Model):
     partition_by: SqlPartitions | None = None
     """Parts to read in parallel. Default: one part."""
     defaults: NullDefaults | None = None
-    """Values for NULLs, by column. Write text for a string column, otherwise JSON (`0`, `true`). Without a default, a record with a NULL is bad."""
+    """Values for NULLs. The keys are columns. Write text for a string column, otherwise JSON (`0`, `true`). Without a default, a record with a NULL is bad."""
     pin: Literal["Content", "Count"] = "Content"
-    """How changed data is detected. `Content`: planning reads all rows and keeps a digest of each part. `Count`: planning keeps only the number of rows, which is faster but doesn't detect updated rows."""
+    """Change detection. `Content`: planning reads all rows and keeps a digest of each part. `Count`: planning keeps only the number of rows, which is faster but doesn't detect updated rows."""
 
     @model_validator(mode="after")
     def _check_one_select(self) -> Self:

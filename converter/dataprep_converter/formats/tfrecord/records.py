@@ -20,7 +20,7 @@ from dataprep_converter.core.errors import BrokenRecord, NotWhole
 from dataprep_converter.core.framing import FOOTER, HEADER, mask
 from dataprep_converter.core.native import broken
 from dataprep_converter.formats.decoder import Places, VerifiedRecords
-from dataprep_converter.inputs.pinned import BrokenGzip, gunzipped
+from dataprep_converter.inputs.compressions import BrokenStream, gunzipped
 
 _LENGTH: Final = struct.Struct("<QI")
 _ALIKE: Final = 8
@@ -159,7 +159,7 @@ def _gunzip(pieces: Iterable[bytes]) -> Iterator[bytes]:
         for piece in gunzipped(pieces):
             yield piece
             offset += len(piece)
-    except BrokenGzip as exc:
+    except BrokenStream as exc:
         raise BrokenRecord(f"{exc}, after {offset:,} bytes of records,", offset=offset) from exc
 
 

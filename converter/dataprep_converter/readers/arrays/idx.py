@@ -26,8 +26,9 @@ from dataprep_converter.core.closeable import Closeable
 from dataprep_converter.core.errors import BadData, BadSpec, ConvertError
 from dataprep_converter.core.tensors import arrow_type, shape_fault, to_arrow
 from dataprep_converter.inputs.access import Access
+from dataprep_converter.inputs.compressions import GZIP_MAGIC
 from dataprep_converter.inputs.metered import ByteCounter, MeteredInput
-from dataprep_converter.inputs.pinned import GZIP_MAGIC, ForwardReader, InputCopy, entry_of, open_pinned
+from dataprep_converter.inputs.pinned import ForwardReader, InputCopy, entry_of, open_pinned
 from dataprep_converter.readers import Discovery, Listing
 from dataprep_converter.readers.arrays.rows import Bytes, Rows, gathered, within_reads
 from dataprep_converter.records.batch import SAMPLE, Batch
@@ -197,7 +198,7 @@ def _describe(header: Header) -> str:
 def _header_of(access: Access, uri: str) -> Header:
     with access.store(uri).open(uri) as source:
         zipped = _is_zipped(source)
-        header = parse_header(ForwardReader(source, uri, zipped=zipped), uri)
+        header = parse_header(ForwardReader(source, uri, compression="gzip" if zipped else None), uri)
         if not zipped and source.size != header.file_bytes:
             raise _wrong_size(uri, header, source.size)
     return header
@@ -245,7 +246,7 @@ class _File(Closeable):
         self._cleanup = ExitStack()
         self._is_zipped = _is_zipped(source)
         self._is_far = scheme_of(uri) not in ("", "file")
-        self._forward = ForwardReader(source, uri, zipped=self._is_zipped)
+        self._forward = ForwardReader(source, uri, compression="gzip" if self._is_zipped else None)
         self.header = parse_header(self._forward, uri)
         self._dtype_in_file = np.dtype(self.header.dtype).newbyteorder(">")
         self._rows = None if self._is_zipped else self._open_rows(source, copy=self._make_copy if self._is_far else None)
@@ -271,7 +272,7 @@ class _File(Closeable):
         return Rows(source, self._uri, start=self.header.size, row_bytes=self.header.row_bytes, copy=copy)
 
     def _make_copy(self) -> InputCopy:
-        copy = InputCopy(ForwardReader(self._source, self._uri, zipped=self._is_zipped))
+        copy = InputCopy(ForwardReader(self._source, self._uri, compression="gzip" if self._is_zipped else None))
         if copy.size != self.header.file_bytes:
             copy.close()
             raise _wrong_size(self._uri, self.header, copy.size)
@@ -289,7 +290,7 @@ class _File(Closeable):
         if len(steps) and int(steps.max()) * self.header.row_bytes > _SKIPPED_BYTES:
             return False
         if not 0 <= offset - self._forward.position <= _SKIPPED_BYTES:
-            self._forward = ForwardReader(self._source, self._uri, zipped=False, offset=offset)
+            self._forward = ForwardReader(self._source, self._uri, compression=None, offset=offset)
         return True
 
     def _read_in_pass(self, rows: npt.NDArray[np.int64]) -> Bytes:

@@ -123,7 +123,7 @@ class RowFiles(Closeable):
                 if member is not None:
                     contents: Input = inflated(source, member, uri) if member.deflated else StoredMember(source, member, uri)
                     source = cleanup.enter_context(contents)
-                copy = (lambda: InputCopy(ForwardReader(source, uri, zipped=False))) if is_far else None
+                copy = (lambda: InputCopy(ForwardReader(source, uri, compression=None))) if is_far else None
                 rows = Rows(source, uri, start=start, row_bytes=row_bytes, copy=copy)
                 rows.owned.push(cleanup.pop_all())
                 return rows

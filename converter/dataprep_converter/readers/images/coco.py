@@ -16,7 +16,8 @@ import numpy.typing as npt
 
 from dataprep_converter.core.errors import BadData, BadSample
 from dataprep_converter.inputs.access import Access
-from dataprep_converter.inputs.pinned import GZIP_MAGIC, ForwardReader, entry_of
+from dataprep_converter.inputs.compressions import MAGIC_BYTES, compression_of
+from dataprep_converter.inputs.pinned import ForwardReader, entry_of
 from dataprep_converter.readers.images.boxes import Annotation, BoxedObject
 from dataprep_converter.readers.text.json_members import elements
 
@@ -40,9 +41,9 @@ class CocoFile:
         store = access.store(uri)
         entry_of(store, uri)
         with store.open(uri) as source:
-            zipped = source.read_at(0, len(GZIP_MAGIC)) == GZIP_MAGIC
+            compression = compression_of(source.read_at(0, MAGIC_BYTES))
             arrays: set[str] = set()
-            self._add_elements(elements(ForwardReader(source, uri, zipped=zipped).pieces(), uri=uri, arrays=arrays))
+            self._add_elements(elements(ForwardReader(source, uri, compression=compression).pieces(), uri=uri, arrays=arrays))
         if "images" not in arrays:
             raise BadData(f"{uri}: no images; a COCO file is an object with images, annotations and categories.", uri=uri)
         self._order, self._starts = self._group_by_image()

@@ -12,7 +12,8 @@ from dataprep_api.redaction import unsigned
 from dataprep_api.spec.sources.images import ImageList
 from dataprep_converter.core.errors import BadData, BadSpec, NotFound
 from dataprep_converter.inputs.access import Access
-from dataprep_converter.inputs.pinned import GZIP_MAGIC, ForwardReader, entry_of
+from dataprep_converter.inputs.compressions import MAGIC_BYTES, compression_of, without_suffix
+from dataprep_converter.inputs.pinned import ForwardReader, entry_of
 from dataprep_converter.readers.images.image_listing import ListedFile, extension_of, listed
 from dataprep_converter.stores import Entry
 
@@ -79,7 +80,7 @@ def _uri(line: _Line, root: str, list_uri: str) -> str:
 
 
 def _lines(access: Access, source: ImageList) -> Iterator[_Line]:
-    kind = source.format or _FORMATS.get(extension_of(source.uri.removesuffix(".gz")))
+    kind = source.format or _FORMATS.get(extension_of(without_suffix(source.uri)))
     if kind is None:
         raise BadSpec(
             f"{source.uri}: its format can't be determined from its extension; set source.images.list.format to Csv, Jsonl or Text."
@@ -87,8 +88,8 @@ def _lines(access: Access, source: ImageList) -> Iterator[_Line]:
     store = access.store(source.uri)
     entry_of(store, source.uri)
     with store.open(source.uri) as file:
-        zipped = file.read_at(0, len(GZIP_MAGIC)) == GZIP_MAGIC
-        text = _text(ForwardReader(file, source.uri, zipped=zipped), source.uri)
+        compression = compression_of(file.read_at(0, MAGIC_BYTES))
+        text = _text(ForwardReader(file, source.uri, compression=compression), source.uri)
         if kind == "Csv":
             yield from _of_csv(text, source)
         elif kind == "Jsonl":
@@ -131,7 +132,7 @@ def _of_text(text: Iterator[str], source: ImageList) -> Iterator[_Line]:
 
 
 def _of_csv(text: Iterator[str], source: ImageList) -> Iterator[_Line]:
-    delimiter = source.delimiter or ("\t" if extension_of(source.uri.removesuffix(".gz")) == "tsv" else ",")
+    delimiter = source.delimiter or ("\t" if extension_of(without_suffix(source.uri)) == "tsv" else ",")
     if ord(delimiter) > 0x7F or delimiter in '\r\n\0"':
         raise BadSpec(f"source.images.list.delimiter is one ASCII character, got {delimiter!r}.")
     rows = csv.reader(text, delimiter=delimiter, strict=True)

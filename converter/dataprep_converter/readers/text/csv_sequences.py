@@ -5,6 +5,7 @@ of a batch are parsed together, because it is slow to parse small files separate
 line.
 """
 
+import codecs
 import json
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -20,19 +21,20 @@ from dataprep_converter.core.closeable import Closeable
 from dataprep_converter.core.errors import BadSample, BadSpec
 from dataprep_converter.core.tensors import Array, binary_data, to_arrow, to_numpy
 from dataprep_converter.inputs.access import Access
-from dataprep_converter.inputs.pinned import GZIP_MAGIC, BrokenGzip, gunzipped
+from dataprep_converter.inputs.compressions import BrokenStream, compression_of, decompressed
+from dataprep_converter.inputs.encodings import BrokenText, whole_in_utf8
 from dataprep_converter.readers import Discovery
 from dataprep_converter.readers.base.files_ahead import File, FilesReader, Row, binaries
 from dataprep_converter.readers.columnar.columns import shown
 from dataprep_converter.readers.text.csv_cells import Dialect, Parser
 from dataprep_converter.readers.text.csv_starts import Preamble, selected_names
-from dataprep_converter.readers.text.sequence_listing import LABELS, OF, SequencePlanner, dialect_of_source
+from dataprep_converter.readers.text.sequence_listing import LABELS, OF, PACKED, SequencePlanner, dialect_of_source
 from dataprep_converter.records.batch import SAMPLE, Batch, Raw, RejectedSample
 from dataprep_converter.records.columns import IS_SEQUENCE, find_columns
 from dataprep_converter.sampling.units import UnitTable
 
 _UNCOMPRESSED: Final = 256 << 20
-"""The largest accepted size of an uncompressed gzip file in bytes."""
+"""The largest accepted size in bytes of the contents of a compressed file."""
 
 _Mask = npt.NDArray[np.bool_]
 _Numbers = npt.NDArray[np.int64]
@@ -55,6 +57,7 @@ class _Texts(FilesReader[list[_Text]]):
     def __init__(self, source: CsvSequencesSource, names: Sequence[Sequence[str]], access: Access) -> None:
         super().__init__(access)
         dialect = dialect_of_source(source)
+        self._encoding = source.encoding
         self._preambles = [Preamble(dialect, source.skip_lines, source.header)]
         self._per_step = True
         if source.labels is not None:
@@ -70,19 +73,21 @@ class _Texts(FilesReader[list[_Text]]):
     def files(self, row: Row) -> Sequence[File]:
         """The file of the sequence and, if it has one, the file of its labels."""
         own = File(row["uri"], row["size"], row["pin"])
-        labels = json.loads(row["extra"]) if row["extra"] else None
-        return [own] if labels is None or "missing" in labels else [own, File(**labels)]
+        extra = json.loads(row["extra"] or "{}")
+        return [own, File(extra["uri"], extra["size"], extra["pin"])] if "uri" in extra else [own]
 
     def examine(self, row: Row, contents: Sequence[bytes]) -> list[_Text]:
         """Removes the preambles and counts the rows. Raises BadSample, which names the line and, for labels, the file."""
+        extra = json.loads(row["extra"] or "{}")
         if len(contents) < len(self._preambles):
-            raise BadSample(f"its labels {json.loads(row['extra'])['missing']} are not there")
-        steps = self._text(0, contents[0])
+            raise BadSample(f"its labels {extra['missing']} are not there")
+        packed = PACKED in extra
+        steps = self._text(0, contents[0], packed=packed)
         if len(self._preambles) == 1:
             return [steps]
-        uri = json.loads(row["extra"])["uri"]
+        uri = extra["uri"]
         try:
-            labels = self._text(1, contents[1])
+            labels = self._text(1, contents[1], packed=packed)
         except BadSample as exc:
             raise BadSample(f"its labels {uri}, {exc}") from exc
         if labels.rows != (steps.rows if self._per_step else 1):
@@ -99,9 +104,20 @@ class _Texts(FilesReader[list[_Text]]):
             columns[f"line{number}"] = pa.array([texts[number].line for texts in samples], pa.int64())
         return columns
 
-    def _text(self, number: int, content: bytes) -> _Text:
+    def _as_text(self, content: bytes) -> bytes:
+        """The content as UTF-8. Without an encoding in the spec, the content is UTF-8 with any mark, as in earlier releases."""
+        if self._encoding is None:
+            if content.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)):
+                raise BadSample(f"the file is UTF-16; set {OF}.encoding to Utf16Le or Utf16Be")
+            return content
+        try:
+            return whole_in_utf8(content, self._encoding)
+        except BrokenText as exc:
+            raise BadSample(str(exc)) from exc
+
+    def _text(self, number: int, content: bytes, *, packed: bool) -> _Text:
         preamble = self._preambles[number]
-        start = preamble.strip_from(_decompress(content), at_end=True)
+        start = preamble.strip_from(self._as_text(_decompress(content, packed=packed)), at_end=True)
         if start is None or not start.data:
             raise BadSample(f"line {start.line if start else 1}: there is no row")
         if start.names is not None and start.names != self._names[number]:
@@ -287,17 +303,19 @@ def _sequence(field: "pa.Field[Any]") -> "pa.Field[Any]":
     return lists
 
 
-def _decompress(content: bytes) -> bytes:
-    if not content.startswith(GZIP_MAGIC):
+def _decompress(content: bytes, *, packed: bool) -> bytes:
+    """The contents of a file. Unless the plan's unit is marked as `packed`, only gzip is decompressed."""
+    compression = compression_of(content)
+    if compression is None or (compression != "gzip" and not packed):
         return content
     pieces: list[bytes] = []
     size = 0
     try:
-        for piece in gunzipped([content]):
+        for piece in decompressed([content], compression):
             pieces.append(piece)
             size += len(piece)
             if size > _UNCOMPRESSED:
                 raise BadSample(f"the file is more than {_UNCOMPRESSED >> 20} MiB uncompressed")
-    except BrokenGzip as exc:
+    except BrokenStream as exc:
         raise BadSample(str(exc)) from exc
     return b"".join(pieces)

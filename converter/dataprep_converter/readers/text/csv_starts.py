@@ -9,6 +9,7 @@ import pyarrow as pa
 
 from dataprep_api.spec import CsvColumn
 from dataprep_converter.core.errors import BadSample, BadSpec
+from dataprep_converter.inputs.encodings import Encoding, in_utf8
 from dataprep_converter.readers.columnar.columns import check_names, shown
 from dataprep_converter.readers.text.csv_cells import Dialect
 from dataprep_converter.readers.text.csv_inference import kinds_of
@@ -40,9 +41,9 @@ class Preamble:
     skip_lines: int
     header: bool
 
-    def strip_from(self, data: bytes, *, at_end: bool) -> FileStart | None:
+    def strip_from(self, data: bytes, *, at_end: bool, encoding: Encoding = "Utf8") -> FileStart | None:
         """The first bytes after the preamble of a file that begins with `data`. Returns None if more bytes are needed. Raises BadSample for
-        a header that never ends."""
+        a header that never ends. `encoding` is that of the header's names."""
         at = len(BOM) if data.startswith(BOM) else 0
         for skipped in range(self.skip_lines):
             # A skipped line ends at the next line end, even if that line end is inside quotes.
@@ -58,7 +59,7 @@ class Preamble:
             return FileStart(b"", len(data), line, None, at_end=True) if at_end else None
         if len(rows) == 1 and at_end and (place := rows.unclosed_quote()) is not None:
             raise BadSample(f"line {line + rows.lines_before(place)}: a quote is never closed")
-        cells = self.dialect.cells(data[at + int(rows.starts[0]) : at + int(rows.stops[0])])
+        cells = self.dialect.cells(in_utf8(data[at + int(rows.starts[0]) : at + int(rows.stops[0])], encoding))
         after = int(rows.starts[1]) if len(rows) > 1 else rows.size
         return FileStart(data[at + after :], at + after, line + rows.lines_before(after), header_names(cells), at_end=at_end)
 

@@ -14,6 +14,7 @@ import pyarrow as pa
 from dataprep_api.spec import CsvColumn, CsvSource
 from dataprep_converter.core.errors import BadData, BadSample, BadSpec
 from dataprep_converter.inputs.access import Access
+from dataprep_converter.inputs.encodings import in_utf8
 from dataprep_converter.inputs.pinned import ForwardReader
 from dataprep_converter.readers import Discovery, Listing
 from dataprep_converter.readers.base.blocks import Block
@@ -96,11 +97,14 @@ class _Planner:
         return self._inference | {"columns": columns} | ({"nullWords": list(self._dialect.missing)} if self._dialect.missing else {})
 
     def _units_of(self, root: int, path: str, entry: Entry) -> Iterator[Unit]:
-        with self._access.store(entry.uri).open(entry.uri) as source, open_forward(source, entry) as forward:
+        with (
+            self._access.store(entry.uri).open(entry.uri) as source,
+            open_forward(source, entry, self._source.encoding or "Utf8") as forward,
+        ):
             start = self._start(forward, entry.uri)
-            self._settle(start, entry.uri)
+            self._settle(replace(start, data=in_utf8(start.data, forward.encoding)), entry.uri)
             file_stretches = cut(forward, start.data, line=start.line, scan=self._scan, uri=entry.uri, limit=_LIMIT)
-            yield from units_of(root, path, entry, file_stretches, zipped=forward.zipped)
+            yield from units_of(root, path, entry, file_stretches, forward)
 
     def _scan(self, data: bytes, at_end: bool) -> Rows:
         return self._dialect.rows(data, at_end=at_end)
@@ -114,7 +118,7 @@ class _Planner:
             data += forward.read(length - len(data))
             at_end = len(data) < length
             try:
-                start = self._preamble.strip_from(data, at_end=at_end)
+                start = self._preamble.strip_from(data, at_end=at_end, encoding=forward.encoding)
             except BadSample as exc:
                 raise BadData(f"{uri}, {exc}.", uri=uri) from exc
             if start is not None:

@@ -19,6 +19,7 @@ from dataprep_api.spec.sources.jsonl import JsonlColumn, JsonlSource
 from dataprep_converter.core.errors import InputChanged
 from dataprep_converter.core.tensors import Array, pc
 from dataprep_converter.inputs.access import Access
+from dataprep_converter.inputs.encodings import in_utf8
 from dataprep_converter.inputs.pinned import ForwardReader
 from dataprep_converter.readers import Discovery, Listing
 from dataprep_converter.readers.base.blocks import Block
@@ -29,7 +30,7 @@ from dataprep_converter.readers.columnar.columns import TYPES, Column, default_o
 from dataprep_converter.readers.text import stretches
 from dataprep_converter.readers.text.json_columns import Path, infer_columns
 from dataprep_converter.readers.text.lines import Lines, line_units, not_utf8, scan, with_lines
-from dataprep_converter.readers.text.stretches import BOM, StretchReader, is_zipped
+from dataprep_converter.readers.text.stretches import BOM, StretchReader, compression_in
 from dataprep_converter.sampling.units import Unit
 
 _SAMPLE_BYTES: Final = 1 << 20
@@ -74,7 +75,7 @@ def _units(jsonl: JsonlSource, access: Access) -> Listing[Unit]:
     uri, lines = _sample(jsonl, access)
     columns = infer_columns(lines, jsonl.columns, uri, rule=access.version_of("inference"))
     _Parser(columns, strict=False)
-    yield from line_units(access, jsonl.uris, skip_blank=True, skip_mark=True)
+    yield from line_units(access, jsonl.uris, skip_blank=True, encoding=jsonl.encoding or "Utf8")
     return {"columns": [[column.model_dump(by_alias=True, exclude_none=True), list(path)] for column, path in columns]}
 
 
@@ -85,7 +86,8 @@ def _sample(jsonl: JsonlSource, access: Access) -> tuple[str, list[tuple[int, by
     """
     for _, _, entry in input_files(access, jsonl.uris):
         with access.store(entry.uri).open(entry.uri) as source:
-            forward = ForwardReader(source, entry.uri, zipped=is_zipped(source))
+            compression = compression_in(source)
+            forward = ForwardReader(source, entry.uri, compression=compression, encoding=jsonl.encoding or "Utf8", obeys_mark=True)
             data = b""
             length = _SAMPLE_BYTES
             while length <= stretches.LONGEST_RECORD:
@@ -94,7 +96,7 @@ def _sample(jsonl: JsonlSource, access: Access) -> tuple[str, list[tuple[int, by
                 lines = scan(text, len(data) < length, skip_blank=True)
                 if len(lines):
                     spans = zip(lines.starts.tolist(), lines.ends.tolist(), strict=True)
-                    return entry.uri, [(lines.lines_before(start) + 1, text[start:end]) for start, end in spans]
+                    return entry.uri, [(lines.lines_before(start) + 1, in_utf8(text[start:end], forward.encoding)) for start, end in spans]
                 if len(data) < length:
                     break
                 length *= 2

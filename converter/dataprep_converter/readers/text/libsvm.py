@@ -94,10 +94,10 @@ class LibsvmReader(Closeable):
 
 def _units(source: LibsvmSource, access: Access) -> Listing[Unit]:
     for root, path, entry in input_files(access, source.uris):
-        with access.store(entry.uri).open(entry.uri) as file, open_forward(file, entry) as forward:
+        with access.store(entry.uri).open(entry.uri) as file, open_forward(file, entry, "Utf8") as forward:
             first_bytes = forward.read(len(BOM))
             stretches = cut(forward, b"" if first_bytes == BOM else first_bytes, line=1, scan=scan, uri=entry.uri, limit=_LIMIT)
-            yield from units_of(root, path, entry, stretches, zipped=forward.zipped)
+            yield from units_of(root, path, entry, stretches, forward)
     return {}
 
 

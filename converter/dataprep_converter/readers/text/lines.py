@@ -14,6 +14,7 @@ import numpy.typing as npt
 
 from dataprep_converter.core import native
 from dataprep_converter.inputs.access import Access
+from dataprep_converter.inputs.encodings import Encoding
 from dataprep_converter.readers.base.listing import input_files
 from dataprep_converter.readers.text.stretches import BOM, cut, open_forward, units_of
 from dataprep_converter.sampling.units import Unit
@@ -66,15 +67,15 @@ def scan(data: bytes, at_end: bool, *, skip_blank: bool) -> Lines:
     return Lines(starts=starts, ends=ends, size=size, feeds=feeds)
 
 
-def line_units(access: Access, uris: Sequence[str], *, skip_blank: bool, skip_mark: bool) -> Iterator[Unit]:
+def line_units(access: Access, uris: Sequence[str], *, skip_blank: bool, encoding: Encoding | None) -> Iterator[Unit]:
     """Yields the units of files whose records are lines. Reads every file once. Raises NotFound for a URI without files, and BadData for a
-    line that is too long."""
+    line that is too long. A byte order mark takes precedence over `encoding`, and is left out. None stands for bytes without an encoding."""
     for root, path, entry in input_files(access, uris):
-        with access.store(entry.uri).open(entry.uri) as source, open_forward(source, entry) as forward:
+        with access.store(entry.uri).open(entry.uri) as source, open_forward(source, entry, encoding) as forward:
             first_bytes = forward.read(len(BOM))
-            first_bytes = b"" if skip_mark and first_bytes == BOM else first_bytes
+            first_bytes = b"" if encoding is not None and first_bytes == BOM else first_bytes
             stretches = cut(forward, first_bytes, line=1, scan=partial(scan, skip_blank=skip_blank), uri=entry.uri, limit=_LIMIT)
-            yield from units_of(root, path, entry, stretches, zipped=forward.zipped)
+            yield from units_of(root, path, entry, stretches, forward)
 
 
 def not_utf8(data: bytes, lines: Lines) -> dict[int, str]:

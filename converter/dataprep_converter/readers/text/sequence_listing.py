@@ -17,6 +17,8 @@ from dataprep_api.spec import CsvColumn
 from dataprep_api.spec.sources.csv_sequences import CsvSequencesSource
 from dataprep_converter.core.errors import BadData, BadSample, BadSpec
 from dataprep_converter.inputs.access import Access
+from dataprep_converter.inputs.compressions import without_suffix
+from dataprep_converter.inputs.encodings import Encoding, in_utf8
 from dataprep_converter.inputs.pinned import ForwardReader
 from dataprep_converter.readers import Listing
 from dataprep_converter.readers.base.files_ahead import File
@@ -25,7 +27,7 @@ from dataprep_converter.readers.columnar.columns import check_names
 from dataprep_converter.readers.text.csv_cells import Dialect, Parser
 from dataprep_converter.readers.text.csv_inference import kinds_of, with_missing
 from dataprep_converter.readers.text.csv_starts import FileStart, Preamble, dialect_of, infer_columns, selected_names
-from dataprep_converter.readers.text.stretches import is_zipped
+from dataprep_converter.readers.text.stretches import compression_in
 from dataprep_converter.sampling.units import Unit
 from dataprep_converter.stores import Entry
 
@@ -35,6 +37,8 @@ LABELS: Final = "source.csvSequences.labels"
 _SAMPLE_BYTES: Final = 1 << 20
 _SAMPLE_FILES: Final = 16
 _NUMBERS: Final = frozenset({"Int64", "Float32", "Float64"})
+PACKED: Final = "packed"
+"""The mark in the extra of a unit whose files may have another compression than gzip. Units of earlier releases have no such mark."""
 _DIGITS: Final = re.compile(r"(\d+)")
 
 _ListedFile: TypeAlias = tuple[int, str, Entry]
@@ -47,11 +51,14 @@ class SequencePlanner:
         self._source = source
         self._access = access
         dialect = dialect_of_source(source)
-        self._steps = _Columns(Preamble(dialect, source.skip_lines, source.header), source.columns, access, select=source.select, of=OF)
+        encoding = source.encoding
+        self._steps = _Columns(
+            Preamble(dialect, source.skip_lines, source.header), source.columns, access, encoding=encoding, select=source.select, of=OF
+        )
         self._labels: _Columns | None = None
         if source.labels is not None:
             preamble = Preamble(dialect, source.labels.skip_lines, source.labels.header)
-            self._labels = _Columns(preamble, source.labels.columns, access, of=LABELS)
+            self._labels = _Columns(preamble, source.labels.columns, access, encoding=encoding, of=LABELS)
 
     def units(self) -> Listing[Unit]:
         """Yields a unit for each sequence file, in order."""
@@ -61,6 +68,8 @@ class SequencePlanner:
             labels = self._labels_of(root)
             for _, path, entry in _sort_files(files, self._source.order):
                 self._steps.look_at(entry)
+                partner = self._partner(root, path, labels)
+                extra = partner | ({PACKED: True} if any(map(_is_packed, (entry.uri, partner.get("uri", "")))) else {})
                 yield Unit(
                     root=root,
                     path=path,
@@ -68,7 +77,7 @@ class SequencePlanner:
                     records=1,
                     size=entry.size,
                     pin=entry.pin,
-                    extra=self._partner(root, path, labels),
+                    extra=json.dumps(extra) if extra else "",
                 )
                 labels.pop(path, None)
             if labels:
@@ -92,19 +101,24 @@ class SequencePlanner:
             return {}
         return {path: entry for _, path, entry in input_files(self._access, [self._source.labels.uris[root]])}
 
-    def _partner(self, root: int, path: str, labels: Mapping[str, Entry]) -> str:
+    def _partner(self, root: int, path: str, labels: Mapping[str, Entry]) -> dict[str, Any]:
         if self._source.labels is None or self._labels is None:
-            return ""
+            return {}
         entry = labels.get(path)
         if entry is None:
-            return json.dumps({"missing": f"{self._source.labels.uris[root].rstrip('/')}/{path}"})
+            return {"missing": f"{self._source.labels.uris[root].rstrip('/')}/{path}"}
         self._labels.look_at(entry)
-        return json.dumps(asdict(File(entry.uri, entry.size, entry.pin)))
+        return asdict(File(entry.uri, entry.size, entry.pin))
 
 
 def dialect_of_source(source: CsvSequencesSource) -> Dialect:
     """The dialect of the source's files. Raises BadSpec for an unusable delimiter or quote."""
     return dialect_of(source.delimiter, source.quote, source.null_words, of=OF)
+
+
+def _is_packed(uri: str) -> bool:
+    """Whether a file's name says that it is compressed, but not with gzip, which readers have always recognised by the content."""
+    return without_suffix(uri) != uri and not uri.lower().endswith(".gz")
 
 
 def _sort_files(files: Iterable[_ListedFile], order: str) -> Iterable[_ListedFile]:
@@ -123,8 +137,16 @@ class _Columns:
     """The columns of the sequence files or of the label files: the columns in the spec, or else columns inferred from the first files."""
 
     def __init__(
-        self, preamble: Preamble, columns: list[CsvColumn] | None, access: Access, *, select: Sequence[str] | None = None, of: str
+        self,
+        preamble: Preamble,
+        columns: list[CsvColumn] | None,
+        access: Access,
+        *,
+        encoding: Encoding | None,
+        select: Sequence[str] | None = None,
+        of: str,
     ) -> None:
+        self._encoding = encoding
         self._rule = access.version_of("inference")
         self._preamble = preamble if columns is not None else replace(preamble, dialect=with_missing(preamble.dialect, rule=self._rule))
         self._select = select
@@ -150,8 +172,11 @@ class _Columns:
             return
         try:
             with self._access.store(entry.uri).open(entry.uri) as source:
-                data = ForwardReader(source, entry.uri, zipped=is_zipped(source)).read(_SAMPLE_BYTES)
-            at_end = len(data) < _SAMPLE_BYTES
+                forward = ForwardReader(
+                    source, entry.uri, compression=compression_in(source), encoding=self._encoding, obeys_mark=self._encoding is not None
+                )
+                data = in_utf8(forward.read(_SAMPLE_BYTES), forward.encoding)
+            at_end = forward.position < _SAMPLE_BYTES
             start = self._preamble.strip_from(data, at_end=at_end)
         except (BadData, BadSample):
             # Ignore a file with broken gzip or a header that never ends, because such a file becomes a bad record later.

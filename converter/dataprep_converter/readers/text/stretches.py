@@ -1,6 +1,6 @@
 """Splits text files into stretches of about 4 MiB that contain complete records. Subclasses define and parse the records.
 
-Each stretch of a plain file is a unit. A gzip file is a single unit, and its stretches are found while it is read. If records are requested
+Each stretch of a plain file is a unit. A file that is compressed or UTF-16 is a single unit, and its stretches are found while it is read. If records are requested
 out of order, they are read from an unlinked temporary copy of the uncompressed file.
 """
 
@@ -19,7 +19,9 @@ from dataprep_converter.core.errors import BadData, InputChanged
 from dataprep_converter.core.lru import LruCache
 from dataprep_converter.formats.tfrecord import frames
 from dataprep_converter.inputs.access import Access
-from dataprep_converter.inputs.pinned import GZIP_MAGIC, ForwardReader, InputCopy
+from dataprep_converter.inputs.compressions import MAGIC_BYTES, Compression, compression_of
+from dataprep_converter.inputs.encodings import UTF16, Encoding, in_utf8
+from dataprep_converter.inputs.pinned import ForwardReader, InputCopy
 from dataprep_converter.readers.base.blocks import KEPT_BLOCKS, Block, BlockReader, FolderColumns
 from dataprep_converter.records.batch import Raw
 from dataprep_converter.sampling.units import Unit, UnitTable
@@ -71,14 +73,18 @@ class Stretch(frames.Stretch):
     """The line number of the first byte. Lines are numbered from 1."""
 
 
-def is_zipped(source: Input) -> bool:
-    """Whether the file's content begins like gzip."""
-    return source.read_at(0, len(GZIP_MAGIC)) == GZIP_MAGIC
+def compression_in(source: Input) -> Compression | None:
+    """The compression of a file, which its first bytes tell."""
+    return compression_of(source.read_at(0, MAGIC_BYTES))
 
 
-def open_forward(source: Input, entry: Entry) -> closing[ForwardReader]:
-    """Opens the file for reading from its beginning. A file that is larger than one stretch is read ahead."""
-    return closing(ForwardReader(source, entry.uri, zipped=is_zipped(source), ahead=entry.size > UNIT_BYTES))
+def open_forward(source: Input, entry: Entry, encoding: Encoding | None) -> closing[ForwardReader]:
+    """Opens the file for reading from its beginning. A file that is larger than one stretch is read ahead.
+
+    A byte order mark takes precedence over `encoding`. If `encoding` is None, the file's bytes have no encoding.
+    """
+    ahead = entry.size > UNIT_BYTES
+    return closing(ForwardReader(source, entry.uri, compression=compression_in(source), encoding=encoding, obeys_mark=True, ahead=ahead))
 
 
 def cut(forward: ForwardReader, first_bytes: bytes, *, line: int, scan: Scan, uri: str, limit: str) -> Iterator[tuple[Stretch, bytes]]:
@@ -112,17 +118,22 @@ def cut(forward: ForwardReader, first_bytes: bytes, *, line: int, scan: Scan, ur
             return
 
 
-def units_of(root: int, path: str, entry: Entry, stretches: Iterator[tuple[Stretch, bytes]], *, zipped: bool) -> Iterator[Unit]:
-    """Yields the units of one file: its stretches, or the complete file if it is gzip."""
+def units_of(root: int, path: str, entry: Entry, stretches: Iterator[tuple[Stretch, bytes]], forward: ForwardReader) -> Iterator[Unit]:
+    """Yields the units of one file: its stretches, or the complete file if it is compressed or UTF-16."""
+    compression = forward.compression
+    encoded = {} if forward.encoding == "Utf8" else {"encoding": forward.encoding}
+    is_whole = compression is not None or forward.encoding in UTF16
     start: Stretch | None = None
     records = 0
     for stretch, _ in stretches:
         start = start or stretch
         records += stretch.records
-        if not zipped:
-            yield stretch.unit(root, path, entry, extra=json.dumps({"line": stretch.line}))
-    if zipped and start is not None:
-        extra = {"gzip": True, "start": start.offset, "line": start.line}
+        if not is_whole:
+            yield stretch.unit(root, path, entry, extra=json.dumps({"line": stretch.line} | encoded))
+    if is_whole and start is not None:
+        # Plans of gzip files were made before there were other compressions, and their run ids contain this text.
+        kind: dict[str, Any] = {"gzip": True} if compression == "gzip" else {"compression": compression}
+        extra = kind | {"start": start.offset, "line": start.line} | encoded
         yield Unit(root=root, path=path, uri=entry.uri, records=records, size=entry.size, pin=entry.pin, extra=json.dumps(extra))
 
 
@@ -131,7 +142,7 @@ class StretchReader(BlockReader):
 
     def __init__(self, access: Access, folders: FolderColumns | None = None) -> None:
         super().__init__(access, folders)
-        self._gzip_files: LruCache[str, _GzipFile] = self._files.views(close=_GzipFile.close)
+        self._whole_files: LruCache[str, _WholeFile] = self._files.views(close=_WholeFile.close)
         self._lines: LruCache[tuple[str, int], npt.NDArray[np.int64]] = LruCache(KEPT_BLOCKS)
         self._lines_were_asked_for = False
 
@@ -148,23 +159,24 @@ class StretchReader(BlockReader):
         data = source.read_at(unit.offset, unit.size)
         if len(data) != unit.size:
             raise InputChanged(f"{unit.uri} became shorter while it was read.", uri=unit.uri)
-        block = self.parse(data, records=unit.records, line=json.loads(unit.extra)["line"], uri=unit.uri)
+        extra = json.loads(unit.extra)
+        block = self.parse(in_utf8(data, _encoding_in(extra)), records=unit.records, line=extra["line"], uri=unit.uri)
         return self._with_raws(block, data)
 
     def parts(self, unit: Unit, source: Input, rows: npt.NDArray[np.int64]) -> Iterator[tuple[int, Block]]:
-        """Yields the unit as a single block for a plain file, or the stretches that contain `rows` for a gzip file."""
+        """Yields the unit as a single block for a plain file, or the stretches that contain `rows` for a compressed file."""
         extra = json.loads(unit.extra)
-        if not extra.get("gzip"):
+        if not _is_whole(extra):
             yield from super().parts(unit, source, rows)
             return
-        file = self._gzip_files.get(unit.uri, partial(_GzipFile, source, unit.uri, extra, self.scan))
+        file = self._whole_files.get(unit.uri, partial(_WholeFile, source, unit.uri, extra, self.scan))
         for stretch in file.stretches(rows):
             yield stretch.first, self.cached_block(unit, stretch.offset, stretch.first, partial(self._parse_stretch, unit, file, stretch))
 
     def lines(self, units: UnitTable, samples: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
         """The number of the line on which each sample begins. Lines are numbered from 1. Reads and scans the stretches again, except the
         latest ones."""
-        # Once line numbers have been requested, they are stored while a gzip file is parsed, because going back in the file is expensive.
+        # Once line numbers have been requested, they are stored while a compressed file is parsed, because going back in the file is expensive.
         self._lines_were_asked_for = True
         index, rows = units.locate(samples)
         line_numbers = np.zeros(len(samples), np.int64)
@@ -182,28 +194,29 @@ class StretchReader(BlockReader):
         rows."""
         extra = json.loads(unit.extra)
         source = self._file(unit)
-        if not extra.get("gzip"):
+        if not _is_whole(extra):
             yield (
                 0,
                 self._lines.get((unit.uri, unit.offset), lambda: self._number_lines(source.read_at(unit.offset, unit.size), extra["line"])),
             )
             return
-        file = self._gzip_files.get(unit.uri, partial(_GzipFile, source, unit.uri, extra, self.scan))
+        file = self._whole_files.get(unit.uri, partial(_WholeFile, source, unit.uri, extra, self.scan))
         for stretch in file.stretches(rows):
             yield stretch.first, self._lines.get((unit.uri, stretch.offset), partial(self._lines_in, file, stretch))
 
-    def _lines_in(self, file: "_GzipFile", stretch: Stretch) -> npt.NDArray[np.int64]:
+    def _lines_in(self, file: "_WholeFile", stretch: Stretch) -> npt.NDArray[np.int64]:
         return self._number_lines(file.data(stretch), stretch.line)
 
     def _number_lines(self, data: bytes, line: int) -> npt.NDArray[np.int64]:
         """The line number of each record in a stretch that begins on line `line`."""
         return line + self.scan(data, True).lines_before_each()
 
-    def _parse_stretch(self, unit: Unit, file: "_GzipFile", stretch: Stretch) -> Block:
+    def _parse_stretch(self, unit: Unit, file: "_WholeFile", stretch: Stretch) -> Block:
         data = file.data(stretch)
         if self._lines_were_asked_for:
             self._lines.get((unit.uri, stretch.offset), lambda: self._number_lines(data, stretch.line))
-        return self._with_raws(self.parse(data, records=stretch.records, line=stretch.line, uri=unit.uri), data)
+        text = in_utf8(data, file.encoding)
+        return self._with_raws(self.parse(text, records=stretch.records, line=stretch.line, uri=unit.uri), data)
 
     def _with_raws(self, block: Block, data: bytes) -> Block:
         """The block with the text of its bad records added."""
@@ -214,13 +227,25 @@ class StretchReader(BlockReader):
         return replace(block, raws={row: Raw.of(data[int(starts[row]) : int(ends[row])].rstrip(b"\r\n")) for row in block.reasons})
 
 
-class _GzipFile(Closeable):
-    """An open gzip file and its stretches."""
+def _is_whole(extra: Mapping[str, Any]) -> bool:
+    """Whether a unit is a complete file, whose stretches are found while it is read."""
+    return bool(extra.get("gzip")) or "compression" in extra
+
+
+def _encoding_in(extra: Mapping[str, Any]) -> Encoding:
+    encoding: Encoding = extra.get("encoding", "Utf8")
+    return encoding
+
+
+class _WholeFile(Closeable):
+    """An open file that is one unit, and its stretches."""
 
     def __init__(self, source: Input, uri: str, extra: Mapping[str, Any], scan: Scan) -> None:
         self._source = source
         self._uri = uri
-        self._forward = ForwardReader(source, uri, zipped=True)
+        self._compression: Compression | None = "gzip" if extra.get("gzip") else extra["compression"]
+        self.encoding = _encoding_in(extra)
+        self._forward = ForwardReader(source, uri, compression=self._compression, encoding=self.encoding)
         self._forward.skip_to(extra["start"])
         self._ahead = cut(self._forward, b"", line=extra["line"], scan=scan, uri=uri, limit="a record of more than {} MiB.")
         self._stretches: list[Stretch] = []
@@ -243,11 +268,11 @@ class _GzipFile(Closeable):
             yield self._stretches[number]
 
     def data(self, stretch: Stretch) -> bytes:
-        """The uncompressed bytes of the stretch."""
+        """The bytes of the stretch, uncompressed, and converted to UTF-8 if the file is UTF-16."""
         if self._latest is not None and self._latest[0] == stretch:
             return self._latest[1]
         if self._spool is None:
-            self._spool = InputCopy(ForwardReader(self._source, self._uri, zipped=True))
+            self._spool = InputCopy(ForwardReader(self._source, self._uri, compression=self._compression, encoding=self.encoding))
         return self._spool.read_at(stretch.offset, stretch.size)
 
     def close(self) -> None:

@@ -76,5 +76,7 @@ def _without_ends(data: bytes, lines: Lines) -> Array:
 
 
 def _units(text: TextSource, access: Access) -> Listing[Unit]:
-    yield from line_units(access, text.uris, skip_blank=text.skip_blank, skip_mark=text.type == "String")
+    yield from line_units(
+        access, text.uris, skip_blank=text.skip_blank, encoding=(text.encoding or "Utf8") if text.type == "String" else None
+    )
     return {}

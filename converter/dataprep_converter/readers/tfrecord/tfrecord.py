@@ -26,9 +26,9 @@ from dataprep_converter.formats.tfrecord.frames import Stretch, payloads, stretc
 from dataprep_converter.formats.tfrecord.lockstep import BYTES, FLOATS, INTS
 from dataprep_converter.formats.tfrecord.records import parse_sequence
 from dataprep_converter.inputs.access import Access
+from dataprep_converter.inputs.compressions import GZIP_MAGIC
 from dataprep_converter.inputs.metered import ByteCounter, MeteredInput
-from dataprep_converter.inputs.pinned import GZIP_MAGIC
-from dataprep_converter.inputs.streamed import StreamInput, gunzipped
+from dataprep_converter.inputs.streamed import StreamInput, unpacked
 from dataprep_converter.readers import Discovery, Listing
 from dataprep_converter.readers.base.blocks import Block, BlockReader
 from dataprep_converter.readers.base.listing import input_files
@@ -83,7 +83,7 @@ class TfrecordReader(BlockReader):
         extra = json.loads(unit.extra) if unit.extra else {}
         size = extra.get("bytes", unit.size)
         if extra:
-            source = self._contents.get(unit.uri, partial(gunzipped, source, unit.uri, size=extra["contents"]))
+            source = self._contents.get(unit.uri, partial(unpacked, source, unit.uri, compression="gzip", size=extra["contents"]))
         data = source.read_at(unit.offset, size)
         if len(data) != size:
             raise InputChanged(f"{unit.uri} became shorter while it was read.", uri=unit.uri)
@@ -142,7 +142,7 @@ class _Planner:
             is_zipped = file.read_at(0, len(GZIP_MAGIC)) == GZIP_MAGIC
             source: Input = file
             if is_zipped:
-                source = cleanup.enter_context(gunzipped(file, entry.uri, size=-1, kept_bytes=2 * _UNIT_BYTES))
+                source = cleanup.enter_context(unpacked(file, entry.uri, compression="gzip", size=-1, kept_bytes=2 * _UNIT_BYTES))
             is_far = scheme_of(entry.uri) not in ("", "file")
             window = 1 << 20 if is_zipped else _FAR_WINDOW if is_far else _WINDOW
 
