@@ -25,8 +25,8 @@ def extension(path: str) -> str:
     return name.rpartition(".")[2] if "." in name else ""
 
 
-def kind_of(path: str, head: bytes) -> str:
-    """Returns the member of `spec.source` for a file that begins with `head` (already decompressed), or `whole_file` if no other fits."""
+def kind_of(path: str, head: bytes) -> str | None:
+    """Returns the member of `spec.source` for a file that begins with `head` (already decompressed), or None if no source fits."""
     ending = extension(path)
     for kind, matches in _MAGIC:
         if matches(head):
@@ -34,10 +34,10 @@ def kind_of(path: str, head: bytes) -> str:
     if ending in _IMAGES:
         return "images"
     text = text_of(head)
-    if text is None:
-        return "whole_file"
+    if text is None or head.startswith(b"%PDF-"):
+        return None
     # A .txt file may hold any line-based format.
-    return _BY_NAME[ending] if ending in _BY_NAME else _kind_of_lines(text.lines, or_else="text" if ending in ("", "txt") else "whole_file")
+    return _BY_NAME[ending] if ending in _BY_NAME else _kind_of_lines(text.lines, or_else="text" if ending in ("", "txt") else None)
 
 
 def _is_image(head: bytes) -> bool:
@@ -67,7 +67,7 @@ _MAGIC: Final[Sequence[tuple[str, Callable[[bytes], bool]]]] = (
 )
 
 
-def _kind_of_lines(text: bytes, *, or_else: str) -> str:
+def _kind_of_lines(text: bytes, *, or_else: str | None) -> str | None:
     """Returns the kind of a line-based text whose name is inconclusive."""
     lines = [line for line in text.removeprefix(b"\xef\xbb\xbf").split(b"\n")[:20] if line.strip()]
     if lines and all(_is_object(line) for line in lines[:5]):

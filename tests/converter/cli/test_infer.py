@@ -1,8 +1,11 @@
 """`dataprep infer`: the printed job runs unchanged, for every kind of source that can be recognised from its files."""
 
+import contextlib
 import datetime as dt
 import gzip
 import json
+import pickle
+import sqlite3
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -10,11 +13,13 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 import pyarrow.feather
+import pyarrow.orc
 import pyarrow.parquet
 import pytest
 import sklearn  # type: ignore[import-untyped] # it has no stubs
 import yaml
 from PIL import Image
+from tests.builders.archives import a_tar, a_zip
 from tests.builders.files import visible
 from tests.builders.packed import PACKERS
 from tests.converter.cli.commandline import code_of
@@ -112,13 +117,6 @@ def libsvm(folder: Path) -> Path:
     return text(folder / "a.libsvm", "+1 1:0.5 3:2\n-1 2:1\n" * 3)
 
 
-def anything(folder: Path) -> Path:
-    (folder / "blobs").mkdir()
-    for number in range(3):
-        (folder / "blobs" / f"{number}.bin").write_bytes(bytes([0, 1, 2, 255]) * (number + 1))
-    return folder / "blobs"
-
-
 def data_set(folder: Path) -> Path:
     assert code_of("infer", idx(folder), "--output", folder / "made.yaml", "--to", folder / "made") == 0
     assert code_of("run", folder / "made.yaml", "--quiet") == 0
@@ -138,13 +136,13 @@ INPUTS: dict[str, tuple[Callable[[Path], Path], int]] = {
     "sequence_file": (sequence_file, 9),
     "numpy": (arrays, 6),
     "libsvm": (libsvm, 6),
-    "whole_file": (anything, 3),
     "dataset": (data_set, 40),
 }
 """For each source, an input and its number of records."""
 
-ASKED_FOR = {"masks", "csv_sequences", "fixed_length", "join", "sql", "table", "plugin"}
-"""Sources that can't be recognised from files. The user must specify how files belong together or are read, or that there is a database."""
+ASKED_FOR = {"whole_file", "masks", "csv_sequences", "fixed_length", "join", "sql", "table", "plugin"}
+"""Sources that can't be recognised from files. The user must specify how files belong together or are read, that each file is a record, or that
+there is a database."""
 
 
 def inferred(source: Path | str, folder: Path, *more: str) -> tuple[str, dict[str, Any]]:
@@ -181,9 +179,10 @@ def test_the_job_is_printed_with_what_was_found(tmp_path: Path, capsys: pytest.C
     assert modeline.startswith("# yaml-language-server: $schema=file:///")
     assert job == (
         f"# {source}: 1 file for source.csv, {source.stat().st_size} bytes\n"
-        "# column length: float\n"
-        "# column width: int64\n"
-        "# column species: string\n"
+        f"# looked at the first 10 records of {source}\n"
+        "# column length: float, 2 different values, such as 1.5, 2.5\n"
+        "# column width: int64, 2 different values, such as 2, 3\n"
+        "# column species: string, 2 different values, such as setosa, virginica\n"
         "# guessed label: column species (2 values in the first records: setosa, virginica)\n"
         "apiVersion: dataprep.io/v1alpha1\n"
         "kind: DataPrepJob\n"
@@ -290,7 +289,8 @@ def test_csv_files_of_many_kinds(name: str, content: str, source: dict[str, Any]
 
 def test_a_column_without_a_name_gets_one_and_is_told(tmp_path: Path) -> None:
     written, _ = inferred(text(tmp_path / "a.csv", ",length,kind\n0,1.5,a\n1,2.5,b\n"), tmp_path)
-    assert "# the header has no name for column 0, which is called '0'\n# column 0: int64\n# column length: float\n" in written
+    assert "# the header has no name for column 0, which is called '0'\n" in written
+    assert "# column 0: int64, 2 different values, such as 0, 1\n# column length: float, 2 different values, such as 1.5, 2.5\n" in written
     assert code_of("run", tmp_path / "job.yaml", "--quiet") == 0
     assert features(tmp_path / "out") == ["0", "kind", "length"]
 
@@ -394,6 +394,110 @@ def test_files_in_different_encodings_are_named(tmp_path: Path, capsys: pytest.C
     (tmp_path / "in/a.csv").write_bytes(b"x,z\n1,e\n")
     _, spec = inferred(tmp_path / "in", tmp_path)
     assert spec["source"]["csv"]["encoding"] == "Latin1"
+
+
+def avro() -> bytes:
+    # A header of Avro 1.11's specification: the magic, and a map with one entry.
+    return b"Obj\x01\x02\x16avro.schema\x06{}\0\0" + bytes(16)
+
+
+def an_orc() -> bytes:
+    sink: Any = _arrow.BufferOutputStream()
+    pyarrow.orc.write_table(TABLE, sink)
+    return bytes(sink.getvalue())
+
+
+def a_workbook() -> bytes:
+    return a_zip({"[Content_Types].xml": b"<Types/>", "_rels/.rels": b"<R/>", "xl/workbook.xml": b"<workbook/>"})
+
+
+def a_database(folder: Path) -> bytes:
+    with contextlib.closing(sqlite3.connect(folder / "made.db")) as database:
+        database.execute("create table a (b)")
+    return (folder / "made.db").read_bytes()
+
+
+def a_picture_of_torch() -> bytes:
+    return a_zip({"archive/data.pkl": b"\x80\2."})
+
+
+UNKNOWN: dict[str, tuple[str, Callable[[Path], bytes], str]] = {
+    "Avro": ("a.avro", lambda _: avro(), "is an Avro file, which no source is inferred for: convert it to Parquet, or read it by a plugin"),
+    "ORC": ("a.orc", lambda _: an_orc(), "is an ORC file, which no source is inferred for: convert it to Parquet"),
+    "Excel": ("a.xlsx", lambda _: a_workbook(), "is an Excel workbook, which no source is inferred for: save each sheet as CSV"),
+    "old Excel": ("a.xls", lambda _: b"\xd0\xcf\x11\xe0\xa1\xb1\x1a\xe1" + bytes(99), "is an old Excel or Office file, which"),
+    "PDF": ("a.pdf", lambda _: b"%PDF-1.4\n1 0 obj\n<< >>\nendobj\n", "is a PDF document, which no source is inferred for: extract its text"),
+    "7z": ("a.7z", lambda _: b"7z\xbc\xaf\x27\x1c\0\4" + bytes(24), "is a 7z archive, which no source is inferred for: unpack it"),
+    "zip": ("a.zip", lambda _: a_zip({"a.csv": b"x\n"}), "is a zip archive, which no source is inferred for: end its URI with !/ to read"),
+    "tar": ("a.tar.bz2", lambda _: PACKERS["bz2"](a_tar({"a.csv": b"x\n"})), "is a tar archive, which no source is inferred for: end its URI with !/"),
+    "SQLite": ("a.db", a_database, "is a SQLite database, which no source is inferred for: read it by source.sql"),
+    "PyTorch": ("a.pt", lambda _: a_picture_of_torch(), "is a PyTorch file, which no source is inferred for: save its tensors as .npy files"),
+    "pickle": ("a.pkl", lambda _: pickle.dumps([1]), "is a Python pickle, which no source is inferred for"),
+    "a JSON array": ("a.json", lambda _: b'[{"x": 1},\n {"x": 2}]\n', "is a JSON document, which no source is inferred for: source.jsonl reads one object per line"),
+    "a JSON object": ("a.json", lambda _: b'{\n  "x": 1\n}\n', "is a JSON document, which"),
+    "HTML": ("a.html", lambda _: b"<!DOCTYPE html>\n<p>Text\n", "is an HTML page, which"),
+    "other text": ("a.md2", lambda _: b"Call me Ishmael.\n", "is text, but its name and content tell nothing about its records, which no source is inferred for: source.text"),
+    "anything": ("a.bin", lambda _: bytes([0, 1, 2, 255]), "is of no kind that infer knows (its first bytes are 00 01 02 ff), which no source is inferred for"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(("name", "content", "said"), UNKNOWN.values(), ids=UNKNOWN.keys())
+def test_what_no_source_reads_is_named(
+    name: str, content: Callable[[Path], bytes], said: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "in").mkdir()
+    (tmp_path / "in" / name).write_bytes(content(tmp_path))
+    assert code_of("infer", tmp_path / "in", "--output", tmp_path / "job.yaml") == 2
+    assert f"{tmp_path}/in/{name} {said}" in capsys.readouterr().err
+    assert not (tmp_path / "job.yaml").exists()
+
+
+MISTAKES: dict[str, tuple[str, str]] = {
+    "a constant": (
+        "x,z\n" + "".join(f"{n % 3},a\n" for n in range(30)),
+        "column z has the same value in the first 30 records, so it tells nothing",
+    ),
+    "an index": (
+        ",x\n" + "".join(f"{n},{n % 3}\n" for n in range(30)),
+        "column 0 is different in each of the first 30 records, like a number of the row or a key: drop it if it is no feature",
+    ),
+    "a key": (
+        "user_id,x\n" + "".join(f"u{n * 7 % 31},{n % 3}\n" for n in range(30)),
+        "column user_id is different in each of the first 30 records, like a number of the row or a key: drop it if it is no feature",
+    ),
+    "a label with many classes": (
+        "x,label\n" + "".join(f"{n % 3},c{n}\n" for n in range(200)),
+        "the label label has 200 different values in the first 200 records: is it a class?",
+    ),
+    "a copy of the label": (
+        "x,code,label\n" + "".join(f"{n % 7},{'ab'[n % 2]},{n % 2}\n" for n in range(30)),
+        "column code determines the label label in the first 30 records, and the label determines it: drop it if it is made from the label",
+    ),
+}
+
+
+@pytest.mark.parametrize(("content", "said"), MISTAKES.values(), ids=MISTAKES.keys())
+def test_likely_mistakes_are_told(content: str, said: str, tmp_path: Path) -> None:
+    written, _ = inferred(text(tmp_path / "a.csv", content), tmp_path)
+    assert [line for line in written.splitlines() if line.startswith("# check: ")] == [f"# check: {said}"]
+
+
+def test_an_ordinary_table_has_no_likely_mistake(tmp_path: Path) -> None:
+    content = "length,solid,kind\n" + "".join(f"{n / 7:.3f},{n % 5},{'abc'[n * n % 3]}\n" for n in range(60))
+    written, _ = inferred(text(tmp_path / "a.csv", content), tmp_path)
+    assert "check:" not in written
+    assert "# column kind: string, 2 different values, such as a, b\n" in written
+
+
+def test_examples_have_the_digits_of_the_file(tmp_path: Path) -> None:
+    written, _ = inferred(text(tmp_path / "a.csv", "x,z\n5.1,a\n0.2,b\n"), tmp_path)
+    assert "# column x: float, 2 different values, such as 5.1, 0.2\n" in written
+
+
+def test_empty_cells_are_counted(tmp_path: Path) -> None:
+    written, _ = inferred(text(tmp_path / "a.csv", "x,z\n1,a\n2,\n3,b\n4,\n"), tmp_path)
+    assert "# looked at the first 4 records of" in written
+    assert "# column z: string, 2 of 4 empty, 2 different values, such as a, b\n" in written
 
 
 @pytest.mark.parametrize("ending", PACKERS)

@@ -1,0 +1,85 @@
+"""Names the kinds of files that no source reads, with advice. `infer` shows them instead of a guess."""
+
+import re
+from collections.abc import Callable, Sequence
+from typing import Final
+
+from dataprep_converter.tools.text_heads import text_of
+
+_TO_PARQUET: Final = "convert it to Parquet, or read it by a plugin (source.plugin)"
+_ARCHIVE: Final = "end its URI with !/ to read the files within it, such as data.zip!/"
+_TO_JSONL: Final = "source.jsonl reads one object per line: convert it, for example with jq -c '.[]'"
+_MEDIA: Final = "source.wholeFile stores each file unchanged"
+
+
+def _holds(*names: bytes) -> Callable[[bytes], bool]:
+    """Matches a zip file whose first members include one of these names."""
+    return lambda head: head.startswith(b"PK\3\4") and any(name in head[:4096] for name in names)
+
+
+def _starts(*magics: bytes) -> Callable[[bytes], bool]:
+    return lambda head: head.startswith(magics)
+
+
+def _boxed(*brands: bytes) -> Callable[[bytes], bool]:
+    """Matches a file of the ISO base media format with one of these brands. Without brands, any file of this format."""
+    return lambda head: head[4:8] == b"ftyp" and (not brands or head[8:12] in brands)
+
+
+_KINDS: Final[Sequence[tuple[str, str, Callable[[bytes], bool]]]] = (
+    ("an Avro file", _TO_PARQUET, _starts(b"Obj\x01")),
+    ("an ORC file", _TO_PARQUET, _starts(b"ORC")),
+    ("an Excel workbook", "save each sheet as CSV, or convert it to Parquet", _holds(b"xl/")),
+    ("an old Excel or Office file", "save each sheet as CSV, or convert it to Parquet", _starts(b"\xd0\xcf\x11\xe0\xa1\xb1\x1a\xe1")),
+    ("an Office document", "extract its text or tables first", _holds(b"[Content_Types].xml")),
+    ("an OpenDocument file", "save each sheet as CSV, or convert it to Parquet", _holds(b"application/vnd.oasis")),
+    ("a PDF document", "extract its text or pictures first; source.wholeFile stores each file unchanged", _starts(b"%PDF-")),
+    ("a 7z archive", "unpack it, or pack it as zip or tar", _starts(b"7z\xbc\xaf\x27\x1c")),
+    ("a RAR archive", "unpack it, or pack it as zip or tar", _starts(b"Rar!\x1a\x07")),
+    ("a PyTorch file", "save its tensors as .npy files", _holds(b"data.pkl", b".data/serialization_id")),
+    ("a zip archive", _ARCHIVE, _starts(b"PK\3\4", b"PK\5\6")),
+    ("a tar archive", _ARCHIVE, lambda head: head[257:262] == b"ustar"),
+    ("a SQLite database", "read it by source.sql", _starts(b"SQLite format 3\0")),
+    ("an HDF5 file", "save its arrays as .npy files", _starts(b"\x89HDF\r\n\x1a\n")),
+    ("a Feather file of the first version", "write it again with a current pyarrow", _starts(b"FEA1")),
+    ("an encrypted Parquet file", "decrypt it", _starts(b"PARE")),
+    ("a file of R", "write it as CSV or Parquet", _starts(b"RDX2\n", b"RDX3\n", b"X\n\0\0", b"B\n")),
+    ("a Stata file", "write it as CSV or Parquet", _starts(b"<stata_dta>")),
+    ("an SPSS file", "write it as CSV or Parquet", _starts(b"$FL2", b"$FL3")),
+    ("an HEIC or AVIF picture", "convert it to JPEG or PNG", _boxed(b"heic", b"heix", b"mif1", b"avif", b"avis")),
+    ("a video", _MEDIA, lambda head: _boxed()(head) or head.startswith(b"\x1a\x45\xdf\xa3") or head[8:12] == b"AVI "),
+    ("a sound file", _MEDIA, lambda head: head.startswith((b"ID3", b"fLaC", b"OggS")) or head[8:12] == b"WAVE"),
+    ("a file compressed by the program compress", "compress it with gzip", _starts(b"\x1f\x9d")),
+    (
+        "a Python pickle",
+        "save its arrays as .npy files, or its table as Parquet",
+        lambda head: head[:1] == b"\x80" and head[1:2] in b"\2\3\4\5",
+    ),
+)
+_TEXTS: Final[Sequence[tuple[str, str, re.Pattern[bytes]]]] = (
+    ("a JSON document", _TO_JSONL, re.compile(rb"\s*(\[\s*[\[{\"\d-]|\{\s*\"[^\"]*\"\s*:)")),
+    ("an HTML page", "extract its text first; source.wholeFile stores each file unchanged", re.compile(rb"\s*<(!doctype html|html)", re.I)),
+    ("an XML document", "convert it to JSON Lines; source.wholeFile stores each file unchanged", re.compile(rb"\s*<\?xml", re.I)),
+)
+
+
+def description_of(head: bytes) -> tuple[str, str]:
+    """Returns the name of a file's kind, and what the user can do with it. `head` is the beginning of the decompressed file."""
+    for name, advice, matches in _KINDS:
+        if matches(head):
+            return name, advice
+    text = text_of(head)
+    if text is None:
+        first = head[:8].hex(" ")
+        return (
+            f"of no kind that infer knows (its first bytes are {first})",
+            "source.wholeFile stores each file unchanged; source.plugin reads anything",
+        )
+    lines = text.lines.removeprefix(b"\xef\xbb\xbf")
+    for name, advice, pattern in _TEXTS:
+        if pattern.match(lines):
+            return name, advice
+    return (
+        "text, but its name and content tell nothing about its records",
+        "source.text makes each line a record, and source.wholeFile each file",
+    )

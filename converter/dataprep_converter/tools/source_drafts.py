@@ -1,0 +1,197 @@
+"""Drafts the fields of a source from the files below a URI: one function for each kind of source that needs more than the URI."""
+
+import os
+import re
+from collections.abc import Sequence
+from contextlib import closing
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+from dataprep_api import names
+from dataprep_api.spec import Source
+from dataprep_api.spec.splits import MOST_SPLITS
+from dataprep_converter.core.errors import BadData, BadSpec
+from dataprep_converter.inputs.access import Access
+from dataprep_converter.inputs.compressions import MAGIC_BYTES, compression_of
+from dataprep_converter.inputs.pinned import ForwardReader
+from dataprep_converter.readers import READERS
+from dataprep_converter.stores import Entry
+from dataprep_converter.tools.csv_layout import layout_of, notes_on
+from dataprep_converter.tools.file_types import extension
+from dataprep_converter.tools.text_heads import HEAD_BYTES, text_of
+
+HEADS: Final = 3
+"""For each extension, the number of files whose first bytes are read."""
+_SUBSETS: Final = {
+    "train": "train", "training": "train", "val": "validation", "valid": "validation", "validation": "validation", "dev": "validation",
+    "test": "test", "testing": "test", "t10k": "test",
+}  # fmt: skip
+
+
+@dataclass(frozen=True)
+class File:
+    """A file below the URI."""
+
+    path: str
+    entry: Entry
+
+
+@dataclass(frozen=True)
+class Listing:
+    """The files below the URI."""
+
+    kind: str
+    files: Sequence[File]
+    chosen_files: Sequence[File]
+    """The files of this kind."""
+
+    def uris(self, uri: str) -> list[str]:
+        """Returns the URI itself if all its files are of the chosen kind, or else a glob for each extension of that kind."""
+        if len(self.files) == len(self.chosen_files):
+            return [uri]
+        names = [file.path.rpartition("/")[2] for file in self.chosen_files]
+        endings = sorted({name[name.lower().rindex("." + extension(name)) :] for name in names if extension(name)})
+        return [f"{uri.rstrip('/')}/**/*{ending}" for ending in endings][:64] or [uri]
+
+
+@dataclass
+class Draft:
+    """A source, with notes for the user."""
+
+    kind: str
+    source: dict[str, Any]
+    spec: dict[str, Any] = field(default_factory=dict)
+    """Other fields of the spec: features, labels."""
+    notes: list[str] = field(default_factory=list)
+
+    @property
+    def name(self) -> str:
+        """The member of `spec.source`, as spelled in YAML."""
+        return Source.model_fields[self.kind].alias or self.kind
+
+
+def head_of(file: File, access: Access) -> bytes:
+    """Returns the first bytes of the file's decompressed content."""
+    with access.store(file.entry.uri).open(file.entry.uri) as source:
+        compression = compression_of(source.read_at(0, MAGIC_BYTES))
+        if compression is None:
+            return source.read_at(0, min(HEAD_BYTES, file.entry.size))
+        with closing(ForwardReader(source, file.entry.uri, compression=compression)) as contents:
+            return contents.read(HEAD_BYTES)
+
+
+def add_encoding(draft: Draft, chosen_files: Sequence[File], access: Access) -> None:
+    """Sets the encoding of the files, unless they are UTF-8 or a mark names it. Raises BadSpec if the files have several encodings."""
+    texts = [(file, text) for file in chosen_files[:HEADS] if (text := text_of(head_of(file, access))) is not None and not text.is_marked]
+    # Files with only ASCII characters fit every encoding except UTF-16.
+    telling = [(file, text) for file, text in texts if text.encoding != "Utf8" or text.sample]
+    if not telling or {text.encoding for _, text in telling} == {"Utf8"}:
+        return
+    encodings = {text.encoding for _, text in telling}
+    encodings = encodings - {"Latin1"} if "Windows1252" in encodings else encodings
+    if len(encodings) > 1:
+        found = ", ".join(f"{file.entry.uri} seems to be {text.encoding}" for file, text in telling)
+        raise BadSpec(
+            f"The files have different encodings, and a job has one: {found}. Convert the files, or give each encoding its own job."
+        )
+    (encoding,) = encodings
+    if draft.kind == "libsvm":
+        raise BadSpec(
+            f"{telling[0][0].entry.uri} seems to be {encoding} without a byte order mark, and libsvm files are UTF-8: convert it."
+        )
+    draft.source["encoding"] = encoding
+    example = next((text.sample for _, text in telling if text.sample), "")
+    shown = f", so the text has words such as {example}" if example else ""
+    draft.notes.append(f"the text isn't UTF-8 and is read as {encoding}{shown}; correct source.{draft.name}.encoding if this is wrong")
+
+
+def by_uri(uri: str, listing: Listing, access: Access) -> Draft:  # noqa: ARG001 - all such functions have the same signature
+    """Drafts a source that needs only the URI."""
+    return Draft(listing.kind, {"uris": listing.uris(uri)})
+
+
+def _csv(uri: str, listing: Listing, access: Access) -> Draft:
+    head = head_of(listing.chosen_files[0], access)
+    text = text_of(head)
+    layout = layout_of(text.lines if text is not None else head)
+    source: dict[str, Any] = {"uris": listing.uris(uri)}
+    if layout.delimiter != ",":
+        source["delimiter"] = layout.delimiter
+    skipped = layout.lines_above or (1 if layout.first_is_foreign else 0)
+    if skipped:
+        source["skipLines"] = skipped
+    if layout.header:
+        source["header"] = True
+    return Draft(listing.kind, source, notes=list(notes_on(layout)))
+
+
+def _images(uri: str, listing: Listing, access: Access) -> Draft:
+    annotations = [file for file in listing.files if extension(file.path) == "xml"]
+    if "annotated_images" in READERS and annotations and b"<annotation" in head_of(annotations[0], access):
+        roots = {"images": _common_folder(uri, listing.chosen_files), "annotations": _common_folder(uri, annotations)}
+        return Draft("annotated_images", {name: [root] for name, root in roots.items()} | {"format": "Voc"})
+    folders = [file.path.split("/")[:-1] for file in listing.chosen_files]
+    source: dict[str, Any] = {"uris": [uri]}
+    if all(parts and parts[0].lower() in _SUBSETS for parts in folders):
+        source["subsetFrom"] = "FirstFolder"
+        folders = [parts[1:] for parts in folders]
+    if not all(folders) or len({parts[-1] for parts in folders}) < 2:
+        source["labelFrom"] = "None"
+    return Draft(listing.kind, source)
+
+
+def _common_folder(uri: str, files: Sequence[File]) -> str:
+    common = os.path.commonpath([file.path.rpartition("/")[0] or "." for file in files]) if files else "."
+    return uri.rstrip("/") if common in (".", "") else f"{uri.rstrip('/')}/{common}"
+
+
+def _idx(uri: str, listing: Listing, access: Access) -> Draft:
+    images: dict[str, File] = {}
+    labels: dict[str, File] = {}
+    for file in listing.chosen_files:
+        head = head_of(file, access)
+        if len(head) <= 3:
+            raise BadData(
+                f"{file.entry.uri} is not a complete IDX file: it holds {len(head)} bytes, and the header alone has 8.", uri=file.entry.uri
+            )
+        dimensions = head[3]
+        pair = re.sub(r"(images?|labels?|idx\d)", "", file.path)
+        (labels if dimensions == 1 else images).setdefault(pair, file)
+    if not images:
+        images, labels = labels, {}
+    subsets = []
+    for pair, file in images.items():
+        word = re.split(r"[-_./]", file.path.rpartition("/")[2])[0]
+        subset = {"name": _SUBSETS.get(word.lower()) or names.split_name(word) or "part", "images": file.entry.uri}
+        subsets.append(subset | ({"labels": labels[pair].entry.uri} if pair in labels else {}))
+    if len(subsets) > MOST_SPLITS:
+        raise BadSpec(
+            f"{uri} holds {len(subsets):,} IDX files of records, and source.idx takes at most {MOST_SPLITS}: select fewer with a glob.",
+            uri=uri,
+        )
+    subsets.sort(key=lambda subset: str(subset["name"]) != "train")
+    if len({subset["name"] for subset in subsets}) < len(subsets):
+        subsets = [subset | {"name": f"part{number}"} for number, subset in enumerate(subsets)]
+    return Draft(listing.kind, {"subsets": subsets})
+
+
+def _numpy(uri: str, listing: Listing, access: Access) -> Draft:
+    """Drafts a source of numpy files.
+
+    Several .npy files with the same number of entries become columns of the same records. Otherwise they hold different records.
+    """
+    arrays = {
+        file.path.rpartition("/")[2].removesuffix(".npy"): file.entry.uri for file in listing.chosen_files if file.path.endswith(".npy")
+    }
+    are_columns = 1 < len(arrays) == len(listing.chosen_files) <= 64 and len({_entries(file, access) for file in listing.chosen_files}) == 1
+    return Draft(listing.kind, {"arrays": arrays} if are_columns else {"uris": listing.uris(uri)})
+
+
+def _entries(file: File, access: Access) -> int:
+    """Returns the first dimension of a .npy file, from its header."""
+    shape = re.search(rb"'shape': \((\d*)", head_of(file, access)[:4096])
+    return int(shape[1] or 0) if shape else 0
+
+
+DRAFTS: Final = {"csv": _csv, "images": _images, "idx": _idx, "numpy": _numpy}
+"""Functions for sources that need more fields than the URI."""
