@@ -4,6 +4,7 @@ import json
 import secrets
 import time
 from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -506,32 +507,57 @@ STORED_EARLIER: dict[str, tuple[dict[str, dict[str, object]], str]] = {
 }
 
 
+@contextmanager
+def stored_earlier(cluster: Cluster, job: dict[str, Any], *, fault: str) -> Iterator[dict[str, Any]]:
+    """Yield a job that was stored before lists had types, under a kind of its own. A new job of the same spec is refused with `fault`."""
+    group, plural = f"stored.{secrets.token_hex(3)}.dataprep.io", "storedjobs"
+    definition = crd.crd() | {"metadata": {"name": f"{plural}.{group}"}}
+    definition["spec"] |= {"group": group, "names": {"kind": "StoredJob", "plural": plural, "singular": "storedjob"}}
+    stored = job | {"apiVersion": f"{group}/v1alpha1", "kind": "StoredJob"}
+    try:
+        cluster.kubectl("apply", "--server-side", "--filename=-", stdin=json.dumps(without_list_types(definition)))
+        once_served(cluster, "create", f"--namespace={NAMESPACE}", "--filename=-", stdin=json.dumps(stored))
+        cluster.kubectl("apply", "--server-side", "--filename=-", stdin=json.dumps(definition))
+        once_served(cluster, "explain", f"{plural}.spec.stores", f"--api-version={group}/v1alpha1")
+        wait_until_refused(cluster, stored, fault=fault)
+        yield stored
+    finally:
+        cluster.kubectl("delete", f"crd/{plural}.{group}", "--wait=false")
+
+
+def patch_stored(cluster: Cluster, stored: dict[str, Any], patch: object, *options: str) -> str:
+    target = f"storedjobs.{stored['apiVersion'].partition('/')[0]}/{stored['metadata']['name']}"
+    return cluster.kubectl("patch", target, f"--namespace={NAMESPACE}", *(options or ("--type=merge",)), f"--patch={json.dumps(patch)}")
+
+
+def apply_phase(cluster: Cluster, stored: dict[str, Any]) -> str:
+    status = {**{key: stored[key] for key in ("apiVersion", "kind", "metadata")}, "status": {"phase": "Running"}}
+    options = ("--server-side", "--field-manager=operator", "--subresource=status", f"--namespace={NAMESPACE}", "--filename=-")
+    return cluster.kubectl("apply", *options, stdin=json.dumps(status))
+
+
 @pytest.mark.parametrize(("lists", "fault"), STORED_EARLIER.values(), ids=STORED_EARLIER.keys())
 def test_a_job_that_an_earlier_release_stored_stays_editable(
     cluster: Cluster, a_job: Builder, lists: dict[str, dict[str, object]], fault: str
 ) -> None:
     """The API server ignores such faults of the stored object, so the operator can still write the status and finalizers."""
-    group, plural = f"stored.{secrets.token_hex(3)}.dataprep.io", "storedjobs"
-    definition = crd.crd() | {"metadata": {"name": f"{plural}.{group}"}}
-    definition["spec"] |= {"group": group, "names": {"kind": "StoredJob", "plural": plural, "singular": "storedjob"}}
     every_list = {path: items for changes in lists.values() for path, items in changes.items()}
-    job = a_job({"suspend": True} | every_list) | {"apiVersion": f"{group}/v1alpha1", "kind": "StoredJob"}
-    try:
-        cluster.kubectl("apply", "--server-side", "--filename=-", stdin=json.dumps(without_list_types(definition)))
-        once_served(cluster, "create", f"--namespace={NAMESPACE}", "--filename=-", stdin=json.dumps(job))
-        cluster.kubectl("apply", "--server-side", "--filename=-", stdin=json.dumps(definition))
-        once_served(cluster, "explain", f"{plural}.spec.stores", f"--api-version={group}/v1alpha1")
-        target = (f"{plural}.{group}/mnist", f"--namespace={NAMESPACE}", "--type=merge")
-        wait_until_refused(cluster, job, fault=fault)
+    with stored_earlier(cluster, a_job({"suspend": True} | every_list), fault=fault) as stored:
+        assert "patched" in patch_stored(cluster, stored, {"metadata": {"finalizers": ["dataprep.io/output"]}})
+        assert "serverside-applied" in apply_phase(cluster, stored)
+        assert "patched" in patch_stored(cluster, stored, {"spec": {"suspend": False}})
+        assert "patched" in patch_stored(cluster, stored, {"metadata": {"finalizers": None}})
 
-        assert "patched" in cluster.kubectl("patch", *target, '--patch={"metadata":{"finalizers":["dataprep.io/output"]}}')
-        status = {**{key: job[key] for key in ("apiVersion", "kind", "metadata")}, "status": {"phase": "Running"}}
-        apply = ("apply", "--server-side", "--field-manager=operator", "--subresource=status", f"--namespace={NAMESPACE}", "--filename=-")
-        assert "serverside-applied" in cluster.kubectl(*apply, stdin=json.dumps(status))
-        assert "patched" in cluster.kubectl("patch", *target, '--patch={"spec":{"suspend":false}}')
-        assert "patched" in cluster.kubectl("patch", *target, '--patch={"metadata":{"finalizers":null}}')
-    finally:
-        cluster.kubectl("delete", f"crd/{plural}.{group}", "--wait=false")
+
+def test_a_status_that_can_not_be_applied_can_be_replaced(cluster: Cluster, a_job: Builder) -> None:
+    """The operator replaces the status in this case (`KubernetesCluster.apply_status`)."""
+    job = a_job({"suspend": True, "workers.volumes": [{"name": 5}]})
+    with stored_earlier(cluster, job, fault="must be of type string") as stored:
+        with pytest.raises(StartFailed, match="failed to create (typed|manager)"):
+            apply_phase(cluster, stored)
+
+        replacement = [{"op": "add", "path": "/status", "value": {"phase": "Running"}}]
+        assert "patched" in patch_stored(cluster, stored, replacement, "--type=json", "--subresource=status")
 
 
 def wait_until_refused(cluster: Cluster, job: dict[str, Any], *, fault: str) -> None:

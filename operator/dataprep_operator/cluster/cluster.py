@@ -6,6 +6,7 @@ Tests replace `Cluster` with a fake. Objects are kept as the API's JSON (hence A
 import json
 import logging
 import os
+import re
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -25,6 +26,7 @@ from dataprep_operator.errors import AlreadyExists, ClusterError, Conflict, NotF
 logger = logging.getLogger(__name__)
 
 Body = dict[str, Any]
+JsonPatch = list[Body]
 FIELD_MANAGER: Final = "dataprep-operator"
 TIMEOUT_SECONDS: Final = 30
 PAGE: Final = 500
@@ -59,6 +61,9 @@ NAMESPACES: Final = Resource("api/v1", "")
 LEASES: Final = Resource("apis/coordination.k8s.io/v1", "leases")
 TOKEN_REVIEWS: Final = Resource("apis/authentication.k8s.io/v1", "tokenreviews")
 ACCESS_REVIEWS: Final = Resource("apis/authorization.k8s.io/v1", "subjectaccessreviews")
+_CANT_APPLY: Final = re.compile(r"HTTP 500: failed to create (typed|manager)")
+"""The API server's message when it can't compare an object with its schema: a stored list's key has another type, or the CRD is older than the
+operator and lacks a field of the status. It is no better after a retry."""
 _ALLOWED_ON_STANDBY: Final = tuple(f"/{resource.prefix}/" for resource in (LEASES, TOKEN_REVIEWS, ACCESS_REVIEWS))
 """Paths of the resources that even a standby may write. Reviews are created, but they change nothing in the cluster."""
 
@@ -175,12 +180,32 @@ class KubernetesCluster:
         return await self._request("PATCH", path, query={"fieldManager": FIELD_MANAGER}, body=body, content_type=content_type)
 
     async def apply_status(self, resource: Resource, namespace: str, name: str, *, uid: str, resource_version: str, status: Body) -> Body:
-        """Write the status by server-side apply, which removes fields that are left out and does nothing if the status is unchanged."""
+        """Write the status by server-side apply, which removes fields that are left out and does nothing if the status is unchanged.
+
+        If the API server can't apply the object at all, its status is replaced instead.
+        """
         metadata = {"name": name, "namespace": namespace, "uid": uid, "resourceVersion": resource_version}
         body = {"apiVersion": API_VERSION, "kind": resource.kind, "metadata": metadata, "status": status}
         path = resource.path(namespace, name, subresource="status")
         query = {"fieldManager": FIELD_MANAGER, "force": "true"}
-        return await self._request("PATCH", path, query=query, body=body, content_type="application/apply-patch+yaml")
+        try:
+            applied = await self._request("PATCH", path, query=query, body=body, content_type="application/apply-patch+yaml")
+        except Unavailable as exc:
+            if _CANT_APPLY.search(str(exc)) is None:
+                raise
+            logger.warning("%s/%s: the status is replaced, because it can't be applied: %s", namespace, name, exc)
+        else:
+            if applied.get("status") == status:
+                return applied
+            # An apply doesn't remove the fields of a status that was replaced earlier.
+            resource_version = applied["metadata"]["resourceVersion"]
+        # The resourceVersion belongs to the object with this uid, so it isn't necessary to compare the uid.
+        replacement: JsonPatch = [
+            {"op": "replace", "path": "/metadata/resourceVersion", "value": resource_version},
+            {"op": "add", "path": "/status", "value": status},
+        ]
+        query = {"fieldManager": FIELD_MANAGER}
+        return await self._request("PATCH", path, query=query, body=replacement, content_type="application/json-patch+json")
 
     async def delete(self, resource: Resource, namespace: str, name: str, *, uid: str, resource_version: str | None = None) -> None:
         """DELETE, guarded by the uid and, if given, the resourceVersion."""
@@ -222,7 +247,7 @@ class KubernetesCluster:
         path: str,
         *,
         query: Mapping[str, str] | None = None,
-        body: Body | None = None,
+        body: Body | JsonPatch | None = None,
         content_type: str = "application/json",
     ) -> Body:
         await self._bucket.wait()
