@@ -69,7 +69,7 @@ lint: $(STAMP) ## run ruff, mypy --strict, import-linter, and a check for unidio
 	$(BIN)/python tests/lint/words.py $(SOURCES) examples docs README.md CONTRIBUTING.md CHANGELOG.md
 
 .PHONY: generate
-generate: $(STAMP) ## write the CRD, the chart's copy and the generated docs from the models
+generate: $(STAMP) ## write the CRD, the chart's copy, the JSON Schema and the generated docs from the models
 	$(BIN)/python -m dataprep_api.generate.crd
 	$(BIN)/python -m dataprep_api.generate.fields_page
 	$(BIN)/python -m dataprep_api.generate.json_schema

@@ -1,6 +1,6 @@
 """Writes the files that are generated from code and committed, or shows which of them are stale.
 
-The generators (`crd`, `fields_page`, `reasons_page`) only produce the texts. `make generate` runs the generators, and `make verify` runs
+The generators (`crd`, `fields_page`, `json_schema`, `reasons_page`) only produce the texts. `make generate` runs the generators, and `make verify` runs
 the generators with `--check`.
 """
 

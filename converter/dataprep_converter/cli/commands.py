@@ -154,6 +154,11 @@ def _report_failure(exc: BaseException, arguments: argparse.Namespace) -> Exit:
         _say(f"error: {place}: {exc}" if place else f"error: {exc}")
         pod_messages.leave_failure(exc.exit, exc.reason, str(exc), arguments, uri=exc.uri)
         return exc.exit
+    if isinstance(exc, ModuleNotFoundError) and exc.name and not exc.name.startswith("dataprep_"):
+        message = f"{sys.executable} lacks the package {exc.name}: pip install dataprep-operator in its environment"
+        _say(f"error: {message}")
+        pod_messages.leave_failure(Exit.INTERNAL, Reason.INTERNAL_ERROR, message, arguments)
+        return Exit.INTERNAL
     message = f"{type(exc).__name__}: {exc}"
     _say(f"error: {message} (a bug in dataprep; --debug shows where)")
     if not arguments.debug and pod_messages.in_pod():

@@ -4,6 +4,7 @@ import errno
 import json
 import os
 import subprocess
+import sys
 import tempfile
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
@@ -300,6 +301,16 @@ def test_a_defect_of_ours_is_one_line_too(capsys: pytest.CaptureFixture[str], mo
     assert code_of("validate", "job.yaml") == 70
     expected = "dataprep: error: LookupError: first line second line (a bug in dataprep; --debug shows where)\n"
     assert capsys.readouterr().err == expected
+
+
+@pytest.mark.slow
+def test_a_missing_package_is_an_installation_at_fault() -> None:
+    program = "import sys; sys.modules['yaml'] = None; from dataprep_converter.__main__ import main; main()"
+    done = subprocess.run(
+        [sys.executable, "-c", program, "validate", "job.yaml"], capture_output=True, text=True, check=False, env=environment()
+    )
+    assert done.returncode == 70
+    assert done.stderr == f"dataprep: error: {sys.executable} lacks the package yaml: pip install dataprep-operator in its environment\n"
 
 
 def test_a_full_disk_of_temporary_files_is_no_defect(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
