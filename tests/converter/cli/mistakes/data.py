@@ -193,7 +193,7 @@ MISTAKES: Final[Sequence[Mistake]] = (
         job=CSV + OUT,
         files={"a.csv": b"name,x\nJos\xe9,1\nb,2\n"},
         code=3,
-        said="a.csv, record 0: line 2: column 'name' is not UTF-8. Set onBadRecord.policy: Skip to leave such records out.",
+        said="a.csv, record 0: line 2: column 'name' is not UTF-8. If the file has another encoding, name it in the source, such as encoding: Latin1. Otherwise, set onBadRecord.policy: Skip to leave such records out.",
     ),
     Mistake(
         "a row with too many cells",
