@@ -644,6 +644,7 @@ FROZEN: dict[str, tuple[str, dict[str, Any]]] = {
     "shuffle": ("shuffle", {"shuffle": {}}),
     "output": ("output", {"output": {"uri": "/elsewhere"}}),
     "onBadRecord": ("onBadRecord", {"onBadRecord": {"policy": "Skip"}}),
+    "nulls": ("nulls", {"nulls": "Bad"}),
     "allowEmpty": ("allowEmpty", {"allowEmpty": True}),
     "code": ("code", {"code": {"configMapRef": {"name": "a"}}}),
     "stores": ("stores", {"stores": [{"uriPrefix": "hdfs://nn"}]}),

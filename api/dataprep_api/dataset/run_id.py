@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Any, Final, Literal, TypeAlias
 
 from dataprep_api import canonical, names
 from dataprep_api.dataset import sagemaker
@@ -18,7 +18,19 @@ ENCODING_VERSION: Final = 1
 Other changes increase the version of a part in PARTS.
 """
 
-_BYTES: Final = ("source", "script", "features", "labels", "transforms", "limit", "deduplicate", "splits", "shuffle", "on_bad_record")
+_BYTES: Final = (
+    "source",
+    "script",
+    "features",
+    "labels",
+    "transforms",
+    "limit",
+    "deduplicate",
+    "splits",
+    "shuffle",
+    "on_bad_record",
+    "nulls",
+)
 
 
 @dataclass(frozen=True)
@@ -39,6 +51,7 @@ class Part:
 PARTS: Mapping[str, Part] = {
     "dl4jFolders": Part(version=2, is_used=lambda spec: _names_dl4j_folders(spec), oldest=1),
     "inference": Part(version=2, is_used=lambda spec: _infers_columns(spec), oldest=1),
+    "nulls": Part(version=2, is_used=lambda spec: _keeps_records_with_nulls(spec), oldest=1),
     "recordio": Part(version=2, is_used=lambda spec: _is_flat_or_sparse(spec)),
     "shuffle": Part(version=2, is_used=lambda spec: spec.shuffle is not None, oldest=1),
     "sqlTimes": Part(version=2, is_used=lambda spec: _counts_postgres_rows(spec)),
@@ -97,6 +110,32 @@ def _counts_postgres_rows(spec: DataPrepJobSpec) -> bool:
     return any(query is not None and query.pin == "Count" and not query.url.startswith(SQLITE) for query in queries)
 
 
+_SOURCES_WITH_NULLS: Final = ("csv", "jsonl", "parquet", "arrow", "sequence_file", "dataset", "sql", "table", "plugin")
+"""The sources whose columns can have nulls. Other sources have nulls only in columns that come from folder names. A join refuses rows with nulls."""
+
+NullRule: TypeAlias = Literal["Keep", "Bad", "Dropped"]
+"""`Keep` and `Bad` are values of `spec.nulls`. `Dropped` is version 1 of the part `nulls`: readers of tables refuse records with nulls, but nulls
+of other sources and of transforms are kept if their features need no conversion."""
+
+
+def _keeps_records_with_nulls(spec: DataPrepJobSpec) -> bool:
+    """Whether version 2 may add records to the job's data set. Since version 2, a null is a value.
+
+    Before version 2, a record with a null was bad, so a job that doesn't accept bad records either had no such record or failed.
+    """
+    if spec.source is None or spec.nulls == "Bad" or spec.on_bad_record.policy == "Fail":
+        return False
+    has_nulls = spec.source.kind in _SOURCES_WITH_NULLS or getattr(spec.source.member, "hive_partitions", None) is not None
+    return has_nulls or any(transform.map is not None for transform in spec.transforms or [])
+
+
+def null_rule(spec: DataPrepJobSpec, parts: Mapping[str, int]) -> NullRule:
+    """Return how a job treats nulls if its plan follows these versions of the parts."""
+    if spec.nulls == "Bad":
+        return "Bad"
+    return "Dropped" if parts.get("nulls", 1) == 1 and _keeps_records_with_nulls(spec) else "Keep"
+
+
 def versions(spec: DataPrepJobSpec, *, parts: Mapping[str, Part] = PARTS) -> dict[str, int]:
     """Return the versions of the parts that a job uses, without parts of version 1."""
     return {name: part.version for name, part in sorted(parts.items()) if part.version > 1 and part.is_used(spec)}
@@ -131,6 +170,8 @@ def content(spec: DataPrepJobSpec) -> dict[str, Any]:
     `spec.output` stay unchanged, because they name columns and files.
     """
     fields = spec.model_dump(mode="json", by_alias=True, include=set(_BYTES) | {"output"}, exclude_defaults=True, context={STORED: True})
+    if fields.get("nulls") == "Keep":
+        del fields["nulls"]
     output = fields.pop("output")
     if spec.output.template is not None:
         output["fileName"] = spec.output.template

@@ -71,7 +71,7 @@ MUTABLE: Final = frozenset(
 """The fields that may change after a job has started. All other fields are immutable, including fields that are added later."""
 ALWAYS_FROZEN: Final = frozenset({"managedBy"})
 """Fields that can't change even before the start, because two controllers could run the job otherwise."""
-FROZEN: Final = "can't change after the start: all pods use the same spec; make a new DataPrepJob"
+FROZEN: Final = "can't change after the start; make a new DataPrepJob"
 """The API server's message if another field changes."""
 DIVIDED: Final = frozenset({"workers"})
 """Fields whose members are listed separately in MUTABLE."""

@@ -178,6 +178,8 @@ class DataPrepJobSpec(Model):
     """Where and how to write the data set."""
     on_bad_record: BadRecords = BadRecords()
     """What happens to bad records."""
+    nulls: Literal["Keep", "Bad"] | None = None
+    """Whether a null is a value. A null is a missing value of a table, such as an empty cell in a column of numbers. `Keep`: nulls are written as nulls, and a record is bad if the format has no null for the feature. `Bad`: a record with a null is bad. Default: `Keep`."""
     allow_empty: bool = False
     """Whether empty input is accepted. If true, empty input gives an empty data set. If false, the job fails on empty input."""
     code: Code | None = None
@@ -229,7 +231,8 @@ class DataPrepJobSpec(Model):
     def _check_source_or_script(self) -> Self:
         if (self.source is None) == (self.script is None):
             raise ValueError("set exactly one of source and script")
-        for name in _SOURCE_FIELDS if self.script is not None else ():
+        # `nulls` has no rule in the CRD, because a new rule of the spec could lock stored objects.
+        for name in (*_SOURCE_FIELDS, "nulls") if self.script is not None else ():
             if getattr(self, name) is not None:
                 raise ValueError(f"{name} is for jobs with a source")
         if self.script is not None and self.output.table is not None:

@@ -7,7 +7,7 @@ if TYPE_CHECKING:
     from dataprep_api.spec import DataPrepJobSpec, Model
 
 SOURCES: Final = ("dataset", "from_job")
-_RECORD_FIELDS: Final = ("features", "labels", "transforms", "deduplicate", "limit", "splits", "shuffle", "on_bad_record", "code")
+_RECORD_FIELDS: Final = ("features", "labels", "transforms", "deduplicate", "limit", "splits", "shuffle", "on_bad_record", "nulls", "code")
 _COPY_FIELDS: Final = ("uri", "version", "format", "overwrite", "hdfs")
 
 

@@ -88,6 +88,18 @@ def to_arrow(values: npt.NDArray[Any]) -> Array:
     return column
 
 
+def masked(column: Array, missing: npt.NDArray[np.bool_]) -> Array:
+    """Return a copy of a column of numbers or tensors, as `to_arrow` makes it, with nulls in the rows of a mask."""
+    if not is_tensor(column.type):
+        nulls: Array = pc.if_else(_arrow.array(missing), pa.scalar(None, column.type), column)
+        return nulls
+    tensors: Any = column
+    size = math.prod(shape_of(column.type))
+    storage = _arrow.FixedSizeListArray.from_arrays(tensors.storage.values, size, mask=_arrow.array(missing))
+    with_nulls: Array = _arrow.ExtensionArray.from_storage(column.type, storage)
+    return with_nulls
+
+
 def to_numpy(column: Array) -> npt.NDArray[Any]:
     """Return the numbers of a column without nulls. The first dimension has one entry per row. Only booleans are copied."""
     kind = column.type

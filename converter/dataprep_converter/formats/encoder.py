@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator, Mapping, Sequence
 from types import TracebackType
-from typing import Protocol, Self, runtime_checkable
+from typing import ClassVar, Protocol, Self, runtime_checkable
 
 import numpy as np
 import numpy.typing as npt
@@ -31,6 +31,14 @@ class Encoder(Protocol):
     @staticmethod
     def numbers(output: Output) -> DtypeSupport:
         """Return the types in which the format stores numbers."""
+        ...
+
+    needs_a_value: ClassVar[bool]
+    """Whether a record needs a value in at least one of the features that may be null."""
+
+    @staticmethod
+    def holds_null(output: Output, feature: FeatureSpec) -> bool:
+        """Return whether the format has a null for the feature. If not, a record without a value is bad."""
         ...
 
     def begin(self, shard: Shard, *, seed: int) -> None:
@@ -91,12 +99,19 @@ class TakesClasses(Protocol):
 
 
 class SingleFile:
-    """Base class with the defaults of most formats: each shard is a single uncompressed file, and numbers keep their types."""
+    """Base class with the defaults of most formats: each shard is a single uncompressed file, numbers keep their types, and there are no nulls."""
+
+    needs_a_value: ClassVar[bool] = False
 
     @staticmethod
     def numbers(_output: Output) -> DtypeSupport:
         """Numbers keep their types."""
         return DtypeSupport()
+
+    @staticmethod
+    def holds_null(_output: Output, _feature: FeatureSpec) -> bool:
+        """Return False."""
+        return False
 
     @staticmethod
     def compressor(_output: Output) -> Compressor:

@@ -1,12 +1,14 @@
 """Finds the store for a URI, with the settings of the longest matching prefix. Each process has its own `Access`."""
 
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
 from dataprep_api.dataset import run_id
+from dataprep_api.dataset.run_id import NullRule
 from dataprep_api.redaction import has_user
-from dataprep_api.spec import Source
+from dataprep_api.spec import DataPrepJobSpec, Source
 from dataprep_api.spec.model import STORED
 from dataprep_converter.core.errors import BadSpec
 from dataprep_converter.inputs.archive_uris import split_archive_uri
@@ -51,6 +53,27 @@ class Access:
         """The files that the listings of this job's inputs skipped."""
         self.parts: Mapping[str, int] | None = None
         """The versions of the rules that the job's plan follows, as recorded in the plan; None means the versions of this release."""
+        self.nulls: NullRule = "Keep"
+        """How the job treats nulls."""
+
+    @property
+    def keeps_nulls(self) -> bool:
+        """Whether readers return nulls as values. If not, a record with a null is bad."""
+        return self.nulls == "Keep"
+
+    def follow(self, spec: DataPrepJobSpec, parts: Mapping[str, int]) -> None:
+        """Sets the rules that the job's plan follows."""
+        self.parts = parts
+        self.nulls = run_id.null_rule(spec, parts)
+
+    @contextmanager
+    def refusing_nulls(self) -> Iterator[None]:
+        """Within the block, new readers refuse records with nulls."""
+        nulls, self.nulls = self.nulls, "Bad"
+        try:
+            yield
+        finally:
+            self.nulls = nulls
 
     def version_of(self, part: str) -> int:
         """Returns which version of a part (see `run_id.PARTS`) the plan follows."""

@@ -7,6 +7,7 @@ Everything that doesn't depend on data is decided and checked once, by `resolve`
 import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from types import MappingProxyType
 from typing import Any, Final, Literal
 
 import numpy as np
@@ -14,11 +15,13 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from dataprep_api.dataset.report import Lossy
+from dataprep_api.dataset.run_id import NullRule
 from dataprep_api.spec import Feature, LabelFeature, Output
 from dataprep_converter.core.errors import BadSpec
 from dataprep_converter.core.lists import flatten_lists, item_type, put_together, row_shape
-from dataprep_converter.core.tensors import NUMPY_NAMES, Array, is_tensor, to_arrow, to_numpy
+from dataprep_converter.core.tensors import NUMPY_NAMES, Array, is_tensor, masked, to_arrow, to_numpy
 from dataprep_converter.formats.registry import encoder_class
+from dataprep_converter.pipeline.nulls import Nulls, fault_of_empty_record, null_mask, nulls_of
 from dataprep_converter.records.batch import SAMPLE, WAS, Batch
 from dataprep_converter.records.columns import (
     NUMBER_TEXT,
@@ -47,6 +50,8 @@ class _Mapping:
     num_classes: int | None = None
     narrowed: bool = False
     """Whether the feature is stored as float32, although the spec or a column's type makes it a float64."""
+    nulls: Nulls | None = None
+    """What a null becomes. None: as in version 1 of the part `nulls`, it stays a null only if the feature needs no conversion."""
 
 
 @dataclass(frozen=True)
@@ -64,8 +69,12 @@ class _Origin:
 class Projector:
     """Turns batches of the last transform's columns into batches that have exactly the features, ordered by the bytes of their names."""
 
-    def __init__(self, mappings: Sequence[_Mapping], warnings: Sequence[str], origins: Sequence[_Origin] = ()) -> None:
+    def __init__(
+        self, mappings: Sequence[_Mapping], warnings: Sequence[str], origins: Sequence[_Origin] = (), *, empty_is_bad: str | None = None
+    ) -> None:
+        """`empty_is_bad` is the reason why a record is bad if all its features that may be null are null. None: such a record is good."""
         self._mappings = sorted(mappings, key=lambda mapping: mapping.feature.name.encode())
+        self._empty_is_bad = empty_is_bad
         self.features: list[FeatureSpec] = [mapping.feature for mapping in self._mappings]
         self.sources: dict[str, str] = {m.feature.name: m.columns[0] for m in self._mappings if len(m.columns) == 1}
         """Maps each feature that is made from a single column to that column."""
@@ -84,19 +93,32 @@ class Projector:
         places: dict[int, tuple[str, int | None]] = {}
         for place, mapping in enumerate(self._mappings):
             inputs = [batch.records.column(name) for name in mapping.columns]
-            if self._fits(place, inputs):
+            nulls = mapping.nulls if any(column.null_count for column in inputs) else None
+            if self._fits(place, inputs) and nulls is None:
                 columns.append(inputs[0])
                 continue
-            projected = _project(mapping, inputs)
+            projected = _project(mapping, inputs) if nulls is None else _project_with_nulls(mapping, inputs, nulls)
             integers += [(mapping.feature, each) for each in projected.inexact]
             columns.append(projected.column)
             for row, reason in projected.faults.items():
                 faults.setdefault(row, reason)
                 places.setdefault(row, (mapping.columns[0], projected.steps.get(row)))
+        if self._empty_is_bad is not None:
+            faults |= dict.fromkeys(self._empty_rows(columns), self._empty_is_bad)
         records = pa.RecordBatch.from_arrays(columns, names=[feature.name for feature in self.features])
         lossy = [*_lossy_integers(integers, faults), *self._lossy_decimals(batch, faults), *self._lossy_times(batch, faults)]
         projected_batch = replace(batch, records=records, lossy=lossy, lost=())
         return without(projected_batch, faults, batch.records.column(SAMPLE), places) if faults else projected_batch
+
+    def _empty_rows(self, columns: Sequence[Array]) -> list[int]:
+        """Returns the rows in which all features that may be null are null."""
+        nullable = [
+            column for column, mapping in zip(columns, self._mappings, strict=True) if mapping.nulls is not None and mapping.nulls.held
+        ]
+        if not nullable or not all(column.null_count for column in nullable):
+            return []
+        rows: list[int] = np.flatnonzero(np.logical_and.reduce([null_mask(column) for column in nullable])).tolist()
+        return rows
 
     def _lossy_decimals(self, batch: Batch, faults: Mapping[int, str]) -> Iterator[Lossy]:
         if not batch.lost:
@@ -115,14 +137,18 @@ class Projector:
                     yield _describe_loss(origin.feature, origin.column, "Decimal", "float64", len(rows), text, stored_text)
 
     def _lossy_times(self, batch: Batch, faults: Mapping[int, str]) -> Iterator[Lossy]:
-        good_count = batch.records.num_rows - len(faults)
-        first = next((row for row in range(batch.records.num_rows) if row not in faults), 0)
-        for origin in self._times if good_count else ():
-            value: Any = batch.records.column(origin.column)[first]
+        is_good = np.ones(batch.records.num_rows, np.bool_)
+        is_good[list(faults)] = False
+        for origin in self._times:
+            column = batch.records.column(origin.column)
+            rows = np.flatnonzero(is_good & ~null_mask(column)) if column.null_count else np.flatnonzero(is_good)
+            if not len(rows):
+                continue
+            value: Any = column[int(rows[0])]
             number = value.as_py()
             if isinstance(number, list):
                 number = next(iter(number), None)
-            yield _describe_loss(origin.feature, origin.column, "Time", str(origin.type), good_count, _as_time(number, origin.type), number)
+            yield _describe_loss(origin.feature, origin.column, "Time", str(origin.type), len(rows), _as_time(number, origin.type), number)
 
     def _fits(self, place: int, columns: Sequence[Array]) -> bool:
         """Whether a column needs no conversion. The answer depends only on the column's type, which seldom changes from batch to batch."""
@@ -139,12 +165,16 @@ def resolve(
     schema: pa.Schema,
     default_label: str,
     output: Output = _TFRECORD,
+    nulls: NullRule = "Keep",
+    defaults: Mapping[str, str] = MappingProxyType({}),
 ) -> Projector:
     """Returns the projector for a spec and the available columns.
 
     Without `labels`, the column `default_label` is the label if it exists and no feature uses it. Without `features`, each column is a
     feature, except labels and columns that are left out by default. If a feature can't be resolved, raises BadSpec naming the feature and
     the column.
+
+    `defaults` maps columns of the source to advice on how to give the column a default, for messages about nulls.
     """
     names = [name for name in schema.names if name != SAMPLE]
     schema = pa.schema([schema.field(name) for name in names])
@@ -166,12 +196,28 @@ def resolve(
         )
     if len(mappings) == 1 and len(mappings[0].columns) == 1 and _has_mark(schema.field(mappings[0].columns[0]), "record"):
         mappings = [replace(mappings[0], feature=replace(mappings[0].feature, record=True))]
+    for place, mapping in enumerate(mappings):
+        is_vector = _is_vector(mapping, schema)
+        feature_nulls = nulls_of(mapping.feature, is_vector=is_vector, output=output, rule=nulls, defaults=defaults)
+        mappings[place] = replace(mapping, nulls=feature_nulls)
     for name in sorted({m.feature.name for m in feature_mappings} & {m.feature.name for m in targets}):
         raise BadSpec(f"The feature {name!r} is also a label; list the features, or give the label another name.")
-    return Projector(mappings, list(_float64_warnings(mappings, output)), _origins(mappings, schema))
+    return Projector(
+        mappings,
+        list(_float64_warnings(mappings, output)),
+        _origins(mappings, schema),
+        empty_is_bad=fault_of_empty_record(output, nulls),
+    )
 
 
 # --- deciding -----------------------------------------------------------------------------------------------------
+
+
+def _is_vector(mapping: _Mapping, schema: pa.Schema) -> bool:
+    """Whether the feature is a vector of the values of columns."""
+    feature = mapping.feature
+    is_the_column = feature.sequence or feature.shape == row_shape(schema.field(mapping.columns[0]).type)
+    return len(mapping.columns) > 1 or not is_the_column
 
 
 def _is_left_out(field: "pa.Field[Any]") -> bool:
@@ -354,6 +400,21 @@ class _Projection:
     """For each row with lists, the position of the faulty value in its list, counted from 0."""
     inexact: Sequence[InexactIntegers] = ()
     """Whole numbers that the feature can't store exactly."""
+
+
+def _project_with_nulls(mapping: _Mapping, columns: Sequence[Array], nulls: Nulls) -> _Projection:
+    """Projects columns with nulls. A null stays a null, or makes its row bad."""
+    projected = _project(mapping, columns)
+    masks = [null_mask(column) for column in columns]
+    if not nulls.held:
+        faults = dict(projected.faults)
+        for name, mask in reversed(list(zip(mapping.columns, masks, strict=True))):
+            faults |= dict.fromkeys(np.flatnonzero(mask).tolist(), nulls.reason(name))
+        return replace(projected, faults=faults)
+    # In place of a null, `_project` finds a zero or an empty list, which always fits.
+    faults = {row: reason for row, reason in projected.faults.items() if not masks[0][row]}
+    column = projected.column if projected.column.null_count else masked(projected.column, masks[0])
+    return replace(projected, column=column, faults=faults)
 
 
 def _project(mapping: _Mapping, columns: Sequence[Array]) -> _Projection:

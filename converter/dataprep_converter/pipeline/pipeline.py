@@ -22,6 +22,7 @@ from dataprep_converter.formats.registry import encoder_class
 from dataprep_converter.inputs.access import Access
 from dataprep_converter.pipeline import provenance
 from dataprep_converter.pipeline.features import Projector, resolve
+from dataprep_converter.pipeline.nulls import default_lines
 from dataprep_converter.readers import HasLines, HasSteps, reader_class
 from dataprep_converter.records.batch import Batch
 from dataprep_converter.records.feature import FeatureSpec
@@ -65,6 +66,7 @@ class Pipeline(Closeable):
         self.reader = reader_type(access.unsigned(spec.data).member, state, access)
         self._steps: list[Step] = []
         schema = self.reader.schema()
+        defaults = default_lines(spec.data, schema)
         widest = tensor_bytes(schema)
         for transform in spec.transforms or []:
             step = step_class(transform.kind)(transform.member, schema)
@@ -83,7 +85,13 @@ class Pipeline(Closeable):
         if spec.output.provenance:
             schema, features = provenance.schema_with(schema), provenance.features_with(features)
         self._projector: Projector = resolve(
-            features, spec.labels, schema=schema, default_label=reader_type.default_label, output=spec.output
+            features,
+            spec.labels,
+            schema=schema,
+            default_label=reader_type.default_label,
+            output=spec.output,
+            nulls=access.nulls,
+            defaults=defaults,
         )
 
     def close(self) -> None:

@@ -9,7 +9,8 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from dataprep_converter.core.errors import BadSpec
-from dataprep_converter.core.tensors import NUMPY_NAMES, Array, is_tensor, pc, to_numpy, value_type
+from dataprep_converter.core.tensors import NUMPY_NAMES, Array, is_tensor, pc, value_type
+from dataprep_converter.records.columns import numbers
 
 DIGEST_BYTES: Final = 16
 _AT_ONCE: Final = 1 << 22
@@ -38,16 +39,20 @@ def _contents(column: Array, name: str) -> list[bytes]:
     if isinstance(column.type, pa.DictionaryType):
         column = column.cast(column.type.value_type)
     kind = column.type
-    if is_tensor(kind) and value_type(kind) in NUMPY_NAMES and not column.null_count:
-        return [row.tobytes() for row in to_numpy(column)]
+    if is_tensor(kind) and value_type(kind) in NUMPY_NAMES:
+        values, missing = numbers(column)
+        tensors = [row.tobytes() for row in values]
+        for row in missing.tolist():
+            tensors[row] = b""
+        return tensors
     types = pa.types
     if types.is_string(kind) or types.is_large_string(kind) or types.is_binary(kind) or types.is_large_binary(kind):
-        values: Any = pc.fill_null(column.cast(pa.large_binary()), b"").to_pylist()
+        texts: Any = pc.fill_null(column.cast(pa.large_binary()), b"").to_pylist()
     elif types.is_integer(kind) or types.is_floating(kind) or types.is_boolean(kind):
-        values = pc.fill_null(column.cast(pa.string()).cast(pa.large_binary()), b"").to_pylist()
+        texts = pc.fill_null(column.cast(pa.string()).cast(pa.large_binary()), b"").to_pylist()
     else:
         raise BadSpec(f"deduplicate: the column {name!r} is {kind}; use columns of text, bytes, numbers or tensors.")
-    contents: list[bytes] = values
+    contents: list[bytes] = texts
     return contents
 
 

@@ -88,7 +88,7 @@ def make_plan(spec: DataPrepJobSpec, access: Access, base: Base | None = None, *
     """
     if parts is None:
         parts = run_id.versions(spec) if base is None else base.head.parts
-    access.parts = parts
+    access.follow(spec, parts)
     inputs = list_inputs(spec, access, base)
     learned = base.head.learned if base is not None else None
     with closed_on_error(inputs), Pipeline(spec, {**inputs.state, TEXTS: inputs.texts}, access, learned) as pipeline:

@@ -174,6 +174,8 @@ def _column(values: list[Any], name: str, kind: pa.DataType | None) -> Array:
         if shape:
             dtype = np.dtype(value_type(kind).to_pandas_dtype())
             for number, value in enumerate(values):
+                if value is None:
+                    raise BadSample(f"record {number}: {name} is None; expected {dtype.name}{list(shape)}")
                 array = np.asarray(value)
                 if array.shape != shape or not np.can_cast(array.dtype, dtype, "same_kind"):
                     raise BadSample(f"record {number}: {name} is {array.dtype.name}{list(array.shape)}; expected {dtype.name}{list(shape)}")
@@ -199,10 +201,17 @@ def _infer_type(value: Any, name: str) -> pa.DataType:
 
 
 def rows_of(records: pa.RecordBatch) -> list[dict[str, Any]]:
-    """Returns the records as dicts. Tensors are numpy arrays, and all other values are plain Python values."""
+    """Returns the records as dicts. Tensors are numpy arrays, nulls are None, and all other values are plain Python values."""
     columns: list[Any] = []
     for column in records.columns:
         shaped: Any = column
-        columns.append(list(shaped.to_numpy_ndarray()) if shape_of(column.type) else column.to_pylist())
+        columns.append(_tensors(shaped) if shape_of(column.type) else column.to_pylist())
     names = records.schema.names
     return [dict(zip(names, values, strict=True)) for values in zip(*columns, strict=True)] if columns else []
+
+
+def _tensors(column: Any) -> list[Any]:
+    if not column.null_count:
+        return list(column.to_numpy_ndarray())
+    valid = iter(column.drop_null().to_numpy_ndarray())
+    return [next(valid) if is_there else None for is_there in column.is_valid().to_pylist()]

@@ -54,6 +54,7 @@ def work(
     allocator.tune_allocator()
     check_keys(plan)
     folder = OutputFolder(spec.output.uri, access).of_run(plan.head.run_id)
+    access.follow(spec, plan.head.parts)
     progress = TaskProgress()
     with (
         Pipeline(spec, plan.head.reader_state, access, plan.head.learned) as pipeline,

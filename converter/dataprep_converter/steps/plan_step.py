@@ -1,7 +1,7 @@
 """The plan step: checks the stores, plans the job and, unless the finished data set already exists, claims the output folder."""
 
 import logging
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from dataprep_api import names
@@ -54,6 +54,8 @@ def _take_output(draft: Draft, warnings: Sequence[str]) -> PlannedRun:
         logger.info("output %s holds a finished data set of this run, which is reused", folder.uri)
         return PlannedRun(plan=draft.plan, result=_result(draft.plan, draft.classes, folder, warnings=warnings, reused=(manifest, success)))
 
+    if success is not None:
+        warnings = [*warnings, *_null_warnings(draft, folder, success)]
     draft.check_base(success)
     _refuse_others(draft, folder, success)
     draft.take_over(folder)
@@ -65,6 +67,21 @@ def _take_output(draft: Draft, warnings: Sequence[str]) -> PlannedRun:
         folder.remove_success()
     plan = draft.store(folder)
     return PlannedRun(plan=plan, result=_result(plan, draft.classes, folder, warnings=warnings))
+
+
+def _null_warnings(draft: Draft, folder: RunFolder, success: Success) -> Iterator[str]:
+    """Yields a warning if the finished data set in the folder lacks records with nulls, and the new data set will contain them."""
+    if draft.spec.nulls is not None or "nulls" not in draft.plan.head.parts:
+        return
+    try:
+        manifest = folder.manifest(success)
+    except NotWhole:
+        return
+    if "nulls" not in manifest.parts:
+        yield (
+            f"the data set of run {manifest.run_id}, which this job replaces, was made without the records that have nulls. "
+            "Now these records are kept if the format has nulls; set nulls: Bad to leave them out as before"
+        )
 
 
 def dry_run(job: DataPrepJob, access: Access) -> PlanResult:

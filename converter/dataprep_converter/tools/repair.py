@@ -175,8 +175,8 @@ class _DamagedDataSet:
     def _new_plan(self, job: DataPrepJob) -> NewPlan:
         """Returns a new plan, made by the original versions of the rules.
 
-        If the manifest, which records the original versions, is missing, first tries the versions of this release, then the oldest
-        versions.
+        If the manifest, which records the original versions, is missing, first tries the versions of this release, then the same versions
+        without the part `nulls`, which is the newest part, and then the oldest versions.
         """
         manifest = self.manifest or self._unverified
         if manifest is not None:
@@ -185,9 +185,14 @@ class _DamagedDataSet:
                 raise BadSpec(f"{self.uri} (run {self.folder.run_id}) {fault}.")
             return make_plan(job.spec, self._access, parts=manifest.parts)
         new = make_plan(job.spec, self._access)
-        if new.plan.head.run_id != self.folder.run_id and new.plan.head.parts and run_id.fault_of_versions({}, job.spec) is None:
-            new.close()
-            return make_plan(job.spec, self._access, parts={})
+        newest = new.plan.head.parts
+        earlier = [{name: version for name, version in newest.items() if name != "nulls"}, {}]
+        for number, parts in enumerate(earlier):
+            if new.plan.head.run_id == self.folder.run_id or parts in (newest, *earlier[:number]):
+                continue
+            if run_id.fault_of_versions(parts, job.spec) is None:
+                new.close()
+                new = make_plan(job.spec, self._access, parts=parts)
         return new
 
     def restore_generated_files(self, job: DataPrepJob) -> None:

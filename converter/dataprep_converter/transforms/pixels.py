@@ -20,7 +20,7 @@ from dataprep_converter.core.tensors import NUMPY_NAMES, Array, binary_data, is_
 from dataprep_converter.images import image_files, resampling
 from dataprep_converter.images.orientation import Pixels
 from dataprep_converter.records.batch import SAMPLE, Batch
-from dataprep_converter.records.columns import find_columns, without
+from dataprep_converter.records.columns import find_columns, numbers, without
 
 ENCODED: Final = "/encoded"
 FORMAT: Final = "/format"
@@ -123,13 +123,16 @@ def each(column: Array, make: Callable[[int, npt.NDArray[Any]], None]) -> dict[i
     kind: Any = column.type
     faults: dict[int, str] = {}
     if not isinstance(kind, ImagesType):
-        values = to_numpy(column)
+        values, missing = numbers(column)
+        faults |= {int(row): "the image has no value" for row in missing}
         images = values[..., None] if values.ndim == 3 else values
         pixels: Callable[[int], npt.NDArray[Any]] = images.__getitem__
     else:
         data, ends = binary_data(parts(column)[0])
         pixels = lambda row: kind.pixels(data[ends[row] : ends[row + 1]].tobytes())  # noqa: E731 - one of two functions
     for row in range(len(column)):
+        if row in faults:
+            continue
         try:
             make(row, pixels(row))
         except BadSample as exc:

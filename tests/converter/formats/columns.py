@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 from tests.converter.formats.late import read_late
 
 from dataprep_api.dataset.report import Manifest
+from dataprep_api.dataset.run_id import NullRule
 from dataprep_api.spec import Feature, LabelFeature, Output
 from dataprep_converter.core.tensors import to_arrow
 from dataprep_converter.formats.registry import decoder, encoder_class
@@ -60,14 +61,18 @@ def written(
     sequences: Sequence[str] = (),
     cuts: Sequence[int] = (),
     options: Mapping[str, Any] | None = None,
+    nulls: NullRule = "Keep",
 ) -> Written:
-    """Encode the columns to a shard, in batches that are cut at `cuts`. `options` are the format's options."""
+    """Encode the columns to a shard, in batches that are cut at `cuts`. `options` are the format's options.
+
+    With `nulls="Dropped"`, the encoder receives nulls that it can't store.
+    """
     output = Output.model_validate({"uri": "out", "format": format_, format_: options or {}})
     count = len(next(iter(columns.values())))
     records = pa.record_batch({**columns, SAMPLE: pa.array(range(count), pa.int64())})
     features = [Feature(name=name, sequence=name in sequences) for name in columns if name not in labels]
     targets = [LabelFeature(name=name) for name in labels]
-    projector = resolve(features, targets, schema=records.schema, default_label="", output=output)
+    projector = resolve(features, targets, schema=records.schema, default_label="", output=output, nulls=nulls)
     bounds = [0, *sorted(min(cut, count) for cut in cuts), count]
     parts = (_projected(projector, records.slice(first, last - first)) for first, last in pairwise(bounds))
     with encoder_class(format_)(output, projector.features) as encoder:

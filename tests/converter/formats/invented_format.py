@@ -48,6 +48,11 @@ class NetstringsEncoder(SingleFile):
         """`netstrings`."""
         return "netstrings"
 
+    @staticmethod
+    def holds_null(_output: Output, _feature: FeatureSpec) -> bool:
+        """True: a null is `null`."""
+        return True
+
     def encode(self, batch: pa.RecordBatch) -> bytes:
         """One netstring after another."""
         columns = [batch.column(feature.name) for feature in self._features]

@@ -171,7 +171,7 @@ def test_a_key_that_comes_twice_or_not_at_all_is_refused() -> None:
     with pytest.raises(BadData, match=r"The key 'a' \(feature 'id'\) occurs twice in a shard, but keys must be unique."):
         written("webdataset", {"id": pa.array(["a", "b", "a"]), "v": pa.array([1, 2, 3])}, cuts=[1, 2], options={"key": "id"})
     with pytest.raises(BadData, match="The feature 'id' has no value in some records, so these records have no key"):
-        written("webdataset", {"id": pa.array(["a", None]), "v": pa.array([1, 2])}, options={"key": "id"})
+        written("webdataset", {"id": pa.array(["a", None]), "v": pa.array([1, 2])}, options={"key": "id"}, nulls="Dropped")
 
 
 @pytest.mark.parametrize("folders", ["x" * 90, "y" * 80 + "/" + "x" * 70, "é" * 70, "a/" * 70 + "b"])
@@ -240,7 +240,7 @@ def test_a_missing_value_has_no_member() -> None:
     assert names(made.data) == ["000000000000.cls", "000000000000.txt", "000000000001.cls"]
     assert made.records() == [{"a": [1], "b": [b"x"]}, {"a": [2], "b": []}]
     with pytest.raises(BadData, match="A record has no value in any feature, but a sample of webdataset needs at least one"):
-        written("webdataset", {"b": pa.array([None], pa.string())})
+        written("webdataset", {"b": pa.array([None], pa.string())}, nulls="Dropped")
 
 
 def test_bytes_that_are_no_text_are_no_json() -> None:

@@ -8,6 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from dataprep_api.dataset.run_id import NullRule
 from dataprep_api.spec import Feature, LabelFeature
 from dataprep_converter.core.errors import BadSpec
 from dataprep_converter.core.tensors import to_arrow, to_numpy
@@ -23,12 +24,19 @@ def a_batch(**columns: Any) -> Batch:
     return Batch(records=pa.record_batch({**made, "_sample": pa.array(range(100, 100 + rows), pa.int64())}), bad=[], bytes_in=7)
 
 
-def a_projector(batch: Batch, *, features: list[dict[str, Any]] | None = None, labels: list[dict[str, Any]] | None = None) -> Projector:
+def a_projector(
+    batch: Batch,
+    *,
+    features: list[dict[str, Any]] | None = None,
+    labels: list[dict[str, Any]] | None = None,
+    nulls: NullRule = "Keep",
+) -> Projector:
     return resolve(
         None if features is None else [Feature.model_validate(feature) for feature in features],
         None if labels is None else [LabelFeature.model_validate(label) for label in labels],
         schema=batch.records.schema,
         default_label="label",
+        nulls=nulls,
     )
 
 
@@ -186,7 +194,7 @@ CONVERSIONS: dict[str, tuple[Any, str, list[Any], dict[int, str]]] = {
     "too large for float32": ([1e39, 1e-50], "float32", [0.0], {100: "x 1e+39 does not fit float32"}),
     "infinite stays": ([float("inf")], "float32", [float("inf")], {}),
     "bool": ([0, 1, 2], "bool", [False, True], {102: "x 2 does not fit bool"}),
-    "no value": (pa.array([None, 4]), "int32", [4], {100: "x has no value"}),
+    "no value": (pa.array([None, 4]), "int32", [None, 4], {}),
 }
 
 
@@ -252,6 +260,43 @@ def test_sources_name_the_column_behind_each_feature_of_one() -> None:
     assert projector.sources == {"y": "5"}
 
 
+# --- nulls --------------------------------------------------------------------------------------------------------
+
+NULLS: dict[str, tuple[Any, str, dict[NullRule, list[Any]]]] = {
+    "as it is": (pa.array([None, 4]), "int64", {"Keep": [None, 4], "Dropped": [None, 4], "Bad": [4]}),
+    "converted": (pa.array([None, 4]), "int32", {"Keep": [None, 4], "Dropped": [4], "Bad": [4]}),
+    "text": (pa.array([None, "a"]), "bytes", {"Keep": [None, "a"], "Dropped": [None, "a"], "Bad": ["a"]}),
+    "truth": (pa.array([None, True]), "float32", {"Keep": [None, 1.0], "Dropped": [1.0], "Bad": [1.0]}),
+    "lists": (pa.array([None, [4]]), "int32", {"Keep": [None, [4]], "Dropped": [[4]], "Bad": [[4]]}),
+}
+
+
+@pytest.mark.parametrize("rule", ["Keep", "Dropped", "Bad"])
+@pytest.mark.parametrize(("column", "dtype", "kept"), NULLS.values(), ids=NULLS.keys())
+def test_a_null_stays_one_or_makes_its_sample_bad(column: Any, dtype: str, kept: dict[NullRule, list[Any]], rule: NullRule) -> None:
+    batch = a_batch(x=column)
+    done = a_projector(batch, features=[{"name": "x", "dtype": dtype}], nulls=rule).project(batch)
+    assert done.records.column("x").to_pylist() == kept[rule]
+    assert [(fault.sample, fault.reason) for fault in done.bad] == [(100, "x has no value")] * (2 - len(kept[rule]))
+
+
+def test_a_tensor_without_a_value_stays_a_null_when_others_are_converted() -> None:
+    tensors: Any = pa.fixed_shape_tensor(pa.int16(), (2,))
+    storage = pa.array([[1, 2], None, [3, 4]], tensors.storage_type)
+    batch = a_batch(x=pa.ExtensionArray.from_storage(tensors, storage))
+    done = a_projector(batch, features=[{"name": "x", "dtype": "int64"}]).project(batch)
+    column: Any = done.records.column("x")
+    assert column.type == pa.fixed_shape_tensor(pa.int64(), (2,))
+    assert column.storage.to_pylist() == [[1, 2], None, [3, 4]]
+
+
+def test_a_value_that_does_not_fit_is_found_beside_nulls() -> None:
+    batch = a_batch(x=pa.array([None, 300, 3]))
+    done = a_projector(batch, features=[{"name": "x", "dtype": "uint8"}]).project(batch)
+    assert done.records.column("x").to_pylist() == [None, 3]
+    assert [(fault.sample, fault.reason) for fault in done.bad] == [(101, "x 300 does not fit uint8")]
+
+
 # --- lists and sequences ------------------------------------------------------------------------------------------
 
 LISTS: dict[str, tuple[Any, str, list[Any], dict[int, str]]] = {
@@ -260,7 +305,7 @@ LISTS: dict[str, tuple[Any, str, list[Any], dict[int, str]]] = {
     "ints to floats": (pa.array([[1], [2, 3]]), "float32", [[1.0], [2.0, 3.0]], {}),
     "a null inside": (pa.array([["a"], ["b", None]]), "bytes", [["a"]], {101: "x has a null among its values (value 2 of 2)"}),
     "a null inside, converted": (pa.array([[1, None, 300], [1]]), "uint8", [[1]], {100: "x has a null among its values (value 2 of 3)"}),
-    "no list": (pa.array([None, [1]]), "uint8", [[1]], {100: "x has no value"}),
+    "no list": (pa.array([None, [1]]), "uint8", [None, [1]], {}),
 }
 
 

@@ -12,6 +12,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pytest
 
+from dataprep_api.dataset.run_id import NullRule
 from dataprep_api.spec import Source
 from dataprep_converter.core.errors import InputChanged, NotFound
 from dataprep_converter.inputs.access import Access
@@ -23,24 +24,32 @@ from dataprep_converter.sampling.units import UnitTable
 Samples = npt.NDArray[np.int64]
 
 
-def plan(reader: type[Reader], source: Source) -> tuple[UnitTable, dict[str, Any]]:
+def access_with(nulls: NullRule) -> Access:
+    access = Access()
+    access.nulls = nulls
+    return access
+
+
+def plan(reader: type[Reader], source: Source, *, nulls: NullRule = "Keep") -> tuple[UnitTable, dict[str, Any]]:
     """Plans a source. Returns its units and the complete state."""
-    return reader.discover(source.member, Access()).collect()
+    return reader.discover(source.member, access_with(nulls)).collect()
 
 
-def opened(reader: type[Reader], source: Source, state: dict[str, Any]) -> Reader:
-    return reader(source.member, state, Access())
+def opened(reader: type[Reader], source: Source, state: dict[str, Any], *, nulls: NullRule = "Keep") -> Reader:
+    return reader(source.member, state, access_with(nulls))
 
 
 def chunks(samples: Samples, size: int) -> Iterator[Samples]:
     return (samples[start : start + size] for start in range(0, len(samples), size))
 
 
-def batches(reader: type[Reader], source: Source, *, size: int = 1000, order: Samples | None = None) -> list[Batch]:
+def batches(
+    reader: type[Reader], source: Source, *, size: int = 1000, order: Samples | None = None, nulls: NullRule = "Keep"
+) -> list[Batch]:
     """Reads all samples of the source. They are read in their own order, or in `order` if it is given."""
-    units, state = plan(reader, source)
+    units, state = plan(reader, source, nulls=nulls)
     samples = np.arange(units.samples, dtype=np.int64) if order is None else order
-    return read_all(opened(reader, source, state), units, chunks(samples, size))
+    return read_all(opened(reader, source, state, nulls=nulls), units, chunks(samples, size))
 
 
 def read_all(reader: Reader, units: UnitTable, samples: Iterator[Samples]) -> list[Batch]:

@@ -215,7 +215,7 @@ def test_what_makes_a_column_numeric_are_cells_that_are_read_as_numbers(tmp_path
 def test_words_for_missing_values_are_empty_cells_in_columns_of_numbers_and_text_in_others(tmp_path: Path) -> None:
     source = of_text(tmp_path, "1,0.5,a\nNA,n/a,NA\n3,null,null\n4,1.5,b\n")
     assert types(source) == ["Int64", "Float32", "String"]
-    found = batches(CsvReader, source)
+    found = batches(CsvReader, source, nulls="Bad")
     assert faults(found) == {
         1: "line 2: column '0' is empty or a word such as NA, and has no default",
         2: "line 3: column '1' is empty or a word such as NA, and has no default",
@@ -429,7 +429,7 @@ def test_a_finished_data_set_of_the_first_rule_is_made_anew(tmp_path: Path, monk
     job = a_job(tmp_path, policy="Skip")
     before = made_by_the_first_rule(job, monkeypatch)
     after = verified_run(job)
-    assert (before.records_out, after.records_out, after.parts) == (28, 26, {"inference": 2})
+    assert (before.records_out, after.records_out, after.parts) == (28, 27, {"inference": 2, "nulls": 2})
 
 
 def test_an_unfinished_run_of_the_first_rule_goes_on_by_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -202,7 +202,7 @@ def test_a_null_has_the_default_of_its_column(tmp_path: Path) -> None:
 
 def test_records_with_a_null_and_no_default_are_bad(tmp_path: Path) -> None:
     source = a_source(tree(tmp_path, "c=__HIVE_DEFAULT_PARTITION__", "c=4"))
-    found = batches(ParquetReader, source, size=3)
+    found = batches(ParquetReader, source, size=3, nulls="Bad")
     assert [(row["x"], row["c"]) for row in rows(found)] == [(1, 4), (101, 4)]
     reason = "column 'c' has no value and no default: the folder is c=__HIVE_DEFAULT_PARTITION__"
     assert sorted(faults(found).values()) == [reason, reason]

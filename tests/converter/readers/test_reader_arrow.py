@@ -131,7 +131,7 @@ def test_columns_are_chosen_and_nulls_have_defaults(tmp_path: Path) -> None:
         {"c": [1], "a": 7},
         {"c": [], "a": 3},
     ]
-    found = batches(ArrowReader, a_source(file, columns=["b", "a"]))
+    found = batches(ArrowReader, a_source(file, columns=["b", "a"]), nulls="Bad")
     assert faults(found) == {1: "column 'a' has no value and no default", 2: "column 'b' has no value and no default"}
     assert [row["b"] for row in rows(found)] == ["x"]
 

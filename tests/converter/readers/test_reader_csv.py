@@ -313,7 +313,7 @@ def test_a_row_that_does_not_fit_is_bad_with_its_line(tmp_path: Path, row: str |
     bad = row.encode() if isinstance(row, str) else row
     text = b"header\n\n" + GOOD.encode() * 3 + b'1,2,"x\n\ny",true,3\n\n' + bad + b"\n" + GOOD.encode() * 5
     source = of_text(tmp_path, gzip.compress(text) if zipped else text, skipLines=1, columns=TYPED)
-    found = batches(CsvReader, source)
+    found = batches(CsvReader, source, nulls="Bad")
     assert faults(found) == {4: f"line 10: {reason}"}
     assert [row["_sample"] for row in rows(found)] == [0, 1, 2, 3, 5, 6, 7, 8, 9]
 
@@ -330,7 +330,7 @@ def test_many_kinds_of_bad_rows_in_one_unit_are_each_found(tmp_path: Path) -> No
     source = of_text(tmp_path, b"\n".join(lines), columns=TYPED)
     expected = dict(enumerate([None, *(reason for _, reason in FAULTS.values())] * 40))
     order = np.random.default_rng(1).permutation(len(lines)).astype(np.int64)
-    for found in (batches(CsvReader, source, size=97), batches(CsvReader, source, size=97, order=order)):
+    for found in (batches(CsvReader, source, size=97, nulls="Bad"), batches(CsvReader, source, size=97, order=order, nulls="Bad")):
         assert faults(found) == {row: f"line {row + 1}: {reason}" for row, reason in expected.items() if reason}
         assert sorted(row["_sample"] for row in rows(found)) == [row for row, reason in expected.items() if reason is None]
 

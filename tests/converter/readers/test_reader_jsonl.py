@@ -95,7 +95,7 @@ def test_columns_are_inferred_from_the_first_file_and_frozen(tmp_path: Path) -> 
         assert dict(zip(reader.schema().names, reader.schema().types, strict=True)) == {
             "i": pa.int64(), "f": pa.float32(), "s": pa.string(), "o/b": pa.bool_(), "o/p/q": pa.string(), "l": pa.list_(pa.float32()),
         }  # fmt: skip
-        found = batches(JsonlReader, a_source(tmp_path))
+        found = batches(JsonlReader, a_source(tmp_path), nulls="Bad")
         assert faults(found) == {
             1: "line 3: column 'i' has no value and no default",
             2: "line 4: column 'i' has no value and no default",
@@ -246,7 +246,7 @@ def test_a_line_that_does_not_fit_is_bad_with_its_number(tmp_path: Path, line: s
     bad = line.encode() if isinstance(line, str) else line
     good = GOOD.encode() + b"\n"
     text = b"\xef\xbb\xbf\n" + good * 3 + b"  \n" + bad + b"\n" + good * 5
-    found = batches(JsonlReader, of_text(tmp_path, gzip.compress(text) if zipped else text, columns=TYPED))
+    found = batches(JsonlReader, of_text(tmp_path, gzip.compress(text) if zipped else text, columns=TYPED), nulls="Bad")
     (sample, told), = faults(found).items()  # fmt: skip
     assert sample == 3
     assert told.startswith(f"line 6: {reason}")
@@ -258,7 +258,7 @@ def test_many_kinds_of_bad_lines_in_one_unit_are_each_found(tmp_path: Path) -> N
     source = of_text(tmp_path, b"\n".join(lines), columns=TYPED)
     expected = dict(enumerate([None, *(reason for _, reason in FAULTS.values())] * 10))
     order = np.random.default_rng(1).permutation(len(lines)).astype(np.int64)
-    for found in (batches(JsonlReader, source, size=97), batches(JsonlReader, source, size=97, order=order)):
+    for found in (batches(JsonlReader, source, size=97, nulls="Bad"), batches(JsonlReader, source, size=97, order=order, nulls="Bad")):
         told = faults(found)
         assert sorted(told) == [row for row, reason in expected.items() if reason]
         assert all(told[row].startswith(f"line {row + 1}: {reason}") for row, reason in expected.items() if reason)
@@ -308,9 +308,9 @@ def test_every_line_is_a_record_or_a_bad_one(tmp_path_factory: pytest.TempPathFa
         patch.setattr(stretches, "UNIT_BYTES", size)
         found = batches(JsonlReader, source)
     fits = {
-        number: {"i": record["i"], "s": record["s"], "_sample": number}
+        number: {"i": record.get("i"), "s": record.get("s"), "_sample": number}
         for number, record in enumerate(made)
-        if type(record.get("i")) is int and type(record.get("s")) is str
+        if type(record.get("i", 0)) in (int, type(None)) and type(record.get("s", "")) in (str, type(None))
     }
     assert rows(found) == list(fits.values())
     assert sorted([*fits, *faults(found)]) == list(range(len(made)))
@@ -337,7 +337,7 @@ def has_number(line: bytes) -> bool:
 def test_any_bytes_are_as_many_records_as_lines_with_text(tmp_path_factory: pytest.TempPathFactory, parts: list[bytes]) -> None:
     content = b"".join(parts)
     lines = [line.strip(b" \t\r") for line in content.split(b"\n") if line.strip(b" \t\r")]
-    found = batches(JsonlReader, of_text(tmp_path_factory.mktemp("jsonl"), content, columns=columns(a="Int64")))
+    found = batches(JsonlReader, of_text(tmp_path_factory.mktemp("jsonl"), content, columns=columns(a="Int64")), nulls="Bad")
     good = {row["_sample"] for row in rows(found)}
     assert sorted([*good, *faults(found)]) == list(range(len(lines)))
     assert good == {number for number, line in enumerate(lines) if has_number(line)}

@@ -11,6 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tests.converter.readers.reader_contract import ReaderContract, batches, faults, opened, plan, rows
 
+from dataprep_api.dataset.run_id import NullRule
 from dataprep_api.spec import Output, Source
 from dataprep_converter.core.errors import BadData, BadSpec
 from dataprep_converter.core.tensors import arrow_type, to_arrow
@@ -218,7 +219,7 @@ def test_a_row_with_a_null_is_bad_and_moves_no_other(tmp_path: Path) -> None:
         "o": [{"l": [0]}, {"l": [1]}, None, {"l": [3, None]}, {"l": []}, {"l": [5]}, {"l": [6]}],
         "v": pa.array([[0, 0], [1, 1], [2, 2], [3, 3], None, [5, None], [6, 6]], pa.list_(pa.int64(), 2)),
     }
-    found = batches(ParquetReader, of(tmp_path, table))
+    found = batches(ParquetReader, of(tmp_path, table), nulls="Bad")
     assert faults(found) == {
         1: "column 'i' has no value and no default",
         2: "column 'o/l' has no value and no default",
@@ -267,12 +268,14 @@ def test_every_row_is_a_record_or_a_bad_one_in_any_order(
     source = a_source(put(tmp_path_factory.mktemp("parquet") / "a.parquet", columns, row_group_size=group))
     order = list(range(len(made)))
     random.shuffle(order)
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(parquet, "PART_BYTES", part)
-        found = batches(ParquetReader, source, size=4, order=np.array(order, np.int64))
-    whole = [number for number in order if None not in made[number]]
-    assert [tuple(row.values()) for row in rows(found)] == [(*made[number], number) for number in whole]
-    assert sorted([*whole, *faults(found)]) == sorted(order)
+    rules: tuple[NullRule, ...] = ("Keep", "Bad")
+    for nulls in rules:
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(parquet, "PART_BYTES", part)
+            found = batches(ParquetReader, source, size=4, order=np.array(order, np.int64), nulls=nulls)
+        whole = [number for number in order if nulls == "Keep" or None not in made[number]]
+        assert [tuple(row.values()) for row in rows(found)] == [(*made[number], number) for number in whole]
+        assert sorted([*whole, *faults(found)]) == sorted(order)
 
 
 # --- broken files -------------------------------------------------------------------------------------------------

@@ -169,7 +169,7 @@ def test_a_column_may_begin_with_any_number_of_nulls(tmp_path: Path, monkeypatch
     monkeypatch.setattr(databases, "_SQLITE_ROWS", 4)
     file = filled(tmp_path / "a.db", "id INTEGER, x", [(number, None if number < 9 else value) for number in range(12)])
     default = {"text": "-", "bytes": "-", "float": "0", "int": "0"}[type(value).__name__.replace("str", "text")]
-    read = batches(SqlReader, a_source(file))
+    read = batches(SqlReader, a_source(file), nulls="Bad")
     assert [(row["id"], row["x"]) for row in rows(read)] == [(number, value) for number in range(9, 12)]
     assert faults(read) == dict.fromkeys(range(9), "column 'x' has no value and no default")
     assert [row["id"] for row in values(a_source(file, defaults={"x": default}))] == list(range(12))
@@ -179,7 +179,7 @@ def test_nulls_of_many_columns_are_where_they_were(tmp_path: Path) -> None:
     made = [(row, *(f"{row} {column}" if (row + column) % 3 else None for column in range(130))) for row in range(3)]
     source = a_source(filled(tmp_path / "a.db", "id, " + ", ".join(f"s{column}" for column in range(130)), made))
     filler = a_source(tmp_path / "a.db", defaults={f"s{column}": "" for column in range(130)})
-    assert faults(batches(SqlReader, source)).keys() == {0, 1, 2}
+    assert faults(batches(SqlReader, source, nulls="Bad")).keys() == {0, 1, 2}
     assert [tuple(row.values()) for row in values(filler)] == [tuple("" if value is None else value for value in row) for row in made]
 
 
@@ -199,7 +199,7 @@ def test_nulls_come_first_in_the_order(tmp_path: Path) -> None:
 
 def test_null_without_a_default_is_a_bad_record(tmp_path: Path) -> None:
     source = a_source(filled(tmp_path / "a.db", "id INTEGER, x REAL", [(1, 0.5), (2, None), (3, 1.5)]))
-    read = batches(SqlReader, source)
+    read = batches(SqlReader, source, nulls="Bad")
     assert [row["id"] for row in rows(read)] == [1, 3]
     assert faults(read) == {1: "column 'x' has no value and no default"}
     units, _ = plan(SqlReader, source)

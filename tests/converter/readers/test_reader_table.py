@@ -18,7 +18,7 @@ from pydantic import ValidationError
 from tests.builders.jobs import run_job
 from tests.builders.specs import parse_job
 from tests.converter.readers.numbered_tables import ROWS, TYPES, T, a_source, counted, numbered, read, values
-from tests.converter.readers.reader_contract import ReaderContract, batches, faults, plan, read_all, rows
+from tests.converter.readers.reader_contract import ReaderContract, batches, faults, opened, plan, read_all, rows
 from tests.converter.steps.by_workers import run_by_workers
 
 from dataprep_api.resources.job import DataPrepJob
@@ -193,9 +193,10 @@ def test_a_null_has_its_default_or_makes_its_record_bad(fake: FakeMaxCompute) ->
         {"f": 0.5, "d": 2.5, "i": -1, "l": 7, "b": True, "s": "none"},
         {**good, "l": 7},
     ]
+    assert values(a_source()) == [good, dict.fromkeys(good), {**good, "l": None}]
     source = a_source(recordDefaults={name: text for name, text in DEFAULTS.items() if name != "l"})
-    units, state = plan(TableReader, source)
-    found = read_all(TableReader(source.member, state, Access()), units, iter([np.arange(3)]))
+    units, state = plan(TableReader, source, nulls="Bad")
+    found = read_all(opened(TableReader, source, state, nulls="Bad"), units, iter([np.arange(3)]))
     assert faults(found) == {1: "column 'l' has no value and no default", 2: "column 'l' has no value and no default"}
     with pytest.raises(BadSpec, match=r"source\.table\.recordDefaults: the default 'x' of 'i' is not a int32"):
         values(a_source(recordDefaults={"i": "x"}))

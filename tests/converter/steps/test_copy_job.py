@@ -219,6 +219,7 @@ def test_the_command_copies_and_says_where_the_manifest_is(root: Path, capsys: p
         ),
         pytest.param({"shuffle": {"seed": 1}, "output": {"shards": {"count": 2}}}, "leave out shuffle, output.shards", id="records"),
         pytest.param({"onBadRecord": {"policy": "Skip"}}, "leave out onBadRecord", id="bad records"),
+        pytest.param({"nulls": "Bad"}, "leave out nulls", id="nulls"),
         pytest.param({"output": {"overwrite": "Extend"}}, "source.dataset doesn't show which records are new", id="extend"),
     ],
 )

@@ -88,7 +88,10 @@ def test_a_one_hot_label_makes_111_bytes(tmp_path: Path) -> None:
         ("1,2,x,4,5,0", "record 1: line 2: 'x' is not a Float32 (column '2')"),
         ("1,2,3,4,0", "record 1: line 2: expect 6 fields but have 5"),
         ("1,2,3,4,5,0,", "record 1: line 2: expect 6 fields but have 7"),
-        ("1,2,,4,5,0", "record 1: line 2: column '2' is empty and has no default"),
+        (
+            "1,2,,4,5,0",
+            'record 1: line 2: 2 has no value, and a vector can\'t have a null among its values; add defaults: {"2": "NaN"} to source.csv',
+        ),
     ],
 )
 def test_a_row_that_does_not_fit_ends_the_job_with_its_file(tmp_path: Path, row: str, reason: str) -> None:
@@ -249,7 +252,7 @@ def test_a_null_where_none_may_be_makes_the_record_bad(tmp_path: Path, row: str,
     source = put(tmp_path / "in", {"a.csv": f"1,2,a,b,c\n{row}\n"})
     reason = f"record 1: line 2: column '{column}' is empty{' or one of NA' if words else ''} and has no default"
     with pytest.raises(BadData) as caught:
-        made(tmp_path, source, csv={"columns": NULLS, "nullWords": words}, **texts(NULLS))
+        made(tmp_path, source, csv={"columns": NULLS, "nullWords": words}, **texts(NULLS), nulls="Bad")
     assert reason in str(caught.value)
 
 
@@ -257,5 +260,6 @@ def test_null_words_don_t_hide_the_type_of_a_column(tmp_path: Path) -> None:
     source = put(tmp_path / "in", {"a.csv": "NA,1\n2,NA\n"})
     options = {"nullWords": ["NA"], "select": ["1"]}
     with pytest.raises(BadData, match="record 1: line 2: column '1' is empty or one of NA and has no default"):
-        made(tmp_path, source, csv=options, transforms=[])
-    assert parsed(made(tmp_path, source, csv=options, transforms=[], onBadRecord={"policy": "Skip"})) == [{"1": [1]}]
+        made(tmp_path, source, csv=options, transforms=[], nulls="Bad")
+    assert parsed(made(tmp_path, source, csv=options, transforms=[], nulls="Bad", onBadRecord={"policy": "Skip"})) == [{"1": [1]}]
+    assert parsed(made(tmp_path, source, csv=options, transforms=[])) == [{"1": [1]}, {"1": []}]

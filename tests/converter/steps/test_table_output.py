@@ -112,6 +112,12 @@ def test_values_become_those_of_their_columns(fake: FakeMaxCompute, tmp_path: Pa
     assert [(row["x"], row["word"]) for row in written(fake)] == [(0.0, b"word 0"), (0.25, b"word 1")]
 
 
+def test_nulls_become_those_of_their_columns(fake: FakeMaxCompute, tmp_path: Path) -> None:
+    (tmp_path / "in.csv").write_text("id,word,x\n0,,0.5\n,b,\n2,c,1.5\n")
+    run_job(a_job(tmp_path, shards=1))
+    assert [tuple(row.values()) for row in written(fake)] == [(0, "", 0.5), (None, "b", None), (2, "c", 1.5)]
+
+
 def test_a_value_that_does_not_fit_its_column_is_named(fake: FakeMaxCompute, tmp_path: Path) -> None:
     columns: dict[str, pa.DataType] = {"id": pa.int8(), "word": pa.string(), "x": pa.float32()}
     fake.make("out", TYPES | {"id": "tinyint"}, pa.schema(list(columns.items())))

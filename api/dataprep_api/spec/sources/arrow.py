@@ -15,7 +15,7 @@ class ArrowSource(Model):
     columns: Annotated[list[Column], Field(min_length=1, max_length=1024)] | None = None
     """Columns to read. The columns are returned in the order of this list. `a` stands for all fields of a struct `a`. Default: all columns."""
     defaults: NullDefaults | None = None
-    """Values for nulls. The keys are columns. Write text for a string column, otherwise JSON (`0`, `true`, `[]`). Without a default, a record with a null is bad."""
+    """Values for nulls. The keys are columns. Write text for a string column, otherwise JSON (`0`, `true`, `[]`), or `NaN` for a float. Without a default, a null stays a null."""
     hive_partitions: Literal["Infer", "String"] | None = None
     """Type of folder columns. Each folder named `KEY=VALUE` adds a column. `Infer`: Int64 if all values are whole numbers, otherwise String."""
 

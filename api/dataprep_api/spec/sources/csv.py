@@ -4,7 +4,7 @@ from typing import Annotated, Literal
 
 from pydantic import Field
 
-from dataprep_api.spec.model import Column, Model, Uri
+from dataprep_api.spec.model import Column, Model, NullDefaults, Uri
 
 
 class CsvColumn(Model):
@@ -15,7 +15,7 @@ class CsvColumn(Model):
     type: Literal["Int64", "Float32", "Float64", "String", "Bool"]
     """Value type."""
     default: Annotated[str, Field(max_length=1024)] | None = None
-    """Value of an empty cell. Write the default in the same form as values in the file. Without a default, an empty cell of a String column is an empty string. In any other column, an empty cell makes the record bad."""
+    """Value of an empty cell. Write the default in the same form as values in the file, or `NaN` in a column of floats. Without a default, an empty cell of a String column is an empty string. In any other column, an empty cell is a null."""
     required: bool = False
     """Refuses empty Strings. The field applies to empty cells of a String column without a default."""
 
@@ -37,6 +37,8 @@ class CsvSource(Model):
     """Whether there is a header. The header names the columns and is the first line of each file after `skipLines`."""
     columns: Annotated[list[CsvColumn], Field(min_length=1, max_length=1024)] | None = None
     """Columns, in file order. Each column has a name and a type. Default: planning infers the columns once, and every file must contain these columns."""
+    defaults: NullDefaults | None = None
+    """Values for empty cells. The keys are columns. Use this field instead of the columns' `default`, so that `columns` needn't be listed. Write the values in the same form as values in the files, or `NaN` in a column of floats."""
     null_words: Annotated[list[Annotated[str, Field(min_length=1, max_length=64)]], Field(max_length=16)] = []
     """Words for empty cells. An example is `NA`. The words apply to every column. Default: no words. If types are inferred, however, the usual words for missing values count as empty cells in columns of numbers."""
     select: Annotated[list[Column], Field(min_length=1, max_length=1024)] | None = None

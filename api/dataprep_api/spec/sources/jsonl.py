@@ -4,7 +4,7 @@ from typing import Annotated, Literal
 
 from pydantic import Field
 
-from dataprep_api.spec.model import Column, Model, Uri
+from dataprep_api.spec.model import Column, Model, NullDefaults, Uri
 
 
 class JsonlColumn(Model):
@@ -17,7 +17,7 @@ class JsonlColumn(Model):
     list: bool = False
     """Whether it is a list. A list may have any length."""
     default: Annotated[str, Field(max_length=1024)] | None = None
-    """Value of a missing or null key. Write text for a String, otherwise JSON (`0`, `true`, `[]`). Without a default, a record without the key is bad."""
+    """Value of a missing or null key. Write text for a String, otherwise JSON (`0`, `true`, `[]`), or `NaN` for a float. Without a default, a missing or null key is a null."""
 
 
 class JsonlSource(Model):
@@ -29,6 +29,8 @@ class JsonlSource(Model):
     """Text encoding. A byte order mark at the beginning of a file takes precedence. UTF-16 files aren't divided among workers. Default: Utf8."""
     columns: Annotated[list[JsonlColumn], Field(min_length=1, max_length=1024)] | None = None
     """Keys to read. Other keys are ignored. Default: planning infers the keys once, and every record with any other key is bad."""
+    defaults: NullDefaults | None = None
+    """Values for null keys. The keys are columns. The values also apply to missing keys. Use this field instead of the columns' `default`, so that `columns` needn't be listed. Write text for a String, otherwise JSON (`0`, `true`, `[]`), or `NaN` for a float."""
     hive_partitions: Literal["Infer", "String"] | None = None
     """Type of folder columns. Each folder named `KEY=VALUE` adds a column. `Infer`: Int64 if all values are whole numbers, otherwise String."""
 

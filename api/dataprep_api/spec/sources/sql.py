@@ -49,7 +49,7 @@ class SqlSource(Model):
     partition_by: SqlPartitions | None = None
     """Parts to read in parallel. Default: one part."""
     defaults: NullDefaults | None = None
-    """Values for NULLs. The keys are columns. Write text for a string column, otherwise JSON (`0`, `true`). Without a default, a record with a NULL is bad."""
+    """Values for NULLs. The keys are columns. Write text for a string column, otherwise JSON (`0`, `true`), or `NaN` for a float. Without a default, a NULL stays a null."""
     pin: Literal["Content", "Count"] = "Content"
     """Change detection. `Content`: planning reads all rows and keeps a digest of each part. `Count`: planning keeps only the number of rows, which is faster but doesn't detect updated rows."""
 

@@ -36,7 +36,7 @@ class TableSource(Model):
     excluded_cols: Annotated[list[Column], Field(min_length=1, max_length=1024)] | None = None
     """Columns to leave out. Use this field instead of `selectedCols`."""
     record_defaults: NullDefaults | None = None
-    """Values for NULLs. The keys are columns. Write text for a string column, otherwise JSON (`0`, `true`, `[]`). Without a default, a record with a NULL is bad."""
+    """Values for NULLs. The keys are columns. Write text for a string column, otherwise JSON (`0`, `true`, `[]`), or `NaN` for a float. Without a default, a NULL stays a null."""
     pin: Literal["Sampled", "Content"] = "Sampled"
     """Change detection. After a download session has expired, the rows of the next session may differ from the planned rows. `Sampled`: the time of the last change, the number of rows, and the first rows of each slice are compared. `Content`: all rows are compared, so planning must read the complete table."""
 

@@ -15,7 +15,7 @@ and the extension of an image depends on the image's type.
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Any, ClassVar, Final
 
 import numpy as np
 import numpy.typing as npt
@@ -167,6 +167,8 @@ def _name_part(name: str) -> str:
 class WebdatasetEncoder(SingleFile):
     """Encodes one tar file (see the module's docstring). Between batches, the encoder holds only counts and the hashes of keys."""
 
+    needs_a_value: ClassVar[bool] = True
+
     def __init__(self, output: Output, features: Sequence[FeatureSpec]) -> None:
         self._key = output.webdataset.key
         self._members = members(features, output.webdataset)
@@ -184,6 +186,11 @@ class WebdatasetEncoder(SingleFile):
         """Store the shard's number, with which keys that don't come from a feature begin."""
         del seed
         self._shard = shard.index
+
+    @staticmethod
+    def holds_null(output: Output, feature: FeatureSpec) -> bool:
+        """Return True except for the key: a sample has no member for a null."""
+        return feature.name != output.webdataset.key
 
     def encode(self, batch: pa.RecordBatch) -> bytes | bytearray | memoryview:
         """Return the members of all samples."""

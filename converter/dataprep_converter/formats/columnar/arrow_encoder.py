@@ -35,6 +35,11 @@ class ArrowEncoder(SingleFile):
         """Return `arrow`."""
         return "arrow"
 
+    @staticmethod
+    def holds_null(_output: Output, _feature: FeatureSpec) -> bool:
+        """Return True: every column is nullable."""
+        return True
+
     def encode(self, batch: pa.RecordBatch) -> bytes:
         """Return the record batches that are now complete."""
         for group in self._groups.add(batch):

@@ -56,6 +56,11 @@ class ParquetEncoder(SingleFile):
         """Return `parquet`."""
         return "parquet"
 
+    @staticmethod
+    def holds_null(_output: Output, _feature: FeatureSpec) -> bool:
+        """Return True: every column is nullable."""
+        return True
+
     def encode(self, batch: pa.RecordBatch) -> bytes:
         """Return the row groups that are now complete."""
         for group in self._groups.add(batch):

@@ -25,7 +25,7 @@ from dataprep_converter.core.native import Lengths
 from dataprep_converter.core.tensors import Array, pc
 from dataprep_converter.formats.encoder import SingleFile
 from dataprep_converter.formats.hadoop.sequence_file_encoder import Blocks, Frames, frames, header, marker
-from dataprep_converter.formats.hadoop.writables_encoder import pairs
+from dataprep_converter.formats.hadoop.writables_encoder import holds_null, pairs
 from dataprep_converter.formats.tfrecord.contents import Fixed, Part, Ragged
 from dataprep_converter.formats.tfrecord.tfrecord_encoder import TfrecordEncoder
 from dataprep_converter.records.feature import DtypeSupport, FeatureSpec
@@ -62,6 +62,11 @@ class MapFileEncoder(SingleFile):
     def numbers(output: Output) -> DtypeSupport:
         """Numbers keep their types, except in a tf.train.Example."""
         return TfrecordEncoder.numbers(output) if output.map_file.value == "Example" else DtypeSupport()
+
+    @staticmethod
+    def holds_null(output: Output, feature: FeatureSpec) -> bool:
+        """Return whether the value has a null for the feature. The key never has."""
+        return holds_null(output.map_file, feature)
 
     def begin(self, shard: Shard, *, seed: int) -> None:
         """Store the shard and the seed, on which the sync markers and the record numbers depend."""

@@ -29,7 +29,7 @@ from dataprep_converter.core.errors import BadData
 from dataprep_converter.core.native import Lengths
 from dataprep_converter.core.tensors import binary, binary_data
 from dataprep_converter.formats.encoder import SingleFile
-from dataprep_converter.formats.hadoop.writables_encoder import data_of, joined, pairs, vint
+from dataprep_converter.formats.hadoop.writables_encoder import data_of, holds_null, joined, pairs, vint
 from dataprep_converter.formats.tfrecord.contents import Fixed, Part, Ragged, look_up
 from dataprep_converter.formats.tfrecord.tfrecord_encoder import TfrecordEncoder
 from dataprep_converter.records.feature import DtypeSupport, FeatureSpec
@@ -205,6 +205,11 @@ class SequenceFileEncoder(SingleFile):
     def numbers(output: Output) -> DtypeSupport:
         """Numbers keep their types, except in a tf.train.Example."""
         return TfrecordEncoder.numbers(output) if output.sequence_file.value == "Example" else DtypeSupport()
+
+    @staticmethod
+    def holds_null(output: Output, feature: FeatureSpec) -> bool:
+        """Return whether the value has a null for the feature. The key never has."""
+        return holds_null(output.sequence_file, feature)
 
     def begin(self, shard: Shard, *, seed: int) -> None:
         """Store the shard and the seed, on which the sync marker and the record numbers depend."""

@@ -119,6 +119,18 @@ def pairs(options: SequenceFileOptions | MapFileOptions, features: Sequence[Feat
     return Pairs(key=FeatureWritable(key, format_name=format_name) if key else None, value=value)
 
 
+def holds_null(options: SequenceFileOptions | MapFileOptions, feature: FeatureSpec) -> bool:
+    """Return whether the job's values have a null for a feature.
+
+    A tf.train.Example has one for lists of values, and a DL4J record for a single number or text.
+    """
+    if feature.name == options.key:
+        return False
+    if options.value == "Example":
+        return not feature.raw and not feature.record
+    return options.value == "Record" and not feature.sequence and not feature.shape
+
+
 class FeatureWritable:
     """Writes a feature as the Writable that fits its type."""
 

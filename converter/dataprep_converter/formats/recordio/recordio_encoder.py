@@ -134,6 +134,11 @@ class RecordioEncoder(SingleFile):
             as_they_are=frozenset(sparse_feature.keys for sparse_feature in output.recordio_protobuf.sparse or []),
         )
 
+    @staticmethod
+    def holds_null(output: Output, feature: FeatureSpec) -> bool:
+        """Return True only for the texts outside the maps: a null is an empty text there."""
+        return feature.name in [getattr(output.recordio_protobuf, field) for field in _TEXTS]
+
     def encode(self, batch: pa.RecordBatch) -> bytes | bytearray | memoryview:
         """Return the framed records of the batch. Raises BadData for nulls, and for a record that is too large for a frame."""
         if batch.num_rows == 0:

@@ -29,6 +29,7 @@ class CsvDecoder:
         self._features = in_order(features_of(manifest), labels_first=self._options.labels_first)
         self._names = [name.encode() for feature in self._features for name in names(feature)]
         self._delimiter = self._options.delimiter.encode()
+        self._is_one_number = len(self._names) == 1 and self._features[0].dtype != "bytes"
         stop = re.escape(self._delimiter)
         # The quantifiers are possessive, because backtracking in a large cell would need many times the cell's size in memory.
         self._cell = re.compile(rb'(?:"([^"]*+(?:""[^"]*+)*+)"|([^"\n%b]*+))(?:(%b)|\n)' % (stop, stop))
@@ -83,7 +84,8 @@ class CsvDecoder:
                 raise BrokenRecord("a quote where quotes aren't allowed", offset=offset + at)
             cells.append(match[1].replace(b'""', b'"') if match[1] is not None else match[2] or None)
             at = match.end()
-        return cells
+        # The encoder quotes an empty cell that is the only cell of its row.
+        return [None] if self._is_one_number and cells == [b""] else cells
 
 
 def _rows(text_lines: Iterator[tuple[int, bytes]]) -> Iterator[tuple[int, bytes]]:

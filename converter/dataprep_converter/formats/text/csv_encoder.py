@@ -54,6 +54,11 @@ class CsvEncoder(SingleFile):
         """Return gzip if the spec selects it."""
         return GzipMembers(output.csv.compression_level) if output.csv.compression == "Gzip" else Plain()
 
+    @staticmethod
+    def holds_null(_output: Output, _feature: FeatureSpec) -> bool:
+        """Return True: a null is an empty cell, or an empty cell for each value of a tensor."""
+        return True
+
     def encode(self, batch: pa.RecordBatch) -> bytes | bytearray | memoryview:
         """Return the lines of the batch, preceded by the header if the header isn't written yet.
 

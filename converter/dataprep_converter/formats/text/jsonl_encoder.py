@@ -53,6 +53,11 @@ class JsonlEncoder(SingleFile):
         """Return gzip if the spec asks for it."""
         return GzipMembers(output.jsonl.compression_level) if output.jsonl.compression == "Gzip" else Plain()
 
+    @staticmethod
+    def holds_null(_output: Output, _feature: FeatureSpec) -> bool:
+        """Return True: a null is `null`."""
+        return True
+
     def encode(self, batch: pa.RecordBatch) -> bytes | bytearray | memoryview:
         """Return the lines of the batch.
 

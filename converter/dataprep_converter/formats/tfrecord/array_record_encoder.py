@@ -42,6 +42,11 @@ class ArrayRecordEncoder(SingleFile):
         """Return the number types of tf.train.Example."""
         return TfrecordEncoder.numbers(output)
 
+    @staticmethod
+    def holds_null(output: Output, feature: FeatureSpec) -> bool:
+        """Return whether tf.train.Example has a null for the feature."""
+        return TfrecordEncoder.holds_null(output, feature)
+
     def encode(self, batch: pa.RecordBatch) -> bytes | bytearray | memoryview:
         """Write the batch to the file and return no bytes yet: see `rest`."""
         framed = memoryview(self._messages.encode(batch))

@@ -206,6 +206,11 @@ class TfrecordEncoder(SingleFile):
         """Return gzip if the spec selects it, like TensorFlow's `compression_type="GZIP"`."""
         return GzipMembers(output.tfrecord.compression_level) if output.tfrecord.compression == "Gzip" else Plain()
 
+    @staticmethod
+    def holds_null(_output: Output, feature: FeatureSpec) -> bool:
+        """Return True for lists of values. A tensor's bytes and a complete record have no null."""
+        return not feature.raw and not feature.record
+
     def encode(self, batch: pa.RecordBatch) -> Buffer:
         """Return the framed records of the batch, without columns that aren't features.
 

@@ -238,6 +238,18 @@ def without_lost(records: pa.RecordBatch) -> pa.RecordBatch:
     return records.select([name for name in records.schema.names if not name.startswith(_LOST)])
 
 
+def bytes_for_digest(records: pa.RecordBatch) -> Iterator[Any]:
+    """Yields buffers that are equal for equal records of a block, without the columns of lost digits. Bytes that a null masks aren't included,
+    because they may be different each time."""
+    records = without_lost(records)
+    if not any(column.null_count for column in records.columns):
+        yield records.serialize()
+        return
+    for name, column in zip(records.schema.names, records.columns, strict=True):
+        yield column.is_valid().to_numpy(zero_copy_only=False).tobytes()
+        yield pa.RecordBatch.from_arrays([column.drop_null()], names=[name]).serialize()
+
+
 def _group_positions(index: npt.NDArray[np.int64]) -> list[npt.NDArray[np.int64]]:
     """For each distinct number in `index`, in ascending order, the positions at which it occurs."""
     if not len(index):

@@ -59,8 +59,9 @@ class _Column:
 class Partitions:
     """The columns from the folder names, for workers. Adds no columns if the state has no partitions."""
 
-    def __init__(self, uris: Sequence[str], state: Mapping[str, Any], *, of: str) -> None:
+    def __init__(self, uris: Sequence[str], state: Mapping[str, Any], *, of: str, keep_nulls: bool) -> None:
         self._uris = uris
+        self._keep_nulls = keep_nulls
         self._of = of
         self._columns = [
             _Column(name, TYPES[kind], None if default is None else default_of(default, TYPES[kind], column=name, of=of, called=kind))
@@ -79,8 +80,10 @@ class Partitions:
         return pa.schema([*files, *((column.name, column.type) for column in self._columns)])
 
     def refusal(self, unit: Unit) -> str | None:
-        """The reason why all records of the unit are bad, or None. All records are bad if the unit's folder name has a null for a column
-        without a default."""
+        """The reason why all records of the unit are bad, or None. Unless nulls are kept, all records are bad if the unit's folder name has a
+        null for a column without a default."""
+        if self._keep_nulls:
+            return None
         values = self._values(unit)
         for column in self._columns:
             if values[column.name] is None and column.default is None:
@@ -96,7 +99,7 @@ class Partitions:
         for column in self._columns:
             text = values[column.name]
             scalar = column.default if text is None else _scalar(text, column.type)
-            arrays.append(_arrow.repeat(scalar, records.num_rows))
+            arrays.append(_arrow.nulls(records.num_rows, column.type) if scalar is None else _arrow.repeat(scalar, records.num_rows))
         return pa.RecordBatch.from_arrays([*records.columns, *arrays], schema=self.schema(records.schema))
 
     def _values(self, unit: Unit) -> dict[str, str | None]:
@@ -170,7 +173,8 @@ class _ColumnTypes:
                 raise BadSpec(f"{of}.columns: {name!r} comes from the names of folders, so it can't be a list.")
             kind = getattr(column, "type", None)
             self._types[name] = "String" if kind is None and source.hive_partitions == "String" else kind
-            self._defaults[name] = defaults.get(name) if column is None else getattr(column, "default", None)
+            default = getattr(column, "default", None)
+            self._defaults[name] = defaults.get(name) if default is None else default
         self._are_numbers: dict[str, bool | None] = dict.fromkeys(names)
 
     def take(self, values: Mapping[str, str | None], uri: str) -> None:

@@ -39,8 +39,10 @@ class ArrowReader(BlockReader):
         return discover_with_partitions(source, access, of=_OF, units=lambda arrow: _units(arrow, access))
 
     def __init__(self, source: ArrowSource, state: Mapping[str, Any], access: Access) -> None:
-        table = Table(without_partition_columns(source, names_from(state), of=_OF), columns_from(state), of=_OF)
-        super().__init__(access, Partitions(source.uris, state, of=_OF), lost_of=table.lost_of)
+        table = Table(
+            without_partition_columns(source, names_from(state), of=_OF), columns_from(state), of=_OF, keep_nulls=access.keeps_nulls
+        )
+        super().__init__(access, Partitions(source.uris, state, of=_OF, keep_nulls=access.keeps_nulls), lost_of=table.lost_of)
         self._table = table
         self._before: LruCache[tuple[str, str], bytes] = LruCache(KEPT_FILES, KEPT_BYTES, len)
 

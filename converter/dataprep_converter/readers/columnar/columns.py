@@ -1,6 +1,7 @@
 """Converts columns of tables into the columns of batches: flattens structs to `a/b`, and converts values to types that records can hold.
 
-A null becomes the column's default, or makes its row bad. Therefore, code that uses the batches of a reader never has to handle nulls.
+A null becomes the column's default. Without a default, a null stays a null or makes its row bad, depending on the job. A null within a list
+always makes its row bad.
 """
 
 import difflib
@@ -281,9 +282,11 @@ def settled(
     values: Sequence[Array],
     columns: Sequence[Column],
     defaults: Mapping[str, Any],
+    *,
+    keep_nulls: bool,
 ) -> tuple[list[Array], dict[int, str]]:
-    """The columns with defaults in place of nulls, and the reason for each bad row. A row is bad if it has a null without a default, or
-    text that is not UTF-8."""
+    """The columns with defaults in place of nulls, and the reason for each bad row. A row is bad if it has a null within a list, or text
+    that is not UTF-8. Unless `keep_nulls` is set, a row with a null without a default is bad too."""
     out: list[Array] = []
     wrong: dict[int, str] = {}
     for column, array in zip(columns, values, strict=True):
@@ -291,7 +294,8 @@ def settled(
         if filled.null_count and column.name in defaults:
             filled = pc.coalesce(filled, defaults[column.name])
         out.append(filled)
-        for row in np.flatnonzero(filled.is_null().to_numpy(zero_copy_only=False)).tolist() if filled.null_count else ():
+        is_refused = filled.null_count and not keep_nulls
+        for row in np.flatnonzero(filled.is_null().to_numpy(zero_copy_only=False)).tolist() if is_refused else ():
             wrong.setdefault(row, f"column {column.name!r} has no value and no default")
         inner = _inner(filled)
         if inner is not filled and inner.null_count:
@@ -343,10 +347,12 @@ def _is_utf8(text: bytes) -> bool:
 
 
 def narrowed(values: Array) -> tuple[Array, dict[int, float]]:
-    """Converts float64 to float32. Returns the converted values, and a map from positions to the finite values that became infinite."""
+    """Converts float64 to float32. Nulls stay nulls. Returns the converted values, and a map from positions to the finite values that became
+    infinite."""
     wide = (pc.fill_null(values, 0.0) if values.null_count else values).to_numpy()
     with np.errstate(over="ignore"):
         narrow = wide.astype(np.float32)
     is_infinite = np.isinf(narrow)
     too_large = np.flatnonzero(is_infinite & np.isfinite(wide)).tolist() if is_infinite.any() else []
-    return to_arrow(narrow), {place: float(wide[place]) for place in too_large}
+    column = to_arrow(narrow) if not values.null_count else _arrow.array(narrow, mask=values.is_null().to_numpy(zero_copy_only=False))
+    return column, {place: float(wide[place]) for place in too_large}

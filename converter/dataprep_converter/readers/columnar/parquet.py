@@ -55,8 +55,10 @@ class ParquetReader(BlockReader):
         return discover_with_partitions(source, access, of=_OF, units=lambda parquet: _units(parquet, access))
 
     def __init__(self, source: ParquetSource, state: Mapping[str, Any], access: Access) -> None:
-        table = Table(without_partition_columns(source, names_from(state), of=_OF), columns_from(state), of=_OF)
-        super().__init__(access, Partitions(source.uris, state, of=_OF), lost_of=table.lost_of)
+        table = Table(
+            without_partition_columns(source, names_from(state), of=_OF), columns_from(state), of=_OF, keep_nulls=access.keeps_nulls
+        )
+        super().__init__(access, Partitions(source.uris, state, of=_OF, keep_nulls=access.keeps_nulls), lost_of=table.lost_of)
         self._table = table
         self._parquet_files: LruCache[str, _File] = self._files.views()
 

@@ -33,7 +33,7 @@ class CommonSchema:
         if self.columns is None:
             if not columns:
                 raise BadSpec(f"{uri} has no columns.")
-            Table(self._source, columns, of=self._source_path)
+            Table(self._source, columns, of=self._source_path, keep_nulls=False)
             self.columns, self._uri = columns, uri
             return columns
         types = {column.name: column.type for column in columns}
@@ -89,8 +89,9 @@ def columns_from(state: Mapping[str, Any]) -> list[Column]:
 class Table:
     """Converts the batches of files into blocks. Raises BadSpec for a default whose column doesn't exist or has another type."""
 
-    def __init__(self, source: TableSource, columns: Sequence[Column], *, of: str) -> None:
+    def __init__(self, source: TableSource, columns: Sequence[Column], *, of: str, keep_nulls: bool) -> None:
         self.columns = list(columns)
+        self._keep_nulls = keep_nulls
         self.schema: pa.Schema = pa.schema([column.field() for column in columns])
         self.lost_of = lost_of(columns)
         """The columns for which blocks report lost digits."""
@@ -102,8 +103,8 @@ class Table:
             self._defaults[name] = default_of(text, types[name], column=name, of=f"{of}.defaults", called=str(types[name]))
 
     def block(self, records: pa.RecordBatch) -> Block:
-        """The batch as a block. Rows are bad if they have a null without a default, or text that is not UTF-8."""
-        return block_of(records, self.columns, self._defaults)
+        """The batch as a block. `settled` describes the bad rows."""
+        return block_of(records, self.columns, self._defaults, keep_nulls=self._keep_nulls)
 
 
 def _is_same_moment(one: Any, other: Any) -> bool:
@@ -118,10 +119,10 @@ def lost_of(columns: Sequence[Column]) -> list[str]:
     return [column.name for column in columns if digits(column.was) > SAFE_DIGITS]
 
 
-def block_of(records: pa.RecordBatch, columns: Sequence[Column], defaults: Mapping[str, Any]) -> Block:
-    """The records as a block. Rows are bad if they have a null without a default, or text that is not UTF-8."""
+def block_of(records: pa.RecordBatch, columns: Sequence[Column], defaults: Mapping[str, Any], *, keep_nulls: bool) -> Block:
+    """The records as a block. `settled` describes the bad rows."""
     arrays = [taken(records, column) for column in columns]
-    values, wrong = settled(arrays, columns, defaults)
+    values, wrong = settled(arrays, columns, defaults, keep_nulls=keep_nulls)
     fields = [column.field() for column in columns]
     for name in lost_of(columns):
         place = next(place for place, column in enumerate(columns) if column.name == name)

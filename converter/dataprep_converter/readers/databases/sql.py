@@ -27,7 +27,7 @@ from dataprep_converter.core.lru import LruCache
 from dataprep_converter.core.tensors import pc
 from dataprep_converter.inputs.access import Access
 from dataprep_converter.readers import Discovery, Listing
-from dataprep_converter.readers.base.blocks import Block, BlockReader, lost_name, without_lost
+from dataprep_converter.readers.base.blocks import Block, BlockReader, bytes_for_digest, lost_name, without_lost
 from dataprep_converter.readers.base.equal_batches import equal_batches
 from dataprep_converter.readers.base.open_files import KEPT_FILES
 from dataprep_converter.readers.columnar.columns import Column, columns_of, default_of, settled, taken
@@ -54,7 +54,7 @@ class SqlReader(BlockReader):
 
     def __init__(self, source: SqlSource, state: Mapping[str, Any], access: Access) -> None:
         self._source = source
-        self._rows = _Rows.of(self._source, parse_schema(state["schema"]))
+        self._rows = _Rows.of(self._source, parse_schema(state["schema"]), keep_nulls=access.keeps_nulls)
         super().__init__(access, lost_of=self._rows.numerics)
         self._parts: LruCache[int, _Part] = LruCache(KEPT_FILES, evicted=lambda _row, part: part.close())
 
@@ -141,9 +141,10 @@ class _Rows:
     columns: list[Column]
     defaults: Mapping[str, Any]
     order_by: Sequence[int]
+    keep_nulls: bool
 
     @classmethod
-    def of(cls, source: SqlSource, result: pa.Schema) -> "_Rows":
+    def of(cls, source: SqlSource, result: pa.Schema, *, keep_nulls: bool) -> "_Rows":
         """Creates the object for the rows of a query whose result has the given schema. Raises BadSpec for columns that don't exist or that
         records can't hold, and for invalid defaults."""
         columns = [
@@ -156,7 +157,7 @@ class _Rows:
             kind = columns[_place(name, result, of=option)].type
             defaults[name] = default_of(text, kind, column=name, of=option, called=str(kind))
         order_by = [_place(name, result, of="source.sql.orderBy") for name in source.order_by]
-        return cls(result, columns, defaults, order_by)
+        return cls(result, columns, defaults, order_by, keep_nulls)
 
     @property
     def schema(self) -> pa.Schema:
@@ -183,7 +184,9 @@ class _Rows:
         for rows in equal_batches(database.batches(statement, self.result, lost_of=self.numerics), BLOCK_ROWS):
             self._refuse_ties(last, rows, source)
             last = rows.slice(rows.num_rows - 1)
-            values, wrong = settled([taken(rows, column) for column in self.columns], self.columns, self.defaults)
+            values, wrong = settled(
+                [taken(rows, column) for column in self.columns], self.columns, self.defaults, keep_nulls=self.keep_nulls
+            )
             wrong = database.unfit(rows) | wrong
             values += [rows.column(lost_name(name)) for name in self.numerics]
             yield pa.RecordBatch.from_arrays(values, schema=self.with_lost), wrong
@@ -256,8 +259,8 @@ class _Digest:
     def add(self, rows: pa.RecordBatch, reasons: dict[int, str]) -> int:
         """Adds a block. Returns its size in bytes."""
         rows = without_lost(rows)
-        good = Block.of(rows, reasons).records
-        self._digest.update(good.serialize())
+        for part in bytes_for_digest(Block.of(rows, reasons).records):
+            self._digest.update(part)
         self._digest.update(canonical.dumps({str(row): reason for row, reason in reasons.items()}))
         return rows.serialize().size
 
@@ -273,7 +276,7 @@ def _units(source: SqlSource, access: Access) -> Listing[Unit]:
     """Yields a unit for each part that has rows."""
     with connect(source.url, access) as database:
         result = database.columns(_query(source))
-        rows = _Rows.of(source, result)
+        rows = _Rows.of(source, result, keep_nulls=access.keeps_nulls)
         parts = _divide(database, source, result)
         counts = _counts(database, source, parts) if source.pin == "Count" else [None] * len(parts)
         first = 0

@@ -27,7 +27,7 @@ from dataprep_converter.core.errors import BadSpec, InputChanged, NotFound
 from dataprep_converter.inputs.access import Access
 from dataprep_converter.inputs.maxcompute import Session, SessionEnded, Table
 from dataprep_converter.readers import Discovery, Listing
-from dataprep_converter.readers.base.blocks import Block, BlockReader, without_lost
+from dataprep_converter.readers.base.blocks import Block, BlockReader, bytes_for_digest
 from dataprep_converter.readers.base.equal_batches import equal_batches
 from dataprep_converter.readers.columnar.columns import Column, columns_of, default_of
 from dataprep_converter.readers.columnar.tables import block_of, lost_of
@@ -61,12 +61,12 @@ class TableReader(BlockReader):
         tables = [Table(uri, access) for uri in source.uris]
         versions = [table.version() for table in tables]
         sessions = [table.session() for table in tables]
-        rows = _Rows.of(source, _schema(source, sessions))
+        rows = _Rows.of(source, _schema(source, sessions), keep_nulls=access.keeps_nulls)
         return Discovery(_units(source, rows, sessions, versions))
 
     def __init__(self, source: TableSource, state: Mapping[str, Any], access: Access) -> None:
         self._source = source
-        self._rows = _Rows.of(self._source, parse_schema(state["schema"]))
+        self._rows = _Rows.of(self._source, parse_schema(state["schema"]), keep_nulls=access.keeps_nulls)
         super().__init__(access, lost_of=lost_of(self._rows.columns))
         self._planned_sessions: Sequence[str] = state["sessions"]
         self._sessions: dict[int, tuple[Session, bool]] = {}
@@ -159,9 +159,10 @@ class _Rows:
     """The schema of the selected columns, as the service sends them."""
     columns: list[Column]
     defaults: Mapping[str, Any]
+    keep_nulls: bool
 
     @classmethod
-    def of(cls, source: TableSource, schema: pa.Schema) -> Self:
+    def of(cls, source: TableSource, schema: pa.Schema, *, keep_nulls: bool) -> Self:
         """The rows of a table with the given schema. Raises BadSpec for a default whose column doesn't exist or has another type."""
         columns = columns_of(schema, None, of="source.table", uri=source.uris[0])
         kinds = {column.name: column.type for column in columns}
@@ -169,7 +170,7 @@ class _Rows:
         for name, text in (source.record_defaults or {}).items():
             _check_column(name, list(kinds), "source.table.recordDefaults", source.uris[0])
             defaults[name] = default_of(text, kinds[name], column=name, of="source.table.recordDefaults", called=str(kinds[name]))
-        return cls(schema, columns, defaults)
+        return cls(schema, columns, defaults, keep_nulls)
 
     @property
     def names(self) -> list[str]:
@@ -183,7 +184,7 @@ class _Rows:
 
     def block(self, records: pa.RecordBatch) -> Block:
         """The rows that the service sent as a block, with defaults in place of NULLs."""
-        return block_of(records, self.columns, self.defaults)
+        return block_of(records, self.columns, self.defaults, keep_nulls=self.keep_nulls)
 
 
 def _check_column(name: str, names: Sequence[str], of: str, uri: str) -> None:
@@ -246,7 +247,9 @@ def _concat_batches(batches: Iterator[pa.RecordBatch]) -> pa.RecordBatch:
 
 
 def _digest(block: Block) -> str:
-    digest = hashlib.blake2b(without_lost(block.records).serialize(), digest_size=16)
+    digest = hashlib.blake2b(digest_size=16)
+    for part in bytes_for_digest(block.records):
+        digest.update(part)
     digest.update(canonical.dumps({str(row): reason for row, reason in block.reasons.items()}))
     return digest.hexdigest()
 

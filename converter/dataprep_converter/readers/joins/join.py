@@ -198,7 +198,12 @@ class _Planner:
         yield from self._bad
 
     def _open_tables(self, readers: ExitStack) -> list[_Table]:
-        """Opens the tables. When `readers` is closed, the readers of all tables are closed."""
+        """Opens the tables. When `readers` is closed, the readers of all tables are closed. A row with a null is a bad row: the bytes under a
+        null could differ between a join in memory and a join by DuckDB, although both must give the same units."""
+        with self._access.refusing_nulls():
+            return self._opened_tables(readers)
+
+    def _opened_tables(self, readers: ExitStack) -> list[_Table]:
         tables: list[_Table] = []
         for number, spec in enumerate(self._source.tables):
             kind = spec.source.kind

@@ -98,9 +98,13 @@ def parse_rows(
 class Parser:
     """Parses blocks of text into records that have the source's columns."""
 
-    def __init__(self, columns: Sequence[CsvColumn], dialect: Dialect, *, select: Sequence[str] | None = None, of: str) -> None:
-        """`select` names the columns to return, in this order; None means all. `of` is the source's name in messages, such as `source.csv`."""
+    def __init__(
+        self, columns: Sequence[CsvColumn], dialect: Dialect, *, select: Sequence[str] | None = None, of: str, keep_nulls: bool = False
+    ) -> None:
+        """`select` names the columns to return, in this order; None means all. `of` is the source's name in messages, such as `source.csv`.
+        With `keep_nulls`, an empty cell without a default is a null, except in columns of text; otherwise its row is bad."""
         self._source_name = of
+        self._keep_nulls = keep_nulls
         self._select = None if select is None else list(select)
         by_name = {column.name: column for column in columns}
         self._columns = list(columns) if select is None else [by_name[name] for name in select]
@@ -232,7 +236,7 @@ class Parser:
                 continue
             if values.null_count and column.name in self._defaults:
                 values = pc.fill_null(values, self._defaults[column.name])
-            elif values.null_count:
+            elif values.null_count and not self._keep_nulls:
                 wrong = self._empty_cells(column, values.is_null()) | wrong
             if column.type == "Float32":
                 values, too_large = narrowed(values)

@@ -26,6 +26,7 @@ from dataprep_converter.readers.text.csv_cells import Dialect, Parser
 from dataprep_converter.readers.text.csv_inference import with_missing
 from dataprep_converter.readers.text.csv_rows import Rows
 from dataprep_converter.readers.text.csv_starts import FileStart, Preamble, dialect_of, infer_columns, selected_names
+from dataprep_converter.readers.text.defaults import with_defaults
 from dataprep_converter.readers.text.stretches import StretchReader, cut, open_forward, units_of
 from dataprep_converter.records.batch import TEXT, TEXTS, marked
 from dataprep_converter.sampling.units import Unit
@@ -45,9 +46,10 @@ class CsvReader(StretchReader):
 
     def __init__(self, source: CsvSource, state: Mapping[str, Any], access: Access) -> None:
         file_source = without_partition_columns(source, names_from(state), of=_OF)
-        super().__init__(access, Partitions(file_source.uris, state, of=_OF))
+        super().__init__(access, Partitions(file_source.uris, state, of=_OF, keep_nulls=access.keeps_nulls))
         self._dialect = replace(_dialect(file_source), missing=tuple(state.get("nullWords", ())))
-        self._parser = _parser(file_source, self._dialect, [CsvColumn.model_validate(column) for column in state.get("columns", [])])
+        columns = [CsvColumn.model_validate(column) for column in state.get("columns", [])]
+        self._parser = _parser(file_source, self._dialect, columns, keep_nulls=access.keeps_nulls)
         self._parser.schema = marked(self._parser.schema, TEXT, state.get(TEXTS, {}))
 
     def schema(self) -> pa.Schema:
@@ -67,9 +69,10 @@ def _dialect(source: CsvSource) -> Dialect:
     return dialect_of(source.delimiter, source.quote, source.null_words, of=_OF)
 
 
-def _parser(source: CsvSource, dialect: Dialect, columns: Sequence[CsvColumn]) -> Parser:
+def _parser(source: CsvSource, dialect: Dialect, columns: Sequence[CsvColumn], *, keep_nulls: bool = False) -> Parser:
     """A parser that returns the selected columns. Raises BadSpec if a selected column doesn't exist."""
-    return Parser(columns, dialect, select=selected_names(columns, source.select, of=_OF), of=_OF)
+    columns = with_defaults(columns, source.defaults, of=_OF)
+    return Parser(columns, dialect, select=selected_names(columns, source.select, of=_OF), of=_OF, keep_nulls=keep_nulls)
 
 
 class _Planner:

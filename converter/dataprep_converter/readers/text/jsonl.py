@@ -25,9 +25,10 @@ from dataprep_converter.readers import Discovery, Listing
 from dataprep_converter.readers.base.blocks import Block
 from dataprep_converter.readers.base.good_runs import good_runs
 from dataprep_converter.readers.base.listing import input_files
-from dataprep_converter.readers.base.partitions import Partitions, discover_with_partitions
+from dataprep_converter.readers.base.partitions import Partitions, discover_with_partitions, names_from, without_partition_columns
 from dataprep_converter.readers.columnar.columns import TYPES, Column, default_of, narrowed, settled, shown
 from dataprep_converter.readers.text import stretches
+from dataprep_converter.readers.text.defaults import with_defaults
 from dataprep_converter.readers.text.json_columns import Path, infer_columns
 from dataprep_converter.readers.text.lines import Lines, line_units, not_utf8, scan, with_lines
 from dataprep_converter.readers.text.stretches import BOM, StretchReader, compression_in
@@ -48,9 +49,11 @@ class JsonlReader(StretchReader):
         return discover_with_partitions(source, access, of=_OF, units=lambda jsonl: _units(jsonl, access))
 
     def __init__(self, source: JsonlSource, state: Mapping[str, Any], access: Access) -> None:
-        super().__init__(access, Partitions(source.uris, state, of=_OF))
+        super().__init__(access, Partitions(source.uris, state, of=_OF, keep_nulls=access.keeps_nulls))
         columns = [(JsonlColumn.model_validate(column), tuple(path)) for column, path in state.get("columns", [])]
-        self._parser = _Parser(columns, strict=source.columns is None)
+        file_source = without_partition_columns(source, names_from(state), of=_OF)
+        columns = _with_defaults(columns, file_source.defaults)
+        self._parser = _Parser(columns, strict=source.columns is None, keep_nulls=access.keeps_nulls)
 
     def schema(self) -> pa.Schema:
         """The columns in the spec, or else the keys in the order of their first occurrence."""
@@ -74,9 +77,14 @@ class JsonlReader(StretchReader):
 def _units(jsonl: JsonlSource, access: Access) -> Listing[Unit]:
     uri, lines = _sample(jsonl, access)
     columns = infer_columns(lines, jsonl.columns, uri, rule=access.version_of("inference"))
-    _Parser(columns, strict=False)
+    _Parser(_with_defaults(columns, jsonl.defaults), strict=False)
     yield from line_units(access, jsonl.uris, skip_blank=True, encoding=jsonl.encoding or "Utf8")
     return {"columns": [[column.model_dump(by_alias=True, exclude_none=True), list(path)] for column, path in columns]}
+
+
+def _with_defaults(columns: Sequence[tuple[JsonlColumn, Path]], defaults: Mapping[str, str] | None) -> list[tuple[JsonlColumn, Path]]:
+    completed = with_defaults([column for column, _ in columns], defaults, of=_OF)
+    return [(column, path) for column, (_, path) in zip(completed, columns, strict=True)]
 
 
 def _sample(jsonl: JsonlSource, access: Access) -> tuple[str, list[tuple[int, bytes]]]:
@@ -129,8 +137,9 @@ class _Objects:
 class _Parser:
     """Parses lines into records that have the source's columns. If `strict`, a record with a key that isn't a column is bad."""
 
-    def __init__(self, columns: Sequence[tuple[JsonlColumn, Path]], *, strict: bool) -> None:
+    def __init__(self, columns: Sequence[tuple[JsonlColumn, Path]], *, strict: bool, keep_nulls: bool = False) -> None:
         self._strict = strict
+        self._keep_nulls = keep_nulls
         self._spec_columns = [column for column, _ in columns]
         self._columns = [Column(column.name, path, _type(column)) for column, path in columns]
         self._schemas = [_schema([column]) for column in self._columns]
@@ -250,7 +259,7 @@ class _Parser:
         """Returns the columns in their final types, with defaults filled in, and a dict that maps each row whose values don't fit to the reason."""
         combined = table.combine_chunks()
         columns = [_column_at(combined, column.path) for column in self._columns]
-        columns, wrong = settled(columns, self._columns, self._defaults)
+        columns, wrong = settled(columns, self._columns, self._defaults, keep_nulls=self._keep_nulls)
         for number, column in enumerate(self._columns):
             if pa.types.is_floating(_value_type(column.type)) and columns[number].type != column.type:
                 columns[number], too_large = _narrow(columns[number])
@@ -302,7 +311,7 @@ def _narrow(values: Any) -> tuple[Array, dict[int, float]]:
     rows = pc.list_parent_indices(values).to_numpy()
     lengths = pc.fill_null(pc.list_value_length(values), 0).to_numpy()
     lists: Any = pa.ListArray
-    narrowed_lists: Array = lists.from_arrays(np.concatenate(([0], np.cumsum(lengths))).astype(np.int32), flat)
+    narrowed_lists: Array = lists.from_arrays(np.concatenate(([0], np.cumsum(lengths))).astype(np.int32), flat, mask=values.is_null())
     return narrowed_lists, {int(rows[place]): value for place, value in too_large.items()}
 
 

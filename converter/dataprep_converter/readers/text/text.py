@@ -30,7 +30,7 @@ class TextReader(StretchReader):
         return discover_with_partitions(source, access, of="source.text", units=lambda text: _units(text, access))
 
     def __init__(self, source: TextSource, state: Mapping[str, Any], access: Access) -> None:
-        super().__init__(access, Partitions(source.uris, state, of="source.text"))
+        super().__init__(access, Partitions(source.uris, state, of="source.text", keep_nulls=access.keeps_nulls))
         self._text = source
         self._schema = pa.schema([("text", pa.string() if self._text.type == "String" else pa.binary())])
 

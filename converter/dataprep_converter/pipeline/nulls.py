@@ -1,0 +1,103 @@
+"""Decides what the nulls of a feature become. Pure. `features.py` applies these decisions to the values."""
+
+import json
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from dataprep_api.dataset.run_id import NullRule
+from dataprep_api.spec import Output, Source
+from dataprep_converter.core.lists import is_list
+from dataprep_converter.core.tensors import Array, is_tensor
+from dataprep_converter.formats.registry import encoder_class
+from dataprep_converter.records.feature import FeatureSpec
+
+_DEFAULTS: Final[Mapping[str, str]] = {
+    "csv": "defaults",
+    "jsonl": "defaults",
+    "parquet": "defaults",
+    "arrow": "defaults",
+    "sql": "defaults",
+    "table": "recordDefaults",
+}
+"""For each source of tables, the name of the field that maps columns to their defaults."""
+_PLAIN: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
+
+
+@dataclass(frozen=True)
+class Nulls:
+    """What the nulls of a feature become."""
+
+    held: bool
+    """Whether a null stays a null. If not, the record is bad."""
+    why: str = ""
+    """Why a null can't be stored."""
+    defaults: Mapping[str, str] = field(default_factory=dict)
+    """For each column that may have a default, the line to add to the spec."""
+
+    def reason(self, column: str) -> str:
+        """Returns the reason why a record is bad that has a null in a column."""
+        advice = f"; {self.defaults[column]}" if column in self.defaults else ""
+        return f"{column} has no value{self.why}{advice}"
+
+
+def nulls_of(feature: FeatureSpec, *, is_vector: bool, output: Output, rule: NullRule, defaults: Mapping[str, str]) -> Nulls | None:
+    """Returns what the nulls of a feature become, or None for the rule of version 1.
+
+    With the rule of version 1, a null stays a null if the feature needs no conversion, and makes its record bad otherwise. `defaults` is the
+    result of `default_lines`.
+    """
+    if rule != "Keep":
+        return Nulls(held=False) if rule == "Bad" else None
+    if not is_vector and encoder_class(output.format).holds_null(output, feature):
+        return Nulls(held=True)
+    if is_vector:
+        why = ", and a vector can't have a null among its values"
+    elif feature.raw and encoder_class(output.format).numbers(output).raw:
+        why = f", and {output.format} has no null for a tensor that is stored Raw; set encoding: Values"
+    else:
+        why = f", and {output.format} has no null for this feature"
+    return Nulls(held=False, why=why, defaults=defaults)
+
+
+def fault_of_empty_record(output: Output, rule: NullRule) -> str | None:
+    """Returns the reason why a record is bad if all its features that may be null are null, or None if such a record is good."""
+    if rule != "Keep" or not encoder_class(output.format).needs_a_value:
+        return None
+    return f"it has no value in any feature, and {output.format} needs at least one"
+
+
+def default_lines(source: Source, schema: pa.Schema) -> dict[str, str]:
+    """Returns, for each column that may have a default, the line to add to the spec. `schema` is the schema of the source's reader."""
+    if source.kind not in _DEFAULTS:
+        return {}
+    examples = {column.name: _example(column.type) for column in schema}
+    return {
+        name: f"add {_DEFAULTS[source.kind]}: {{{name if _PLAIN.fullmatch(name) else json.dumps(name)}: {example}}} to source.{source.kind}"
+        for name, example in examples.items()
+        if example is not None
+    }
+
+
+def _example(kind: Any) -> str | None:
+    """Returns a default for a column of this type, as it is written in the spec. None if columns of this type have no defaults."""
+    if is_tensor(kind):
+        return None
+    if is_list(kind):
+        return '"[]"'
+    if pa.types.is_floating(kind):
+        return '"NaN"'
+    if pa.types.is_boolean(kind):
+        return '"false"'
+    return '"0"' if pa.types.is_integer(kind) else '""'
+
+
+def null_mask(column: Array) -> npt.NDArray[np.bool_]:
+    """Returns a mask of the rows that are null."""
+    mask: npt.NDArray[np.bool_] = column.is_null().to_numpy(zero_copy_only=False)
+    return mask

@@ -1,0 +1,32 @@
+"""Adds the defaults of a source, which are given by column, to the columns of text files."""
+
+import difflib
+from collections.abc import Mapping, Sequence
+from typing import TypeVar
+
+from dataprep_api.spec import CsvColumn
+from dataprep_api.spec.sources.jsonl import JsonlColumn
+from dataprep_converter.core.errors import BadSpec
+from dataprep_converter.records.columns import format_names
+
+C = TypeVar("C", CsvColumn, JsonlColumn)
+
+
+def with_defaults(columns: Sequence[C], defaults: Mapping[str, str] | None, *, of: str) -> list[C]:
+    """Returns the columns with their defaults. Raises BadSpec for a default of a column that doesn't exist or that has another default.
+
+    `of` is the source's name in messages, such as `source.csv`. If there are no columns, because there are no files, returns an empty list.
+    """
+    rest = dict(defaults or {})
+    completed: list[C] = []
+    for column in columns:
+        default = rest.pop(column.name, None)
+        if default is not None and column.default is not None:
+            raise BadSpec(f"{of}: the column {column.name!r} has a default in columns and in defaults; leave one of them out.")
+        completed.append(column if default is None else column.model_copy(update={"default": default}))
+    if rest and columns:
+        name, names = next(iter(rest)), [column.name for column in columns]
+        close = difflib.get_close_matches(name, names, n=1, cutoff=0.6)
+        hint = f" Did you mean {close[0]!r}?" if close else ""
+        raise BadSpec(f"{of}.defaults: there is no column {name!r}.{hint} The columns are {format_names(names)}.")
+    return completed
