@@ -1,6 +1,7 @@
 """Other programs find our nulls: pandas in tables and text, TensorFlow in examples, and the webdataset library in samples."""
 
 import math
+import runpy
 from pathlib import Path
 from typing import Any
 
@@ -83,3 +84,13 @@ def test_tensorflow_treats_a_null_as_an_absent_feature(tf: Any, tmp_path: Path) 
     assert math.isnan(found[1]["f"])
     with pytest.raises(tf.errors.InvalidArgumentError, match="required but could not be found"):
         tf.io.parse_single_example(examples[0], {"i": tf.io.FixedLenFeature([], tf.int64)})
+
+
+def test_the_generated_loader_reads_nulls(tf: Any, tmp_path: Path) -> None:
+    del tf
+    folder = Path(made(tmp_path, "tfrecord")).parent
+    loader = runpy.run_path(str(folder / "_dataprep/loaders/load_tensorflow.py"))
+    found = [{name: value.numpy().tolist() for name, value in record.items()} for record in loader["load"]("train")]
+    assert [(row["i"], row["s"]) for row in found] == [([], [b"x"]), ([2], [b""]), ([3], [])]
+    assert [str(row["f"]) for row in found] == ["0.5", "nan", "2.5"]
+    assert [str(row["v"]) for row in found] == ["[1.0, 2.0]", "[3.0, 4.0]", "[nan, nan]"]

@@ -1,5 +1,6 @@
 """`load_tensorflow.py`: reads TFRecord files with tf.data."""
 
+import math
 from string import Template
 from typing import Final
 
@@ -41,6 +42,8 @@ def main():
 if __name__ == "__main__":
     main()
 ''')
+_STORED: Final = "How each feature is stored."
+_NULL: Final = " A null is NaN in a feature of floats; any other feature with nulls is a vector, which a null leaves empty."
 _TYPES: Final = {"int64": "tf.int64", "float": "tf.float32", "bytes": "tf.string"}
 _UNSIGNED: Final = {"uint32": "int32"}
 """Maps each type that `tf.io.decode_raw` doesn't support to a supported type of the same width."""
@@ -48,9 +51,12 @@ _UNSIGNED: Final = {"uint32": "int32"}
 
 def text(finished: FinishedDataSet) -> str:
     """Returns the file."""
+    nullable = _names_with_nulls(finished)
     alone = [feature for feature in finished.features if not feature.sequence]
     steps = [feature for feature in finished.features if feature.sequence]
-    described = loader_source.dictionary("FEATURES", {f.name: _describe(f) for f in alone}, "How each feature is stored.")
+    described = loader_source.dictionary(
+        "FEATURES", {f.name: _describe(f, f.name in nullable) for f in alone}, _STORED + _NULL * bool(nullable)
+    )
     if steps:
         described += loader_source.dictionary(
             "SEQUENCES", {f.name: _describe_steps(f) for f in steps}, "How the steps of each sequence are stored."
@@ -67,15 +73,25 @@ def text(finished: FinishedDataSet) -> str:
         classes=loader_source.classes(finished),
         features=described,
         files=loader_source.files_function("TensorFlow"),
-        parse=body + "".join(_decode_lines(feature) for feature in finished.features if not feature.record),
+        parse=body
+        + "".join(_decode_lines(feature) for feature in finished.features if not feature.record and feature.name not in nullable),
         compression="GZIP" if finished.manifest.compression == "gzip" else "",
     )
 
 
-def _describe(feature: FeatureSpec) -> str:
+def _names_with_nulls(finished: FinishedDataSet) -> set[str]:
+    """Returns the names of the features that have nulls in any split. Tensors that are stored Raw have none."""
+    return {name for split in finished.statistics.values() for name, summary in split.features.items() if summary.missing}
+
+
+def _describe(feature: FeatureSpec, has_nulls: bool) -> str:
     kind = _TYPES[feature.kind]
     if feature.raw:
         return "tf.io.FixedLenFeature([], tf.string)"
+    if has_nulls and feature.kind == "float" and -1 not in feature.shape:
+        return f'tf.io.FixedLenFeature({list(feature.shape)}, {kind}, default_value=[float("nan")] * {math.prod(feature.shape)})'
+    if has_nulls:
+        return f"tf.io.RaggedFeature({kind})"
     return f"tf.io.RaggedFeature({kind})" if feature.shape == (-1,) else f"tf.io.FixedLenFeature({list(feature.shape)}, {kind})"
 
 
