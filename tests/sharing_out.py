@@ -7,6 +7,7 @@ such file left takes any other file, so that all processes end at the same time.
 
 import tempfile
 import time
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Final
 
@@ -26,22 +27,21 @@ class ByWhatFilesStart(LoadFileScheduling):  # type: ignore[misc]  # mypy takes 
     """Gives a process whole files, and first those that need what the process has already started."""
 
     def _assign_work_unit(self, node: WorkerController) -> None:
-        own = self._folder_of(node)
-        # Among files of the same rank, the first is next.
-        self.workqueue.move_to_end(min(self.workqueue, key=lambda file: _rank(file, own)), last=False)
+        self.workqueue.move_to_end(next_file(self.workqueue, self.nodes.index(node)), last=False)
         super()._assign_work_unit(node)
 
-    def _folder_of(self, node: WorkerController) -> str | None:
-        number = self.nodes.index(node)
-        return _FOLDERS[number] if number < len(_FOLDERS) else None
 
+def next_file(files: Iterable[str], process: int) -> str:
+    """Return the first file of the process's own folder, else the first that starts nothing, else the first."""
+    own = _FOLDERS[process] if process < len(_FOLDERS) else None
 
-def _rank(file: str, own: str | None) -> int:
-    """Return 0 for a file of the process's own folder, 1 for a file that starts nothing, and 2 for a file of another process's folder."""
-    folder = next((each for each in _FOLDERS if file.startswith(each)), None)
-    if folder is None:
-        return 1
-    return 0 if folder == own else 2
+    def rank(file: str) -> int:
+        folder = next((each for each in _FOLDERS if file.startswith(each)), None)
+        if folder is None:
+            return 1
+        return 0 if folder == own else 2
+
+    return min(files, key=rank)
 
 
 def collect_one_after_the_other(node: WorkerController) -> None:
