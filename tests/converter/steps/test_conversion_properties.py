@@ -278,7 +278,7 @@ def test_every_record_of_any_tabular_source_goes_to_one_place_whoever_does_the_w
         folder = Path(name)
         id_name, source = a_tabular(kind, folder, table)
         spec: dict[str, Any] = {
-            "source": source, "splits": rules, "shuffle": {"seed": 1} if shuffled else None, "features": [{"name": id_name}],
+            "source": source, "splits": rules, "shuffle": {"seed": 1} if shuffled else None, "features": [{"name": id_name}], "nulls": "Bad",
         }  # fmt: skip
         template = "{split}-{shard}-of-{shards}.{ext}"
         for workers in (1, parallelism):
