@@ -64,14 +64,18 @@ def find_columns(references: Sequence[str], schema: pa.Schema, *, of: str) -> li
     return [name for reference in references for name in _resolve(reference, names, of)]
 
 
+def similar(name: str, names: Sequence[str]) -> str:
+    """Returns a question for a message, with a space before it, whether the name was meant that is most similar. Empty if none is similar."""
+    close = difflib.get_close_matches(name, names, n=1, cutoff=0.6)
+    return f" Did you mean {close[0]!r}?" if close else ""
+
+
 def _resolve(reference: str, names: Sequence[str], of: str) -> list[str]:
     if reference in names:
         return [reference]
     position = _POSITION.fullmatch(reference)
     if position is None:
-        close = difflib.get_close_matches(reference, names, n=1, cutoff=0.6)
-        hint = f" Did you mean {close[0]!r}?" if close else ""
-        raise BadSpec(f"{of}: there is no column {reference!r}.{hint} The columns are {format_names(names)}.")
+        raise BadSpec(f"{of}: there is no column {reference!r}.{similar(reference, names)} The columns are {format_names(names)}.")
     bounds = [int(bound) + (len(names) if bound.startswith("-") else 0) for bound in position.groups() if bound is not None]
     if not all(0 <= bound < len(names) for bound in bounds):
         raise BadSpec(f"{of}: {reference!r} is outside the {len(names)} columns: {format_names(names)}.")

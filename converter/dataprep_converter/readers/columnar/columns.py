@@ -4,7 +4,6 @@ A null becomes the column's default. Without a default, a null stays a null or m
 always makes its row bad.
 """
 
-import difflib
 import json
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
@@ -18,6 +17,7 @@ import pyarrow as pa
 from dataprep_converter.core.errors import BadSpec
 from dataprep_converter.core.tensors import NUMPY_NAMES, Array, is_tensor, pc, to_arrow
 from dataprep_converter.records.batch import WAS
+from dataprep_converter.records.columns import similar
 from dataprep_converter.records.lossy import lost_digits
 from dataprep_converter.records.schemas import schema_text
 
@@ -109,11 +109,9 @@ def _places(name: str, names: Sequence[str], *, of: str, uri: str) -> list[int]:
         place for place, other in enumerate(names) if other.startswith(f"{name}/")
     ]
     if not places:
-        close = difflib.get_close_matches(name, names, n=1, cutoff=0.6)
-        hint = f" Did you mean {close[0]!r}?" if close else ""
         more = f" … and {len(names) - _SHOWN_COLUMNS} more" if len(names) > _SHOWN_COLUMNS else ""
         raise BadSpec(
-            f"{of}.columns: {uri} has no column {name!r}.{hint} It has {', '.join(names[:_SHOWN_COLUMNS]) or 'no columns'}{more}."
+            f"{of}.columns: {uri} has no column {name!r}.{similar(name, names)} It has {', '.join(names[:_SHOWN_COLUMNS]) or 'no columns'}{more}."
         )
     return places
 

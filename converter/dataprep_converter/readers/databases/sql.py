@@ -5,7 +5,6 @@ compute a digest of each part. A worker fetches a complete part into a temporary
 temporary file, the worker reads blocks in any order.
 """
 
-import difflib
 import hashlib
 import itertools
 import json
@@ -32,6 +31,7 @@ from dataprep_converter.readers.base.equal_batches import equal_batches
 from dataprep_converter.readers.base.open_files import KEPT_FILES
 from dataprep_converter.readers.columnar.columns import Column, columns_of, default_of, settled, taken
 from dataprep_converter.readers.databases.databases import Database, connect, quoted
+from dataprep_converter.records.columns import similar
 from dataprep_converter.records.schemas import parse_schema, schema_text
 from dataprep_converter.runtime.temporary import TemporaryFile
 from dataprep_converter.sampling.units import Unit
@@ -340,7 +340,5 @@ def _uri(source: SqlSource) -> str:
 
 def _place(name: str, result: pa.Schema, *, of: str) -> int:
     if name not in result.names:
-        close = difflib.get_close_matches(name, result.names, n=1, cutoff=0.6)
-        hint = f" Did you mean {close[0]!r}?" if close else ""
-        raise BadSpec(f"{of}: the query has no column {name!r}.{hint} It has {', '.join(result.names)}.")
+        raise BadSpec(f"{of}: the query has no column {name!r}.{similar(name, result.names)} It has {', '.join(result.names)}.")
     return int(result.get_field_index(name))

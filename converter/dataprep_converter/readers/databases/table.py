@@ -6,7 +6,6 @@ worker reads them from one stream. If a session has ended, the worker opens anot
 plan.
 """
 
-import difflib
 import hashlib
 import json
 import logging
@@ -31,6 +30,7 @@ from dataprep_converter.readers.base.blocks import Block, BlockReader, bytes_for
 from dataprep_converter.readers.base.equal_batches import equal_batches
 from dataprep_converter.readers.columnar.columns import Column, columns_of, default_of
 from dataprep_converter.readers.columnar.tables import block_of, lost_of
+from dataprep_converter.records.columns import similar
 from dataprep_converter.records.schemas import parse_schema, schema_text
 from dataprep_converter.sampling.units import Unit
 from dataprep_converter.stores import Input
@@ -189,9 +189,7 @@ class _Rows:
 
 def _check_column(name: str, names: Sequence[str], of: str, uri: str) -> None:
     if name not in names:
-        close = difflib.get_close_matches(name, names, n=1, cutoff=0.6)
-        hint = f" Did you mean {close[0]!r}?" if close else ""
-        raise BadSpec(f"{of}: {uri} has no column {name!r}.{hint} It has {', '.join(names)[:512]}.")
+        raise BadSpec(f"{of}: {uri} has no column {name!r}.{similar(name, names)} It has {', '.join(names)[:512]}.")
 
 
 @dataclass(frozen=True)

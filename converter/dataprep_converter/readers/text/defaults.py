@@ -1,13 +1,12 @@
 """Adds the defaults of a source, which are given by column, to the columns of text files."""
 
-import difflib
 from collections.abc import Mapping, Sequence
 from typing import TypeVar
 
 from dataprep_api.spec import CsvColumn
 from dataprep_api.spec.sources.jsonl import JsonlColumn
 from dataprep_converter.core.errors import BadSpec
-from dataprep_converter.records.columns import format_names
+from dataprep_converter.records.columns import format_names, similar
 
 C = TypeVar("C", CsvColumn, JsonlColumn)
 
@@ -26,7 +25,5 @@ def with_defaults(columns: Sequence[C], defaults: Mapping[str, str] | None, *, o
         completed.append(column if default is None else column.model_copy(update={"default": default}))
     if rest and columns:
         name, names = next(iter(rest)), [column.name for column in columns]
-        close = difflib.get_close_matches(name, names, n=1, cutoff=0.6)
-        hint = f" Did you mean {close[0]!r}?" if close else ""
-        raise BadSpec(f"{of}.defaults: there is no column {name!r}.{hint} The columns are {format_names(names)}.")
+        raise BadSpec(f"{of}.defaults: there is no column {name!r}.{similar(name, names)} The columns are {format_names(names)}.")
     return completed
