@@ -8,7 +8,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from dataprep_converter.core.tensors import Array, is_tensor, pc, shape_of, to_arrow, to_numpy, value_type
+from dataprep_converter.core.tensors import Array, is_tensor, null_mask, pc, shape_of, to_arrow, to_numpy, value_type
 
 _arrow: Any = pa  # the stubs don't know the classes of list arrays as values
 
@@ -60,7 +60,7 @@ def row_shape(kind: pa.DataType) -> tuple[int, ...]:
 def flatten_lists(column: Array) -> Lists:
     """Flatten a column of lists, or of tensors, which are treated as lists along their first dimension."""
     rows: Any = column
-    missing = column.is_null().to_numpy(zero_copy_only=False) if column.null_count else None
+    missing = null_mask(column) if column.null_count else None
     if is_tensor(column.type):
         size, *rest = shape_of(column.type)
         valid = to_numpy(column.drop_null() if column.null_count else column)

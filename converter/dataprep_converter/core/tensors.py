@@ -88,6 +88,12 @@ def to_arrow(values: npt.NDArray[Any]) -> Array:
     return column
 
 
+def null_mask(column: Array) -> npt.NDArray[np.bool_]:
+    """Return a mask of the rows that are null."""
+    mask: npt.NDArray[np.bool_] = column.is_null().to_numpy(zero_copy_only=False)
+    return mask
+
+
 def masked(column: Array, missing: npt.NDArray[np.bool_]) -> Array:
     """Return a copy of a column of numbers or tensors, as `to_arrow` makes it, with nulls in the rows of a mask."""
     if not is_tensor(column.type):

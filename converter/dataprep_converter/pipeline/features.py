@@ -19,9 +19,9 @@ from dataprep_api.dataset.run_id import NullRule
 from dataprep_api.spec import Feature, LabelFeature, Output
 from dataprep_converter.core.errors import BadSpec
 from dataprep_converter.core.lists import flatten_lists, item_type, put_together, row_shape
-from dataprep_converter.core.tensors import NUMPY_NAMES, Array, is_tensor, masked, to_arrow, to_numpy
+from dataprep_converter.core.tensors import NUMPY_NAMES, Array, is_tensor, masked, null_mask, to_arrow, to_numpy
 from dataprep_converter.formats.registry import encoder_class
-from dataprep_converter.pipeline.nulls import Nulls, fault_of_empty_record, null_mask, nulls_of
+from dataprep_converter.pipeline.nulls import Nulls, fault_of_empty_record, nulls_of
 from dataprep_converter.records.batch import SAMPLE, WAS, Batch
 from dataprep_converter.records.columns import (
     NUMBER_TEXT,
@@ -525,7 +525,7 @@ def _require_equal_counts(names: Sequence[str], columns: Sequence[Array]) -> tup
 
 
 def _null_rows(column: Array) -> list[int]:
-    rows: list[int] = np.flatnonzero(column.is_null().to_numpy(zero_copy_only=False)).tolist() if column.null_count else []
+    rows: list[int] = np.flatnonzero(null_mask(column)).tolist() if column.null_count else []
     return rows
 
 

@@ -6,14 +6,12 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final
 
-import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 
 from dataprep_api.dataset.run_id import NullRule
 from dataprep_api.spec import Output, Source
 from dataprep_converter.core.lists import is_list
-from dataprep_converter.core.tensors import Array, is_tensor
+from dataprep_converter.core.tensors import is_tensor
 from dataprep_converter.formats.registry import encoder_class
 from dataprep_converter.records.feature import FeatureSpec
 
@@ -95,9 +93,3 @@ def _example(kind: Any) -> str | None:
     if pa.types.is_boolean(kind):
         return '"false"'
     return '"0"' if pa.types.is_integer(kind) else '""'
-
-
-def null_mask(column: Array) -> npt.NDArray[np.bool_]:
-    """Returns a mask of the rows that are null."""
-    mask: npt.NDArray[np.bool_] = column.is_null().to_numpy(zero_copy_only=False)
-    return mask

@@ -8,7 +8,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from dataprep_converter.core.errors import BadSpec
-from dataprep_converter.core.tensors import Array, is_tensor, pc
+from dataprep_converter.core.tensors import Array, is_tensor, null_mask, pc
 from dataprep_converter.sampling.selection import mix
 
 _PRIME: Final = 0x100000001B3
@@ -81,7 +81,7 @@ def hashes(column: Array) -> npt.NDArray[np.uint64]:
     """
     if isinstance(column.type, pa.DictionaryType):
         column = column.cast(column.type.value_type)
-    missing = column.is_null().to_numpy(zero_copy_only=False)
+    missing = null_mask(column)
     if pa.types.is_floating(column.type):
         numbers = pc.fill_null(column.cast(pa.float64()), 0.0).to_numpy(zero_copy_only=False) + 0.0  # + 0.0 turns negative zero into zero
         hashed = mix(numbers.view(np.uint64))
@@ -114,7 +114,7 @@ def moments(column: Array) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.bool_]
         column = column.cast(column.type.value_type)
     if is_moment(column.type):
         microseconds = column.cast(pa.timestamp("us", tz=getattr(column.type, "tz", None)), safe=False).cast(pa.int64())
-        return _fill(microseconds, 0), ~column.is_null().to_numpy(zero_copy_only=False)
+        return _fill(microseconds, 0), ~null_mask(column)
     parts = pc.extract_regex(as_text(column), pattern=_MOMENT)
     date = pc.struct_field(parts, "date")
     day = pc.strptime(date, format="%Y-%m-%d", unit="s", error_is_null=True)
@@ -127,7 +127,7 @@ def moments(column: Array) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.bool_]
     zone = pc.replace_substring(pc.struct_field(parts, "zone"), ":", "")
     offset = _number(pc.utf8_slice_codeunits(zone, 1, 3)) * 3600 + _number(pc.utf8_slice_codeunits(zone, 3, 5)) * 60
     offset = np.where(_fill(pc.starts_with(zone, "-"), False), -offset, offset)
-    return (seconds - offset) * _MICROSECONDS + _number(fraction), is_day & ~day.is_null().to_numpy(zero_copy_only=False)
+    return (seconds - offset) * _MICROSECONDS + _number(fraction), is_day & ~null_mask(day)
 
 
 def _or_zero(text: Any) -> Any:
@@ -171,7 +171,7 @@ def in_range(column: Array, *, since: str | None, before: str | None, of: str) -
     else:
         numbers: Any = column.cast(pa.int8()) if pa.types.is_boolean(plain) else column
         values = _fill(numbers, 0)
-        inside = ~(column.is_null().to_numpy(zero_copy_only=False) | np.isnan(values.astype(np.float64)))
+        inside = ~(null_mask(column) | np.isnan(values.astype(np.float64)))
         bounds = [None if text is None else number_of(text, of=of) for text in (since, before)]
     low, high = bounds
     if low is not None:

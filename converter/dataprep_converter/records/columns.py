@@ -13,7 +13,7 @@ import pyarrow as pa
 
 from dataprep_converter.core.errors import BadSpec
 from dataprep_converter.core.lists import is_list, item_type, row_shape
-from dataprep_converter.core.tensors import NUMPY_NAMES, Array, is_tensor, pc, to_numpy
+from dataprep_converter.core.tensors import NUMPY_NAMES, Array, is_tensor, null_mask, pc, to_numpy
 from dataprep_converter.records.batch import SAMPLE, TEXT, Batch, RejectedSample
 
 NOT_BY_DEFAULT: Final[dict[str, str]] = {"default": "no"}
@@ -112,7 +112,7 @@ def numbers(column: Array) -> tuple[npt.NDArray[Any], npt.NDArray[np.int64]]:
     """Returns the values of a column of numbers, and the rows that have no value. These rows have 0 instead."""
     if not column.null_count:
         return to_numpy(column), np.empty(0, np.int64)
-    missing = np.flatnonzero(column.is_null().to_numpy(zero_copy_only=False))
+    missing = np.flatnonzero(null_mask(column))
     if is_tensor(column.type) or is_list(column.type):
         values = np.zeros((len(column), *row_shape(column.type)), NUMPY_NAMES[item_type(column.type)])
         valid = np.setdiff1d(np.arange(len(column)), missing)

@@ -10,7 +10,7 @@ import pyarrow as pa
 
 from dataprep_api.spec.transforms.images import Decode
 from dataprep_converter.core.errors import BadSample, BadSpec
-from dataprep_converter.core.tensors import binary_data, pc
+from dataprep_converter.core.tensors import binary_data, null_mask, pc
 from dataprep_converter.images import image_files
 from dataprep_converter.records.batch import Batch
 from dataprep_converter.records.columns import find_columns
@@ -62,7 +62,7 @@ class DecodeStep:
         A sample is bad if the header shows that its file isn't an image, is truncated or is too large.
         """
         column = batch.records.column(self._from)
-        faults = {int(row): f"{self._from} has no value" for row in np.flatnonzero(column.is_null().to_numpy(zero_copy_only=False))}
+        faults = {int(row): f"{self._from} has no value" for row in np.flatnonzero(null_mask(column))}
         files = pc.fill_null(column.cast(pa.large_binary()), b"")
         data, ends = binary_data(files)
         sizes = np.zeros((len(files), 2), np.int64)

@@ -26,7 +26,7 @@ from dataprep_api.spec import Output
 from dataprep_api.spec.formats.webdataset import WebdatasetOptions
 from dataprep_converter.core.errors import BadData, BadSpec
 from dataprep_converter.core.native import Bytes, Piece, join
-from dataprep_converter.core.tensors import Array, binary, binary_data, pc
+from dataprep_converter.core.tensors import Array, binary, binary_data, null_mask, pc
 from dataprep_converter.formats.archives import payloads
 from dataprep_converter.formats.encoder import SingleFile
 from dataprep_converter.formats.tfrecord.contents import even_offsets, look_up
@@ -263,7 +263,7 @@ def _kinds(member: Member, column: Array) -> npt.NDArray[np.int64]:
             begins = pc.starts_with(content, pattern=magic)
             kinds[pc.fill_null(begins, False).to_numpy(zero_copy_only=False)] = _EXTENSIONS.index(extension)
     if column.null_count:
-        kinds[column.is_null().to_numpy(zero_copy_only=False)] = -1
+        kinds[null_mask(column)] = -1
     return kinds
 
 

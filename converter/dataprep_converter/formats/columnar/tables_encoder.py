@@ -17,7 +17,7 @@ import pyarrow as pa
 from dataprep_converter.core.errors import BadData
 from dataprep_converter.core.lists import flatten_lists, is_list
 from dataprep_converter.core.native import Lengths
-from dataprep_converter.core.tensors import Array, arrow_type, binary_data, is_tensor, pc, to_arrow, to_numpy
+from dataprep_converter.core.tensors import Array, arrow_type, binary_data, is_tensor, null_mask, pc, to_arrow, to_numpy
 from dataprep_converter.records.feature import FeatureSpec
 
 LARGEST_GROUP: Final = 1 << 30
@@ -163,7 +163,7 @@ def conformed(column: Array, kind: pa.DataType, *, feature_name: str) -> Array:
     if is_tensor(kind):
         tensors: Array = _arrow.ExtensionArray.from_storage(kind, conformed(column, inner.storage_type, feature_name=feature_name))
         return tensors
-    missing = column.is_null().to_numpy(zero_copy_only=False) if column.null_count else None
+    missing = null_mask(column) if column.null_count else None
     if pa.types.is_fixed_size_list(kind):
         return _build_fixed_size_lists(column, kind, missing, feature_name=feature_name)
     if pa.types.is_list(kind):

@@ -24,7 +24,7 @@ from dataprep_api.spec.formats.sequence_file import SequenceFileOptions
 from dataprep_converter.core.errors import BadData, BadSpec
 from dataprep_converter.core.lists import flatten_lists, is_list
 from dataprep_converter.core.native import Lengths, Piece, join
-from dataprep_converter.core.tensors import Array, binary, binary_data, pc, to_numpy
+from dataprep_converter.core.tensors import Array, binary, binary_data, null_mask, pc, to_numpy
 from dataprep_converter.formats.tfrecord.contents import MISSING, Fixed, Part, Ragged, contents, grouped, look_up
 from dataprep_converter.formats.tfrecord.tfrecord_encoder import Messages
 from dataprep_converter.records.feature import FeatureSpec
@@ -306,7 +306,7 @@ def _prefix_types(feature: FeatureSpec, column: Array) -> Part:
 
 def _drop_missing(matrix: npt.NDArray[np.uint8], column: Array) -> Ragged:
     """Remove the value of each null, so that only the type is left."""
-    missing = column.is_null().to_numpy(zero_copy_only=False)
+    missing = null_mask(column)
     matrix[missing, :2] = (0, NULL)
     mask = np.ones(matrix.shape, np.bool_)
     mask[missing, 2:] = False

@@ -11,7 +11,7 @@ import pyarrow as pa
 from dataprep_converter.core import native
 from dataprep_converter.core.errors import BadData
 from dataprep_converter.core.native import DictionaryColumn, Lengths
-from dataprep_converter.core.tensors import Array, binary, binary_data, pc, to_arrow
+from dataprep_converter.core.tensors import Array, binary, binary_data, null_mask, pc, to_arrow
 from dataprep_converter.formats.columnar.tables_encoder import leaves
 from dataprep_converter.records.feature import FeatureSpec
 
@@ -106,7 +106,7 @@ def with_nulls(column: Array, values: Array, null: str) -> Array:
     """Return a text for each row of `column`: `null` if the row is null, else the next text of `values`."""
     if not column.null_count:
         return values
-    missing = column.is_null().to_numpy(zero_copy_only=False)
+    missing = null_mask(column)
     places = np.zeros(len(column), np.int64)
     places[~missing] = np.arange(len(values))
     with_gaps: Any = values.take(_arrow.array(places, mask=missing))

@@ -17,7 +17,7 @@ import pyarrow as pa
 from dataprep_converter.core.errors import BadSpec
 from dataprep_converter.core.lists import is_list, is_ragged, item_type
 from dataprep_converter.core.native import Bytes, DictionaryColumn, Lengths, join, varints
-from dataprep_converter.core.tensors import NUMPY_NAMES, Array, binary, binary_data, is_tensor, pc, to_numpy, widened
+from dataprep_converter.core.tensors import NUMPY_NAMES, Array, binary, binary_data, is_tensor, null_mask, pc, to_numpy, widened
 
 MISSING: Final = -1
 """The length that stands for a null's content."""
@@ -201,7 +201,7 @@ def _counts(column: Array) -> tuple[Lengths, npt.NDArray[np.bool_] | None]:
 
 
 def _null_mask(column: Array) -> npt.NDArray[np.bool_] | None:
-    return column.is_null().to_numpy(zero_copy_only=False) if column.null_count else None
+    return null_mask(column) if column.null_count else None
 
 
 def no_nulls(values: Array) -> Array:

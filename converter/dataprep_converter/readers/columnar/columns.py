@@ -15,7 +15,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from dataprep_converter.core.errors import BadSpec
-from dataprep_converter.core.tensors import NUMPY_NAMES, Array, is_tensor, pc, to_arrow
+from dataprep_converter.core.tensors import NUMPY_NAMES, Array, is_tensor, null_mask, pc, to_arrow
 from dataprep_converter.records.batch import WAS
 from dataprep_converter.records.columns import similar
 from dataprep_converter.records.lossy import lost_digits
@@ -293,11 +293,11 @@ def settled(
             filled = pc.coalesce(filled, defaults[column.name])
         out.append(filled)
         is_refused = filled.null_count and not keep_nulls
-        for row in np.flatnonzero(filled.is_null().to_numpy(zero_copy_only=False)).tolist() if is_refused else ():
+        for row in np.flatnonzero(null_mask(filled)).tolist() if is_refused else ():
             wrong.setdefault(row, f"column {column.name!r} has no value and no default")
         inner = _inner(filled)
         if inner is not filled and inner.null_count:
-            for row in _rows(filled)[inner.is_null().to_numpy(zero_copy_only=False)].tolist():
+            for row in _rows(filled)[null_mask(inner)].tolist():
                 wrong.setdefault(row, f"column {column.name!r} has a null among its values")
         if len(not_utf8 := _not_utf8(inner)):
             for row in _rows(filled)[not_utf8].tolist():
@@ -352,5 +352,5 @@ def narrowed(values: Array) -> tuple[Array, dict[int, float]]:
         narrow = wide.astype(np.float32)
     is_infinite = np.isinf(narrow)
     too_large = np.flatnonzero(is_infinite & np.isfinite(wide)).tolist() if is_infinite.any() else []
-    column = to_arrow(narrow) if not values.null_count else _arrow.array(narrow, mask=values.is_null().to_numpy(zero_copy_only=False))
+    column = to_arrow(narrow) if not values.null_count else _arrow.array(narrow, mask=null_mask(values))
     return column, {place: float(wide[place]) for place in too_large}
