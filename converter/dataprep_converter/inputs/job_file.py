@@ -64,7 +64,7 @@ def job_in(file: str) -> tuple[Document, str]:
 
 def place_of(path: str, document: Document, overrides: Sequence[str], *, below: str) -> str:
     """Returns where the user wrote a field of the job, in the document or in an override. Empty if the user didn't write it."""
-    place = _place(Fault(path, ""), document, overrides, below)
+    place = _place(path, document, overrides, below)
     return place if place.startswith("--set") or document.has(f"{below}{path}") else ""
 
 
@@ -84,18 +84,21 @@ def _placed(document: Document, *, overrides: Sequence[str] = (), below: str = "
     try:
         yield
     except SpecError as exc:
-        raise SpecError([replace(fault, place=_place(fault, document, overrides, below)) for fault in exc.faults]) from exc
+        raise SpecError(
+            [replace(fault, place=_place(fault.path, document, overrides, below, unknown=fault.unknown)) for fault in exc.faults]
+        ) from exc
 
 
-def _place(fault: Fault, document: Document, overrides: Sequence[str], below: str) -> str:
+def _place(path: str, document: Document, overrides: Sequence[str], below: str, *, unknown: bool = False) -> str:
+    """Returns where the user wrote a field, which the model may not know."""
     for override in reversed(overrides):
         field = override.partition("=")[0].removeprefix("spec.")
         # Overrides write splits.into.0.name, faults splits.into[0].name.
-        path = re.sub(r"\.(\d+)(?=\.|$)", r"[\1]", f"spec.{field}")
-        is_above = fault.unknown and path.startswith(f"{fault.path}.")
-        if is_above or fault.path == path or fault.path.startswith((f"{path}.", f"{path}[")):
+        overridden = re.sub(r"\.(\d+)(?=\.|$)", r"[\1]", f"spec.{field}")
+        is_above = unknown and overridden.startswith(f"{path}.")
+        if is_above or path == overridden or path.startswith((f"{overridden}.", f"{overridden}[")):
             return f"--set {field}"
-    return document.place(f"{below}{fault.path}", of_key=fault.unknown)
+    return document.place(f"{below}{path}", of_key=unknown)
 
 
 def _with_profile(spec: dict[str, Any], file: str) -> dict[str, Any]:

@@ -51,14 +51,9 @@ def documents(file: str) -> list[Document]:
     name = _STANDARD_INPUT if file == "-" else file
     try:
         text = sys.stdin.read() if file == "-" else Path(file).read_text(encoding="utf-8")
-    except IsADirectoryError as exc:
-        raise SpecError(
-            [Fault("", f"{file} is a folder; expected a job's YAML file (dataprep infer {file} proposes a job for data)")]
-        ) from exc
-    except UnicodeDecodeError as exc:
-        raise SpecError(
-            [Fault("", f"{file} isn't text; expected a job's YAML file (dataprep infer {file} proposes a job for data)")]
-        ) from exc
+    except (IsADirectoryError, UnicodeDecodeError) as exc:
+        fault = "is a folder" if isinstance(exc, IsADirectoryError) else "isn't text"
+        raise SpecError([Fault("", f"{file} {fault}; expected a job's YAML file (dataprep infer {file} proposes a job for data)")]) from exc
     except OSError as exc:
         advice = "; a job is a local file, so run dataprep infer for data at a URI" if "://" in file else ""
         raise SpecError([Fault("", f"can't read {file}: {exc.strerror}{advice}")]) from exc

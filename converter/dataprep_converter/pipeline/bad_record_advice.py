@@ -9,7 +9,7 @@ from dataprep_api.spec import LabelFeature
 _OUTSIDE: Final = re.compile(r"(?:.*: )?(?P<name>.+) (?P<value>-?\d+) is outside 0\.\.\d+")
 _ENCODING: Final = "is not UTF-8"
 _PLUGIN: Final = "the plug-in "
-_SKIP: Final = "Set onBadRecord.policy: Skip to leave such records out."
+_SKIP: Final = "onBadRecord.policy: Skip to leave such records out."
 
 
 def advice_for(reason: str, labels: Sequence[LabelFeature]) -> str:
@@ -22,9 +22,7 @@ def advice_for(reason: str, labels: Sequence[LabelFeature]) -> str:
             return f"Classes are numbered from 0; number the values of {label.name!r} by a vocabulary in transforms."
         return f"If {value} is a class, numClasses of the label {label.name!r} must be at least {value + 1}, got {label.num_classes}."
     if _ENCODING in reason:
-        return (
-            f"If the file has another encoding, name it in the source, such as encoding: Latin1. Otherwise, {_SKIP[0].lower()}{_SKIP[1:]}"
-        )
+        return f"If the file has another encoding, name it in the source, such as encoding: Latin1. Otherwise, set {_SKIP}"
     if _PLUGIN in reason:
-        return f"Correct the function, or set {_SKIP.removeprefix('Set ')}"
-    return _SKIP
+        return f"Correct the function, or set {_SKIP}"
+    return f"Set {_SKIP}"
