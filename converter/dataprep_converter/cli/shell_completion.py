@@ -8,6 +8,8 @@ from typing import Final
 Parsers = Mapping[str, argparse.ArgumentParser]
 
 _FIELD_OPTION: Final = "--set"
+_LIST_FIELDS: Final = r"dataprep explain --list 2>/dev/null | sed 's/^spec\.//'"
+"""The command by which bash and zsh list the fields of `--set`."""
 
 
 @dataclass(frozen=True)
@@ -69,10 +71,10 @@ _dataprep() {{
     if [[ $current == -* ]]; then
         COMPREPLY=($(compgen -W "$options" -- "$current"))
     elif [[ $previous == {_FIELD_OPTION} ]]; then
-        COMPREPLY=($(compgen -S = -W "$(dataprep explain --list 2>/dev/null | sed 's/^spec\\.//')" -- "$current"))
+        COMPREPLY=($(compgen -S = -W "$({_LIST_FIELDS})" -- "$current"))
         compopt -o nospace 2>/dev/null
     elif [[ $command == explain ]]; then
-        COMPREPLY=($(compgen -W "$(dataprep explain --list 2>/dev/null | sed 's/^spec\\.//')" -- "$current"))
+        COMPREPLY=($(compgen -W "$({_LIST_FIELDS})" -- "$current"))
     elif [[ -n $words ]]; then
         COMPREPLY=($(compgen -W "$words" -- "$current"))
     else
@@ -91,7 +93,7 @@ def _zsh(commands: Sequence[_Command]) -> str:
 # dataprep's completion for zsh: eval "$(dataprep completion zsh)", after compinit
 _dataprep_fields() {{
     local -a fields
-    fields=(${{(f)"$(dataprep explain --list 2>/dev/null | sed 's/^spec\\.//')"}})
+    fields=(${{(f)"$({_LIST_FIELDS})"}})
     compadd "$@" -a fields
 }}
 _dataprep() {{
