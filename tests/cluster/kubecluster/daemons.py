@@ -8,9 +8,11 @@ import contextlib
 import os
 import signal
 import time
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+
+from kubecluster.errors import StartFailed
 
 CONTROL_GROUPS = Path("/sys/fs/cgroup")
 GROUP = "dataprep-test"
@@ -67,6 +69,20 @@ def stop(stopped: Iterable[Daemon], *, grace_seconds: float = 5) -> None:
             with contextlib.suppress(ProcessLookupError):
                 os.kill(daemon.pid, number)
         left = _wait(left, seconds)
+
+
+def wait_until(ready: Callable[[], bool], *, what: str, log: Path, timeout_seconds: float = 90) -> None:
+    """Wait until a daemon is ready. Raises StartFailed with the end of its log."""
+    deadline = time.monotonic() + timeout_seconds
+    while not ready():
+        if time.monotonic() > deadline:
+            raise StartFailed(f"Expected {what} within {timeout_seconds:.0f} s; the end of {log}:\n{end_of(log)}")
+        time.sleep(0.2)
+
+
+def end_of(log: Path) -> str:
+    """Return the last lines of a log."""
+    return log.read_text(errors="replace")[-3000:] if log.exists() else "(nothing was written)"
 
 
 def kill_group(group: Path) -> None:

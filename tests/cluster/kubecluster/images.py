@@ -104,7 +104,7 @@ def build_image(
 
 def is_cached(archive: Path) -> bool:
     """Say whether an archive is named by a hash of its inputs, so that it never changes."""
-    return archive.parent == cache_dir() / "images"
+    return archive.parent == _folder()
 
 
 def _build(archive: Path, *, dockerfile: Path, context: Path, tag: str, target: str | None, arguments: Mapping[str, str]) -> None:
@@ -128,7 +128,7 @@ def _build(archive: Path, *, dockerfile: Path, context: Path, tag: str, target: 
 
 
 def _remove_old_archives() -> None:
-    archives = sorted((cache_dir() / "images").glob(f"{BUILT_PREFIX}-*.tar"), key=lambda archive: archive.stat().st_mtime)
+    archives = sorted(_folder().glob(f"{BUILT_PREFIX}-*.tar"), key=lambda archive: archive.stat().st_mtime)
     for archive in archives[:-KEPT_ARCHIVES]:
         archive.unlink()
 
@@ -245,7 +245,11 @@ def _tar(files: Mapping[str, tuple[bytes, int]]) -> bytes:
 
 
 def _archive(kind: str, parts: Sequence[str]) -> Path:
-    return cache_dir() / "images" / f"{kind}-{_hash(parts)}.tar"
+    return _folder() / f"{kind}-{_hash(parts)}.tar"
+
+
+def _folder() -> Path:
+    return cache_dir() / "images"
 
 
 def _hash(parts: Sequence[str]) -> str:
@@ -269,7 +273,7 @@ def _whole(target: Path) -> Iterator[Path]:
 
 @contextmanager
 def _locked(name: str) -> Iterator[None]:
-    folder = cache_dir() / "images"
+    folder = _folder()
     folder.mkdir(parents=True, exist_ok=True)
     with (folder / f".{name}.lock").open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)

@@ -7,7 +7,7 @@ import json
 import os
 import shutil
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
@@ -101,7 +101,9 @@ class LocalCluster(Cluster):
     def start_api_server(self) -> None:
         """Start the API server again and wait until it is ready."""
         _start_daemon("apiserver", controlplane.apiserver(self.folders))
-        _wait_until(lambda: self._succeeds("get", "--raw=/readyz"), what="the API server to be ready", log=self.logs / "apiserver.log")
+        daemons.wait_until(
+            lambda: self._succeeds("get", "--raw=/readyz"), what="the API server to be ready", log=self.logs / "apiserver.log"
+        )
 
     def stop_etcd(self) -> None:
         """Kill etcd."""
@@ -110,7 +112,7 @@ class LocalCluster(Cluster):
     def start_etcd(self) -> None:
         """Start etcd again with its data and wait until the API server answers."""
         _start_daemon("etcd", controlplane.etcd(self.folders))
-        _wait_until(lambda: self._succeeds("get", "--raw=/readyz"), what="the API server to reach etcd", log=self.logs / "etcd.log")
+        daemons.wait_until(lambda: self._succeeds("get", "--raw=/readyz"), what="the API server to reach etcd", log=self.logs / "etcd.log")
 
     def audited(self) -> Iterator[dict[str, Any]]:
         """Return the requests of service accounts as audit events, oldest first."""
@@ -141,13 +143,15 @@ class LocalCluster(Cluster):
 
     def _wait_registered(self, name: str) -> None:
         found = ["get", f"node/{name}"]
-        _wait_until(lambda: self._succeeds(*found), what=f"node {name} to register", log=self.logs / f"{name}-kubelet.log")
+        daemons.wait_until(lambda: self._succeeds(*found), what=f"node {name} to register", log=self.logs / f"{name}-kubelet.log")
 
     def _wait_heard_again(self, name: str) -> None:
         # After a short silence a node is still Ready, so only a renewed lease shows that it is back.
         lease = ["get", f"lease/{name}", "--namespace=kube-node-lease", "--output=jsonpath={.spec.renewTime}"]
         before = self.kubectl(*lease)
-        _wait_until(lambda: self.kubectl(*lease) != before, what=f"node {name} to renew its lease", log=self.logs / f"{name}-kubelet.log")
+        daemons.wait_until(
+            lambda: self.kubectl(*lease) != before, what=f"node {name} to renew its lease", log=self.logs / f"{name}-kubelet.log"
+        )
         self.wait_ready(name)
 
     def _succeeds(self, *words: str) -> bool:
@@ -188,7 +192,7 @@ def ended_daemons() -> str:
     """Return which daemons of the cluster have ended unexpectedly, with the ends of their logs; empty if none has."""
     written = state.read()
     ended = [] if written is None else [name for name, daemon in written.daemons.items() if not daemon.alive()]
-    return "".join(f"{name} has ended; the end of its log:\n{_end(_folders().logs / f'{name}.log')}\n" for name in ended)
+    return "".join(f"{name} has ended; the end of its log:\n{daemons.end_of(_folders().logs / f'{name}.log')}\n" for name in ended)
 
 
 def up(preloaded: Mapping[str, Path]) -> LocalCluster:
@@ -241,7 +245,9 @@ def _start(preloaded: Mapping[str, Path]) -> LocalCluster:
     for node in nodes:
         _start_containerd(node)
     cluster = _cluster()
-    _wait_until(lambda: cluster._succeeds("get", "--raw=/readyz"), what="the API server to be ready", log=folders.logs / "apiserver.log")
+    daemons.wait_until(
+        lambda: cluster._succeeds("get", "--raw=/readyz"), what="the API server to be ready", log=folders.logs / "apiserver.log"
+    )
     _start_daemon("controller-manager", controlplane.controller_manager(folders))
     _start_daemon("scheduler", controlplane.scheduler(folders))
     _start_daemon("proxy", controlplane.proxy(folders))
@@ -253,7 +259,7 @@ def _start(preloaded: Mapping[str, Path]) -> LocalCluster:
     for name in NODES:
         cluster._wait_registered(name)
     cluster.wait_ready(*NODES)
-    _wait_until(
+    daemons.wait_until(
         lambda: cluster._succeeds("get", "serviceaccount/default"),
         what="the default service account",
         log=folders.logs / "controller-manager.log",
@@ -311,7 +317,7 @@ def _start_containerd(node: Node) -> None:
         return
     _start_daemon(node.containerd_daemon, containerd.command(node.folder))
     log = node.folders.logs / f"{node.containerd_daemon}.log"
-    _wait_until(lambda: containerd.answers(node.folder), what=f"containerd of {node.name}", log=log)
+    daemons.wait_until(lambda: containerd.answers(node.folder), what=f"containerd of {node.name}", log=log)
 
 
 def _start_kubelet(node: Node) -> None:
@@ -329,18 +335,6 @@ def _stop_daemons(names: Sequence[str], *, grace_seconds: float) -> None:
     with state.changing() as written:
         found = [written.daemons.pop(name) for name in names if name in written.daemons]
     daemons.stop(found, grace_seconds=grace_seconds)
-
-
-def _wait_until(ready: Callable[[], bool], *, what: str, log: Path, timeout_seconds: float = 90) -> None:
-    deadline = time.monotonic() + timeout_seconds
-    while not ready():
-        if time.monotonic() > deadline:
-            raise StartFailed(f"Expected {what} within {timeout_seconds:.0f} s; the end of {log}:\n{_end(log)}")
-        time.sleep(0.2)
-
-
-def _end(log: Path) -> str:
-    return log.read_text(errors="replace")[-3000:] if log.exists() else "(nothing was written)"
 
 
 def _kubectl_succeeds(kubeconfig: Path, *words: str) -> bool:

@@ -13,7 +13,6 @@ from pathlib import Path
 from kubecluster import containerd, daemons, state
 from kubecluster.binaries import cache_dir
 from kubecluster.commands import attempt, run
-from kubecluster.errors import StartFailed
 from kubecluster.progress import report
 
 KEPT_FOLDERS = 2
@@ -56,7 +55,7 @@ def _unpack(images: Mapping[str, Path], target: Path) -> None:
     with state.changing() as written:
         daemon = written.daemons[_DAEMON] = daemons.start(containerd.command(here), log=here / "log")
     try:
-        _wait_until_it_answers(here)
+        daemons.wait_until(lambda: containerd.answers(here), what="containerd to answer", log=here / "log")
         for name, archive in images.items():
             containerd.import_image(here, archive, name=name)
     finally:
@@ -69,14 +68,6 @@ def _unpack(images: Mapping[str, Path], target: Path) -> None:
     unfinished.rename(target)
     shutil.rmtree(here)
     report(f"unpacked {len(images)} images in {time.monotonic() - started:.0f} s")
-
-
-def _wait_until_it_answers(here: Path) -> None:
-    deadline = time.monotonic() + 60
-    while not containerd.answers(here):
-        if time.monotonic() > deadline:
-            raise StartFailed(f"Expected containerd to answer within 60 s; the end of its log:\n{(here / 'log').read_text()[-3000:]}")
-        time.sleep(0.2)
 
 
 def _folders() -> Path:

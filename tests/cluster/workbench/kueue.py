@@ -41,7 +41,7 @@ _CERTIFICATE_FOLDERS: Final = ("/tmp/k8s-webhook-server/serving-certs", "/visibi
 def install(cluster: Cluster) -> None:
     """Installs Kueue, unless it is there already, and gives every node its flavor."""
     with state.installing():
-        if cluster.kubectl("get", "namespace", NAMESPACE, "--ignore-not-found", "--output=name"):
+        if _is_installed(cluster):
             return
         cluster.load_image(program_image("kueue", name=IMAGE), IMAGE)
         manifests = _manifests(cluster)
@@ -54,7 +54,7 @@ def install(cluster: Cluster) -> None:
 
 def uninstall(cluster: Cluster) -> None:
     """Removes Kueue, if it is there, with its API: an API without a server would keep namespaces from being deleted."""
-    if not cluster.kubectl("get", "namespace", NAMESPACE, "--ignore-not-found", "--output=name"):
+    if not _is_installed(cluster):
         return
     cluster.kubectl("label", "nodes", "--all", f"{FLAVOR_LABEL}-")
     # Kueue's finalizers are on them, so they have to go before Kueue does.
@@ -65,6 +65,10 @@ def uninstall(cluster: Cluster) -> None:
 def delete_queues(cluster: Cluster, *, namespace: str) -> None:
     """Deletes the ClusterQueues of a namespace's queues."""
     cluster.kubectl("delete", "clusterqueues", f"--selector={_NAMESPACE_LABEL}={namespace}", "--timeout=60s")
+
+
+def _is_installed(cluster: Cluster) -> bool:
+    return cluster.kubectl("get", "namespace", NAMESPACE, "--ignore-not-found", "--output=name") != ""
 
 
 def _as_text(manifests: list[Document]) -> str:
