@@ -29,6 +29,8 @@ TEST_PACKAGES: Mapping[str, str] = {
     "faketime": "faketime",
     "krb5-kdc": "/usr/sbin/krb5kdc",
     "krb5-admin-server": "/usr/sbin/kadmin.local",
+    "zsh": "zsh",
+    "fish": "fish",
     "dataset-fashion-mnist": "/usr/share/datasets/fashion-mnist/t10k-labels-idx1-ubyte.gz",
 }
 

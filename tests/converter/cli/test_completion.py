@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
+from tests.availability import unavailable
 from tests.converter.cli.commandline import code_of, environment
 
 from dataprep_converter.cli import commands
@@ -69,7 +70,7 @@ def test_fish_completes(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> N
 
 
 def installed(shell: str) -> str:
-    return shutil.which(shell) or pytest.skip(f"{shell} is not installed")
+    return shutil.which(shell) or unavailable(f"the shell {shell}: apt-get install {shell}")
 
 
 def saved(script: str, folder: Path) -> str:
