@@ -24,14 +24,14 @@ from dataprep_api.redaction import for_display, one_line
 from dataprep_converter import __version__
 from dataprep_converter.cli import (
     check_commands,
-    cluster_commands,
     convert_command,
     copy_command,
-    help_commands,
     inspect_commands,
     pod_messages,
     step_commands,
 )
+from dataprep_converter.cli.cluster import commands as cluster_commands
+from dataprep_converter.cli.help import commands as help_commands
 from dataprep_converter.cli.parser import Parser, parse
 from dataprep_converter.core.redaction import guard, raw
 from dataprep_converter.runtime import without_pandas

@@ -38,7 +38,7 @@ def add(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None
 
 
 def _infer(arguments: argparse.Namespace) -> Exit:
-    from dataprep_converter.cli import field_explanation
+    from dataprep_converter.cli.help import field_explanation
     from dataprep_converter.tools import inference
 
     stores = (job_of(arguments).spec.stores or []) if arguments.job else []

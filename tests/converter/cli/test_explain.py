@@ -9,7 +9,7 @@ import yaml
 from tests.converter.cli.commandline import code_of
 from tests.converter.cli.mistakes.table import NUMBERS
 
-from dataprep_converter.cli import field_explanation
+from dataprep_converter.cli.help import field_explanation
 
 
 def explained(*arguments: str, capsys: pytest.CaptureFixture[str]) -> str:

@@ -28,7 +28,7 @@ def add(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None
 
 def _explain(arguments: argparse.Namespace) -> Exit:
     from dataprep_api.errors import Fault, SpecError
-    from dataprep_converter.cli import field_explanation
+    from dataprep_converter.cli.help import field_explanation
 
     width = min(_MOST_WIDTH, shutil.get_terminal_size().columns)
     try:
@@ -50,7 +50,7 @@ def _explain(arguments: argparse.Namespace) -> Exit:
 
 
 def _schema(arguments: argparse.Namespace) -> Exit:
-    from dataprep_converter.cli import field_explanation
+    from dataprep_converter.cli.help import field_explanation
 
     del arguments
     # The schema contains patterns of credentials' names, which must not be redacted.
@@ -59,7 +59,8 @@ def _schema(arguments: argparse.Namespace) -> Exit:
 
 
 def _completion(arguments: argparse.Namespace) -> Exit:
-    from dataprep_converter.cli import commands, shell_completion
+    from dataprep_converter.cli import commands
+    from dataprep_converter.cli.help import shell_completion
 
     _, parsers = commands.parsers()
     raw(sys.stdout).write(shell_completion.script(arguments.shell, parsers))

@@ -3,7 +3,7 @@
 from datetime import UTC, datetime
 
 from dataprep_api import PLURAL, names
-from dataprep_converter.cli import kubectl
+from dataprep_converter.cli.cluster import kubectl
 from dataprep_converter.core.errors import BadSpec
 
 

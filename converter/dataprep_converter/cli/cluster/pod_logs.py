@@ -5,7 +5,7 @@ import sys
 
 from dataprep_api import names
 from dataprep_api.exits import Exit
-from dataprep_converter.cli import kubectl
+from dataprep_converter.cli.cluster import kubectl
 from dataprep_converter.core.errors import NotFound
 
 

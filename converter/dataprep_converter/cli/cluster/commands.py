@@ -21,13 +21,13 @@ def add(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None
 
 
 def _logs(arguments: argparse.Namespace) -> Exit:
-    from dataprep_converter.cli import pod_logs
+    from dataprep_converter.cli.cluster import pod_logs
 
     return pod_logs.show(arguments.job, namespace=arguments.namespace, failed=arguments.failed, follow=arguments.follow)
 
 
 def _retry(arguments: argparse.Namespace) -> Exit:
-    from dataprep_converter.cli import job_retry
+    from dataprep_converter.cli.cluster import job_retry
 
     sys.stdout.write(job_retry.retry(arguments.job, namespace=arguments.namespace))
     return Exit.DONE

@@ -1,0 +1,1 @@
+"""Commands about jobs on a cluster, which run kubectl."""

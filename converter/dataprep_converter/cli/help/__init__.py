@@ -1,0 +1,1 @@
+"""Commands that help to write jobs and commands."""
