@@ -109,7 +109,7 @@ def test_a_source_can_only_change_before_the_job_starts(namespace: Namespace, st
     patch({"shuffle": None, "suspend": False})
     namespace.wait("frozen", lambda status: bool(status.get("startTime")), what="started")
 
-    with pytest.raises(ClusterError, match="spec.shuffle: Forbidden: can't change after the start"):
+    with pytest.raises(ClusterError, match="spec: Forbidden: shuffle can't change after the start"):
         patch({"shuffle": {"seed": 2}})
     patch({"workers": {"parallelism": 3}})
     namespace.wait_phase("frozen", "Succeeded")
