@@ -384,6 +384,10 @@ REFUSED: dict[str, tuple[dict[str, object], str]] = {
         'spec.workers.tolerations[0].effect: Unsupported value: "No"',
     ),
     "an unknown cleanup": ({"cleanup": [{"when": "Failed", "action": "DeleteOutput"}]}, "spec.cleanup[0].action: Unsupported value"),
+    "an anonymous store with a Secret": (
+        {"stores": [{"uriPrefix": "s3://", "anonymous": True, "secretRef": {"name": "a"}}]},
+        "spec.stores[0].anonymous: Invalid value: anonymous can't be combined with secretRef",
+    ),
     "too many stores": ({"stores": [{"uriPrefix": "a"}] * 33}, "spec.stores: Too many: 33: must have at most 32 items"),
     "a misspelt field": ({"output.shard": {"count": 2}}, 'unknown field "spec.output.shard"'),
 }
@@ -400,7 +404,7 @@ def test_a_bad_spec_is_refused_with_its_field(cluster: Cluster, a_job: Builder, 
 def items_of(manager: str) -> dict[str, Any]:
     """Return a spec with one item in every shared list. The items of two managers differ in their keys."""
     return {
-        "stores": [{"uriPrefix": f"s3://{manager}/", "region": manager, "pathStyle": False}],
+        "stores": [{"uriPrefix": f"s3://{manager}/", "region": manager, "pathStyle": False, "anonymous": False}],
         "runAfter": [manager],
         "workers": {
             "env": [{"name": manager.upper(), "value": manager}],

@@ -7,6 +7,7 @@ from pydantic import ConfigDict, Field, model_validator
 from dataprep_api.spec.model import Model, ObjectName, Open, ResourceMap, SharedList, StringMap, Uri, rule, rules
 
 _KEY: Final = "kmsKeyId needs serverSideEncryption: KMS"
+_ANONYMOUS: Final = "anonymous can't be combined with secretRef"
 
 
 class LocalObjectReference(Model):
@@ -25,7 +26,8 @@ class Store(Model):
                 "!has(self.kmsKeyId) || (has(self.serverSideEncryption) && self.serverSideEncryption == 'KMS')",
                 _KEY,
                 path=".kmsKeyId",
-            )
+            ),
+            rule("!has(self.anonymous) || !self.anonymous || !has(self.secretRef)", _ANONYMOUS, path=".anonymous"),
         )
     )
 
@@ -45,6 +47,8 @@ class Store(Model):
     """Whether the bucket is part of URL paths. If false, the bucket is part of the host name."""
     user: Annotated[str, Field(min_length=1, max_length=256)] | None = None
     """HDFS: user name. The name is used for simple authentication."""
+    anonymous: bool = False
+    """Whether to send requests without credentials, for public buckets. For OSS, S3, Cloud Storage and Azure. A public bucket can be read, but rarely written."""
     server_side_encryption: Literal["AES256", "KMS"] | None = None
     """Encryption by the service (OSS, S3). Default: the bucket's setting."""
     kms_key_id: Annotated[str, Field(min_length=1, max_length=2048)] | None = None
@@ -53,9 +57,11 @@ class Store(Model):
     """Limit of requests a second, for all pods of the job together. Default: no limit until the store refuses requests. For S3, OSS, Cloud Storage, Azure, the web and WebHDFS."""
 
     @model_validator(mode="after")
-    def _check_kms_key(self) -> Self:
+    def _check_combinations(self) -> Self:
         if self.kms_key_id is not None and self.server_side_encryption != "KMS":
             raise ValueError(_KEY)
+        if self.anonymous and self.secret_ref is not None:
+            raise ValueError(_ANONYMOUS)
         return self
 
 

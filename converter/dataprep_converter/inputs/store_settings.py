@@ -65,6 +65,7 @@ def _settings(store: spec.Store, index: int, mounts: Path | None) -> StoreSettin
         region=store.region,
         path_style=store.path_style,
         user=store.user,
+        anonymous=store.anonymous,
         credentials=credentials,
         hadoop_conf=hadoop_conf,
         server_side_encryption=store.server_side_encryption,

@@ -73,6 +73,8 @@ class StoreSettings:
     region: str | None = None
     path_style: bool = False
     user: str | None = None
+    anonymous: bool = False
+    """Whether requests have no credentials."""
     credentials: Mapping[str, str] = field(default_factory=dict, repr=False)
     """Keys `accessKeyId`, `accessKeySecret`, `securityToken`. Never logged."""
     hadoop_conf: str | None = None

@@ -13,6 +13,7 @@ import shutil
 import urllib.error
 import urllib.parse
 import urllib.request
+from collections.abc import Mapping
 from datetime import UTC, datetime, timedelta
 from email.utils import formatdate
 from pathlib import Path
@@ -73,9 +74,9 @@ class AzureServer(OneServer):
             environment={"AZURITE_ACCOUNTS": f"{self.account}:{self.key}"},
         )
 
-    def make_container(self, container: str) -> None:
-        """Create an empty container."""
-        self.request("PUT", container, query={"restype": "container"})
+    def make_container(self, container: str, *, public: bool = False) -> None:
+        """Create an empty container. Anyone may list and read a public one."""
+        self.request("PUT", container, query={"restype": "container"}, extra={"x-ms-blob-public-access": "container"} if public else {})
 
     def keys(self, container: str, prefix: str = "") -> list[str]:
         """Return the names of a container's blobs."""
@@ -111,10 +112,12 @@ class AzureServer(OneServer):
         fields = {"sv": _VERSION, "sr": "c", "si": policy, "sig": self._signature(text)}
         return urllib.parse.urlencode(fields)
 
-    def request(self, method: str, path: str, *, query: dict[str, str] | None = None, body: bytes = b"") -> bytes:
-        """Send a signed request; return the response body."""
+    def request(
+        self, method: str, path: str, *, query: dict[str, str] | None = None, body: bytes = b"", extra: Mapping[str, str] | None = None
+    ) -> bytes:
+        """Send a signed request, with extra `x-ms-` headers; return the response body."""
         asked = {name: value for name, value in (query or {}).items() if value}
-        headers = {"x-ms-date": formatdate(usegmt=True), "x-ms-version": _VERSION}
+        headers = {"x-ms-date": formatdate(usegmt=True), "x-ms-version": _VERSION, **(extra or {})}
         encoded = urllib.parse.quote(f"/{self.account}/{path}", safe="/-_.~")
         canonical = [*(f"{name}:{value}" for name, value in sorted(headers.items())), f"/{self.account}{encoded}"]
         canonical += [f"{name}:{value}" for name, value in sorted(asked.items())]

@@ -50,6 +50,13 @@ def test_encryption_is_taken_and_a_key_is_one_of_kms() -> None:
             a_store(**fields)
 
 
+def test_an_anonymous_store_has_no_secret() -> None:
+    [found] = settings_for([a_store(anonymous=True)], None)
+    assert found.anonymous
+    with pytest.raises(ValidationError, match="anonymous can't be combined with secretRef"):
+        a_store(anonymous=True, secretRef={"name": "a"})
+
+
 def test_a_limit_of_requests_belongs_to_its_entry() -> None:
     stores = [a_store(), a_store(uriPrefix="oss://bucket/in/", requestsPerSecond=20)]
     access = Access([replace(each, region="cn-shenzhen") for each in settings_for(stores, None)])

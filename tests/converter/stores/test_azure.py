@@ -2,8 +2,11 @@
 
 import base64
 import json
+import os
+import sys
 from collections.abc import Iterator
 from dataclasses import replace
+from datetime import UTC, datetime
 from pathlib import Path
 from urllib.parse import parse_qs, urlsplit
 
@@ -316,6 +319,38 @@ def test_an_application_that_is_refused_is_named() -> None:
 def test_the_nodes_identity_is_asked_for_last(monkeypatch: pytest.MonkeyPatch, azure: str) -> None:
     monkeypatch.setenv("AZURE_POD_IDENTITY_AUTHORITY_HOST", azure)
     assert CredentialChain({}).current().token == "of the node"
+
+
+def on_the_path(monkeypatch: pytest.MonkeyPatch, folder: Path, script: str) -> None:
+    """Put a fake of `az` on the path."""
+    program = folder / "az"
+    program.write_text(f"#!/bin/sh\n{script}\n")
+    program.chmod(0o755)
+    monkeypatch.setenv("PATH", f"{folder}{os.pathsep}{os.environ['PATH']}")
+
+
+def test_the_login_of_az_comes_after_the_nodes_identity(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, azure: str) -> None:
+    answer = json.dumps({"accessToken": "of az", "expires_on": 4_000_000_000, "tokenType": "Bearer"})
+    on_the_path(monkeypatch, tmp_path, f"echo \"$@\" > {tmp_path}/asked; echo '{answer}'")
+
+    found = CredentialChain({}).current()
+    assert (found.token, found.expires) == ("of az", datetime.fromtimestamp(4_000_000_000, UTC))
+    assert "--resource https://storage.azure.com" in (tmp_path / "asked").read_text()
+    monkeypatch.setenv("AZURE_POD_IDENTITY_AUTHORITY_HOST", azure)
+    assert CredentialChain({}).current().token == "of the node"
+
+
+def test_a_missing_login_is_named(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    on_the_path(monkeypatch, tmp_path, "echo \"ERROR: Please run 'az login' to setup account.\" >&2; exit 1")
+    with pytest.raises(BadCredentials, match=r"in stores\. Please run 'az login' to set up an account\.$"):
+        CredentialChain({}).current()
+
+
+def test_a_missing_package_for_the_login_is_named(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    on_the_path(monkeypatch, tmp_path, "exit 1")
+    monkeypatch.setitem(sys.modules, "azure.identity", None)
+    with pytest.raises(BadCredentials, match=r"For the login of `az`: pip install 'dataprep-operator\[azure-login\]'\.$"):
+        CredentialChain({}).current()
 
 
 def test_without_any_the_places_are_named() -> None:

@@ -1,34 +1,24 @@
-"""Credentials for S3: from the job's Secret, the environment, a shared file, or a role, tried in the same order as in AWS's own tools.
+"""Credentials for S3: from the job's Secret, the environment, a profile, or a role, tried in the same order as in AWS's own tools.
 
 The credentials have their own module, because two clients sign requests with them: obstore, and our own client for multipart uploads.
 """
 
-import configparser
 import json
 import os
 import urllib.parse
 from collections.abc import Mapping
-from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
 from typing import Any
 from xml.etree import ElementTree as ET
 
 from dataprep_converter.core.errors import BadCredentials, Unreachable
+from dataprep_converter.stores.credentials.aws_keys import AwsCredentials
+from dataprep_converter.stores.credentials.aws_profile import AwsProfile
 from dataprep_converter.stores.credentials.token_services import EARLY, CachedCredentials, ask
 
 _INSTANCE = "http://169.254.169.254"
 _CONTAINER = "http://169.254.170.2"
-
-
-@dataclass(frozen=True)
-class AwsCredentials:
-    """One set of keys."""
-
-    access_key: str
-    secret_key: str
-    token: str | None = None
-    expires: datetime | None = None
 
 
 class CredentialChain:
@@ -37,6 +27,7 @@ class CredentialChain:
     def __init__(self, secret: Mapping[str, str], *, region: str) -> None:
         self._secret = secret
         self._region = region
+        self._profile = AwsProfile()
         self._cache = CachedCredentials(self._fetch, service="S3")
 
     def current(self) -> AwsCredentials:
@@ -64,35 +55,22 @@ class CredentialChain:
             )
         if "AWS_WEB_IDENTITY_TOKEN_FILE" in environment and "AWS_ROLE_ARN" in environment:
             return _from_web_identity(Path(environment["AWS_WEB_IDENTITY_TOKEN_FILE"]), environment["AWS_ROLE_ARN"], region=self._region)
-        if shared := _from_shared_file():
-            return shared
+        if credentials := self._profile.credentials(self._region):
+            return credentials
         if "AWS_CONTAINER_CREDENTIALS_FULL_URI" in environment or "AWS_CONTAINER_CREDENTIALS_RELATIVE_URI" in environment:
             return _from_container()
         if environment.get("AWS_EC2_METADATA_DISABLED", "").lower() != "true" and (credentials := _from_instance()):
             return credentials
         raise BadCredentials(
             "No credentials for S3: give the store a Secret (accessKeyId, accessKeySecret), set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, "
-            "or run with a role (web identity, container or instance)."
+            "name a profile in AWS_PROFILE, or run with a role (web identity, container or instance). A public bucket needs anonymous: true "
+            "in stores."
         )
 
 
 def domain_of(region: str) -> str:
     """Returns the domain of AWS's services in a region."""
     return "amazonaws.com.cn" if region.startswith("cn-") else "amazonaws.com"
-
-
-def _from_shared_file() -> AwsCredentials | None:
-    file = Path(os.environ.get("AWS_SHARED_CREDENTIALS_FILE") or Path.home() / ".aws" / "credentials")
-    profile = os.environ.get("AWS_PROFILE", "default")
-    parser = configparser.ConfigParser(interpolation=None)
-    try:
-        parser.read(file)
-    except configparser.Error as exc:
-        raise BadCredentials(f"{file} is not a credentials file: {exc}.") from exc
-    if not parser.has_option(profile, "aws_access_key_id"):
-        return None
-    section = parser[profile]
-    return AwsCredentials(section["aws_access_key_id"], section.get("aws_secret_access_key", ""), section.get("aws_session_token"))
 
 
 def _from_web_identity(token_file: Path, role: str, *, region: str) -> AwsCredentials:

@@ -4,6 +4,7 @@ import base64
 import binascii
 import json
 import os
+import shutil
 import urllib.parse
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -12,6 +13,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from dataprep_converter.core.errors import BadCredentials, Unreachable
+from dataprep_converter.stores.credentials import azure_login
 from dataprep_converter.stores.credentials.token_services import EARLY, CachedCredentials, ask
 
 _SCOPE: Final = "https://storage.azure.com"
@@ -21,7 +23,7 @@ _INSTANCE: Final = "http://169.254.169.254"
 
 @dataclass(frozen=True)
 class AzureCredentials:
-    """Exactly one of `key`, `signature` and `token` is given."""
+    """One of `key`, `signature` and `token` is given, or none for anonymous requests."""
 
     key: bytes | None = None
     signature: str | None = None
@@ -69,9 +71,17 @@ class CredentialChain:
             )
         if credentials := _from_instance(client):
             return credentials
+        hint = ""
+        if shutil.which("az"):
+            try:
+                token, expires = azure_login.token(f"{_SCOPE}/.default")
+                return AzureCredentials(token=token, expires=expires)
+            except BadCredentials as exc:
+                hint = f" {exc}"
         raise BadCredentials(
             "No credentials for Azure: give the store a Secret (accountKey, sasToken, or tenantId, clientId and clientSecret), set "
-            "AZURE_STORAGE_ACCOUNT_KEY or AZURE_STORAGE_SAS_TOKEN, or run with a workload identity or a managed identity."
+            "AZURE_STORAGE_ACCOUNT_KEY or AZURE_STORAGE_SAS_TOKEN, log in by `az login`, or run with a workload identity or a managed "
+            f"identity. A public container needs anonymous: true in stores.{hint}"
         )
 
 

@@ -35,7 +35,7 @@ from dataprep_converter.core.errors import (
     Unreachable,
 )
 from dataprep_converter.stores import Details, Entry, StoreSettings
-from dataprep_converter.stores.credentials.azure import CredentialChain
+from dataprep_converter.stores.credentials.azure import AzureCredentials, CredentialChain
 from dataprep_converter.stores.objects.objects import Bucket, ObjectStore, client_options, is_written, retry_config, unquoted
 from dataprep_converter.stores.store_requests import Address, Answer, Requests, encoded
 
@@ -65,7 +65,7 @@ class AzureStore(ObjectStore):
         environment = os.environ
         self._endpoint = settings.endpoint or environment.get("AZURE_STORAGE_ENDPOINT")
         self._account = environment.get("AZURE_STORAGE_ACCOUNT_NAME") or environment.get("AZURE_STORAGE_ACCOUNT")
-        self._credentials = CredentialChain(settings.credentials)
+        self._credentials = None if settings.anonymous else CredentialChain(settings.credentials)
         self._containers: dict[str, Container] = {}
 
     def place(self, uri: str) -> "tuple[Container, str]":
@@ -96,17 +96,17 @@ class Container(Bucket):
     requests: "AzureRequests"
 
     @classmethod
-    def at(cls, root: str, name: str, *, account: str, endpoint: str, credentials: CredentialChain) -> "Container":
-        """Returns an object for requests to one container at an endpoint."""
+    def at(cls, root: str, name: str, *, account: str, endpoint: str, credentials: CredentialChain | None) -> "Container":
+        """Returns an object for requests to one container at an endpoint. Without credentials, the requests are anonymous."""
         parts = urllib.parse.urlsplit(endpoint if "://" in endpoint else f"https://{endpoint}")
         path = parts.path.rstrip("/")
         address = Address(scheme=parts.scheme, host=parts.hostname or "", port=parts.port, path=f"{path}/{name}")
         client = Client(
             name,
-            config={"account_name": account, "endpoint": f"{parts.scheme}://{address.netloc}{path}"},
+            config={"account_name": account, "endpoint": f"{parts.scheme}://{address.netloc}{path}", "skip_signature": credentials is None},
             client_options=client_options(parts.scheme),
             retry_config=retry_config(),
-            credential_provider=credentials.for_obstore,  # type: ignore[arg-type] # its TypedDicts are known to type checkers only
+            credential_provider=credentials and credentials.for_obstore,  # type: ignore[arg-type] # its TypedDicts are known to type checkers only
         )
         return cls(root, name, requests=AzureRequests(address, account=account, credentials=credentials), client=client)
 
@@ -282,9 +282,9 @@ class Blocks:
 
 
 class AzureRequests(Requests):
-    """Requests to one container, authorized by an account key, a signature in the query, or a token."""
+    """Requests to one container, authorized by an account key, a signature in the query, or a token; or anonymous."""
 
-    def __init__(self, address: Address, *, account: str, credentials: CredentialChain) -> None:
+    def __init__(self, address: Address, *, account: str, credentials: CredentialChain | None) -> None:
         super().__init__(address, service="Azure")
         self.hierarchical: bool | None = None
         """Whether the account has, or may have, real folders; None until the account has been queried."""
@@ -295,12 +295,12 @@ class AzureRequests(Requests):
         return f"{self.address.path}/{key}" if key else self.address.path
 
     def question(self, query: Mapping[str, str]) -> str:
-        return "&".join(filter(None, (encoded(query), self._credentials.current().signature)))
+        return "&".join(filter(None, (encoded(query), self._current().signature)))
 
     def signed(
         self, method: str, path: str, query: Mapping[str, str], headers: Mapping[str, str], body: bytes | memoryview
     ) -> dict[str, str]:
-        credentials = self._credentials.current()
+        credentials = self._current()
         all_headers = {
             **headers,
             "x-ms-version": _VERSION,
@@ -324,6 +324,9 @@ class AzureRequests(Requests):
             signature = base64.b64encode(hmac.digest(credentials.key, text.encode(), "sha256")).decode()
             all_headers["authorization"] = f"SharedKey {self._account}:{signature}"
         return all_headers
+
+    def _current(self) -> AzureCredentials:
+        return AzureCredentials() if self._credentials is None else self._credentials.current()
 
 
 def _condition(*, replace: bool) -> dict[str, str]:

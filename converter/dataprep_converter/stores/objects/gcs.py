@@ -41,7 +41,7 @@ class GcsStore(ObjectStore):
     def __init__(self, settings: StoreSettings) -> None:
         super().__init__(settings)
         self._endpoint = with_scheme(settings.endpoint or os.environ.get("STORAGE_EMULATOR_HOST") or _ENDPOINT)
-        self._credentials = CredentialChain(settings.credentials)
+        self._credentials = None if settings.anonymous else CredentialChain(settings.credentials)
         self._buckets: dict[str, GcsBucket] = {}
 
     def place(self, uri: str) -> "tuple[GcsBucket, str]":
@@ -65,17 +65,17 @@ class GcsBucket(XmlBucket):
     }
 
     @classmethod
-    def at(cls, endpoint: str, name: str, *, credentials: CredentialChain) -> "GcsBucket":
-        """Returns an object for requests to one bucket at an endpoint."""
+    def at(cls, endpoint: str, name: str, *, credentials: CredentialChain | None) -> "GcsBucket":
+        """Returns an object for requests to one bucket at an endpoint. Without credentials, the requests are anonymous."""
         parts = urllib.parse.urlsplit(endpoint)
         path = parts.path.rstrip("/")
         address = Address(scheme=parts.scheme, host=parts.hostname or "", port=parts.port, path=f"{path}/{name}")
         client = Client(
             name,
-            config={"base_url": f"{parts.scheme}://{address.netloc}{path}"},
+            config={"base_url": f"{parts.scheme}://{address.netloc}{path}", "skip_signature": credentials is None},
             client_options=client_options(parts.scheme),
             retry_config=retry_config(),
-            credential_provider=credentials.for_obstore,  # type: ignore[arg-type] # its TypedDict is known to type checkers only
+            credential_provider=credentials and credentials.for_obstore,  # type: ignore[arg-type] # its TypedDict is known to type checkers only
         )
         return cls(f"gs://{name}/", name, requests=GcsRequests(address, credentials=credentials), client=client)
 
@@ -166,9 +166,9 @@ class HiddenMultipart(Multipart):
 
 
 class GcsRequests(Requests):
-    """Requests to one bucket, with a token."""
+    """Requests to one bucket, with a token, or anonymous without credentials."""
 
-    def __init__(self, address: Address, *, credentials: CredentialChain) -> None:
+    def __init__(self, address: Address, *, credentials: CredentialChain | None) -> None:
         super().__init__(address, service="Cloud Storage")
         self._credentials = credentials
 
@@ -180,7 +180,9 @@ class GcsRequests(Requests):
         headers: Mapping[str, str],
         body: bytes | memoryview,
     ) -> dict[str, str]:
-        all_headers = {**headers, "authorization": f"Bearer {self._credentials.current().token}"}
+        all_headers = dict(headers)
+        if self._credentials is not None:
+            all_headers["authorization"] = f"Bearer {self._credentials.current().token}"
         if body:
             all_headers["content-md5"] = base64.b64encode(hashlib.md5(body, usedforsecurity=False).digest()).decode()
         elif method in ("PUT", "POST"):

@@ -380,6 +380,8 @@ def _peer(endpoint: str) -> str:
 
 def _credentials(settings: StoreSettings) -> Any:  # the SDK has no types
     secret = settings.credentials
+    if settings.anonymous:
+        return oss.credentials.AnonymousCredentialsProvider()
     if secret:
         return oss.credentials.StaticCredentialsProvider(secret["accessKeyId"], secret["accessKeySecret"], secret.get("securityToken"))
     if os.environ.get("OSS_ACCESS_KEY_ID") and os.environ.get("OSS_ACCESS_KEY_SECRET"):

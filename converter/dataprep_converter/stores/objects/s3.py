@@ -32,6 +32,7 @@ from dataprep_converter.core.errors import (
 )
 from dataprep_converter.stores import Details, Entry, StoreSettings
 from dataprep_converter.stores.credentials.aws import CredentialChain, domain_of
+from dataprep_converter.stores.credentials.aws_profile import AwsProfile
 from dataprep_converter.stores.objects.objects import Bucket, ObjectStore, client_options, is_written, retry_config, unquoted
 from dataprep_converter.stores.objects.parts import unfinished
 from dataprep_converter.stores.objects.s3_requests import S3Requests
@@ -66,12 +67,14 @@ class S3Store(ObjectStore):
     def __init__(self, settings: StoreSettings) -> None:
         super().__init__(settings)
         environment = os.environ
-        self._region = settings.region or environment.get("AWS_REGION") or environment.get("AWS_DEFAULT_REGION") or "us-east-1"
+        self._region = (
+            settings.region or environment.get("AWS_REGION") or environment.get("AWS_DEFAULT_REGION") or AwsProfile().region or "us-east-1"
+        )
         endpoint = settings.endpoint or environment.get("AWS_ENDPOINT_URL_S3") or environment.get("AWS_ENDPOINT_URL")
         # Self-hosted endpoints mostly have no DNS names for buckets. Amazon's accept both styles.
         self._path_style = settings.path_style or (endpoint is not None and _is_bare_host(endpoint))
         self._endpoint = with_scheme(endpoint or f"https://s3.{self._region}.{domain_of(self._region)}")
-        self._credentials = CredentialChain(settings.credentials, region=self._region)
+        self._credentials = None if settings.anonymous else CredentialChain(settings.credentials, region=self._region)
         self._buckets: dict[str, S3Bucket] = {}
 
     def place(self, uri: str) -> "tuple[S3Bucket, str]":
@@ -235,8 +238,8 @@ class S3Bucket(XmlBucket):
     """A bucket of S3."""
 
     @classmethod
-    def at(cls, endpoint: str, name: str, *, region: str, path_style: bool, credentials: CredentialChain) -> "S3Bucket":
-        """Returns an object for requests to one bucket at an endpoint."""
+    def at(cls, endpoint: str, name: str, *, region: str, path_style: bool, credentials: CredentialChain | None) -> "S3Bucket":
+        """Returns an object for requests to one bucket at an endpoint. Without credentials, the requests are anonymous."""
         parts = urllib.parse.urlsplit(endpoint)
         path = parts.path.rstrip("/")
         host = parts.hostname or ""
@@ -254,10 +257,11 @@ class S3Bucket(XmlBucket):
                 "endpoint": f"{parts.scheme}://{address.netloc}{path}",
                 "region": region,
                 "virtual_hosted_style_request": not path_style,
+                "skip_signature": credentials is None,
             },
             client_options=client_options(parts.scheme),
             retry_config=retry_config(),
-            credential_provider=credentials.for_obstore,  # type: ignore[arg-type] # its TypedDict is known to type checkers only
+            credential_provider=credentials and credentials.for_obstore,  # type: ignore[arg-type] # its TypedDict is known to type checkers only
         )
         return cls(f"s3://{name}/", name, requests=S3Requests(address, region=region, credentials=credentials), client=client)
 

@@ -15,9 +15,9 @@ from dataprep_converter.stores.store_requests import Address, Requests, encoded
 
 
 class S3Requests(Requests):
-    """Requests to one bucket, signed with the current credentials."""
+    """Requests to one bucket, signed with the current credentials, or anonymous without credentials."""
 
-    def __init__(self, address: Address, *, region: str, credentials: CredentialChain) -> None:
+    def __init__(self, address: Address, *, region: str, credentials: CredentialChain | None) -> None:
         super().__init__(address, service="S3")
         self._region = region
         self._credentials = credentials
@@ -26,6 +26,8 @@ class S3Requests(Requests):
         self, method: str, path: str, query: Mapping[str, str], headers: Mapping[str, str], body: bytes | memoryview
     ) -> dict[str, str]:
         """Returns the headers, signed according to AWS Signature Version 4."""
+        if self._credentials is None:
+            return dict(headers)
         credentials = self._credentials.current()
         now = datetime.now(UTC).strftime("%Y%m%dT%H%M%SZ")
         digest = hashlib.sha256(body).hexdigest()

@@ -1,0 +1,97 @@
+"""Credentials of a profile, as AWS's command line keeps them: `~/.aws/config` and `~/.aws/credentials`.
+
+Keys in these files are read here. What needs a request or a program (SSO, a role to assume, a process, a login) is left to botocore, which
+is imported only then, because pods have no profiles.
+"""
+
+import configparser
+import os
+from collections.abc import Mapping
+from datetime import UTC, datetime
+from functools import cached_property
+from pathlib import Path
+from typing import Any, Final
+
+from dataprep_converter.core.errors import BadCredentials, BadSpec, Unreachable
+from dataprep_converter.stores.credentials.aws_keys import AwsCredentials
+from dataprep_converter.stores.credentials.token_services import EARLY
+
+_BEFORE_KEYS: Final = ("role_arn", "sso_session", "sso_start_url", "sso_account_id")
+"""Settings that AWS's tools prefer to keys of the same profile."""
+_AFTER_KEYS: Final = ("credential_process", "login_session")
+
+
+class AwsProfile:
+    """The profile that AWS_PROFILE names, or `default`."""
+
+    def __init__(self) -> None:
+        chosen = os.environ.get("AWS_PROFILE") or os.environ.get("AWS_DEFAULT_PROFILE")
+        self._name = chosen or "default"
+        self._config = Path(os.environ.get("AWS_CONFIG_FILE") or Path.home() / ".aws" / "config").expanduser()
+        self._keys = Path(os.environ.get("AWS_SHARED_CREDENTIALS_FILE") or Path.home() / ".aws" / "credentials").expanduser()
+        self._must_exist = chosen is not None
+        self._chain: Any = None  # botocore has no types
+
+    @property
+    def region(self) -> str | None:
+        """The region of the profile, if it has one. Raises BadCredentials if a file can't be parsed."""
+        return self._settings.get("region")
+
+    def credentials(self, region: str) -> AwsCredentials | None:
+        """Returns the profile's credentials, or None if there is no profile with credentials. `region` is for profiles that name none.
+
+        Raises BadCredentials, with the profile's name and what to do. Raises Unreachable if a service doesn't answer.
+        """
+        if not self._settings and self._must_exist:
+            raise BadCredentials(f"No credentials for S3: AWS_PROFILE is {self._name}, but neither {self._config} nor {self._keys} has it.")
+        has_keys = "aws_access_key_id" in self._settings
+        if any(setting in self._settings for setting in (_BEFORE_KEYS if has_keys else (*_BEFORE_KEYS, *_AFTER_KEYS))):
+            return self._from_botocore(region)
+        if not has_keys:
+            return None
+        return AwsCredentials(
+            self._settings["aws_access_key_id"],
+            self._settings.get("aws_secret_access_key", ""),
+            self._settings.get("aws_session_token"),
+        )
+
+    @cached_property
+    def _settings(self) -> Mapping[str, str]:
+        section = "default" if self._name == "default" else f"profile {self._name}"
+        return {**_section(self._config, section), **_section(self._keys, self._name)}
+
+    def _from_botocore(self, region: str) -> AwsCredentials:
+        try:
+            from botocore import exceptions
+            from botocore.session import Session
+        except ImportError as exc:
+            used = next(setting for setting in (*_BEFORE_KEYS, *_AFTER_KEYS) if setting in self._settings)
+            raise BadSpec(f"profile {self._name} of AWS has {used}, which needs the package botocore: pip install botocore.") from exc
+        try:
+            if self._chain is None:
+                session = Session(profile=self._name)
+                if session.get_config_variable("region") is None:
+                    session.set_config_variable("region", region)
+                self._chain = session.get_credentials()
+            keys = self._chain.get_frozen_credentials()
+        except (exceptions.HTTPClientError, exceptions.ConnectionError) as exc:
+            raise Unreachable(f"cannot connect for the credentials of profile {self._name} of AWS: {_line(exc)}.") from exc
+        except (exceptions.BotoCoreError, exceptions.ClientError) as exc:
+            logged_out = isinstance(exc, exceptions.SSOError | exceptions.TokenRetrievalError)
+            hint = f" Log in: aws sso login --profile {self._name}." if logged_out else ""
+            raise BadCredentials(f"No credentials for profile {self._name} of AWS: {_line(exc)}.{hint}") from exc
+        # botocore renews temporary keys 10 minutes or more before they expire, so the keys are asked for again before that.
+        return AwsCredentials(keys.access_key, keys.secret_key, keys.token, datetime.now(UTC) + 2 * EARLY if keys.token else None)
+
+
+def _section(file: Path, name: str) -> Mapping[str, str]:
+    parser = configparser.ConfigParser(interpolation=None, strict=False)
+    try:
+        parser.read(file)
+    except (configparser.Error, UnicodeDecodeError) as exc:
+        raise BadCredentials(f"{file} is not a file of AWS's settings: {_line(exc)}.") from exc
+    return dict(parser[name]) if parser.has_section(name) else {}
+
+
+def _line(error: Exception) -> str:
+    return " ".join(str(error).split()).rstrip(".")

@@ -1,0 +1,22 @@
+"""Prints the keys of profiles by our chain with botocore. Arguments: our source folders, `--`, and the names of the profiles."""
+
+import json
+import os
+import sys
+
+split = sys.argv.index("--")
+sys.path[:0] = sys.argv[1:split]
+
+from dataprep_converter.core.errors import ConvertError  # noqa: E402 - after the path is set
+from dataprep_converter.stores.credentials.aws import CredentialChain  # noqa: E402 - as above
+
+answers = {}
+for name in sys.argv[split + 1 :]:
+    os.environ["AWS_PROFILE"] = name
+    try:
+        keys = CredentialChain({}, region="us-east-1").current()
+    except ConvertError as exc:
+        answers[name] = [type(exc).__name__, str(exc)]
+    else:
+        answers[name] = [keys.access_key, keys.secret_key, keys.token, keys.expires is not None]
+print(json.dumps(answers))  # noqa: T201 - the result
