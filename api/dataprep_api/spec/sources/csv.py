@@ -6,6 +6,8 @@ from pydantic import Field
 
 from dataprep_api.spec.model import Column, Model, NullDefaults, Uri
 
+NullWords = Annotated[list[Annotated[str, Field(max_length=64)]], Field(min_length=1, max_length=16)]
+
 
 class CsvColumn(Model):
     """One column of a CSV file."""
@@ -41,6 +43,8 @@ class CsvSource(Model):
     """Values for empty cells. The keys are columns. Use this field instead of the columns' `default`, so that `columns` needn't be listed. Write the values in the same form as values in the files, or `NaN` in a column of floats."""
     null_words: Annotated[list[Annotated[str, Field(min_length=1, max_length=64)]], Field(max_length=16)] = []
     """Words for empty cells. An example is `NA`. The words apply to every column. Default: no words. If types are inferred, however, the usual words for missing values count as empty cells in columns of numbers."""
+    null_words_of: Annotated[dict[Annotated[str, Field(max_length=256)], NullWords], Field(max_length=1024)] | None = None
+    """Words for missing values by column. The keys are columns. A cell with a word of its column is a null, in a String column too. The word `""` is an empty cell. The column's words are added to `nullWords`."""
     select: Annotated[list[Column], Field(min_length=1, max_length=1024)] | None = None
     """Columns to read. The columns are returned in the order of this list. Columns are names, positions (`3`, `-1`) or ranges of positions (`0..4`). Cells of other columns are not parsed. Default: all columns."""
     hive_partitions: Literal["Infer", "String"] | None = None

@@ -5,7 +5,7 @@ import csv
 import io
 import sys
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
 import numpy as np
@@ -47,6 +47,17 @@ class Dialect:
     missing: tuple[str, ...] = ()
     """Words that mean an empty cell in columns of numbers and truth values, but are text in other columns. `missing` can't be combined with
     `nulls`, because Arrow accepts only one list of words for missing values."""
+    by_column: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    """For some columns, more words for missing values. In a column of text, such a word is a null, not the empty text."""
+
+    @property
+    def literal(self) -> "Dialect":
+        """The same syntax without words for missing values."""
+        return replace(self, nulls=(), missing=(), by_column={})
+
+    def words(self, column: str) -> list[str]:
+        """The cells that are missing values in a column of numbers or truth values."""
+        return ["", *self.nulls, *self.missing, *self.by_column.get(column, ())]
 
     def rows(self, data: bytes, *, at_end: bool = True) -> Rows:
         """The complete rows of a text that begins at the start of a row."""
@@ -69,6 +80,31 @@ def parse_rows(
 ) -> pa.Table:
     """Parses complete rows with Arrow. If `only` is given, parses only these columns. Rows with a wrong number of cells are skipped. For
     each skipped row, a pair (row number, number of cells) is appended to `skipped`."""
+    every_word = {word for words in dialect.by_column.values() for word in words}
+    table = _parse(data, names, types, dialect, words=["", *dialect.nulls, *dialect.missing, *every_word], skipped=skipped, only=only)
+    # Arrow takes one list of words for all columns, so a column of numbers that may have taken a word of another column is parsed once more.
+    doubtful: dict[tuple[str, ...], list[str]] = {}
+    for name, column in zip(table.column_names, table.columns, strict=True) if every_word else ():
+        if column.null_count and not pa.types.is_string(column.type) and not every_word <= set(words := dialect.words(name)):
+            doubtful.setdefault(tuple(words), []).append(name)
+    for words, group in doubtful.items():
+        part = _parse(data, names, types, dialect, words=words, skipped=[], only=group)
+        for name in group:
+            table = table.set_column(table.schema.get_field_index(name), name, part.column(name))
+    return table
+
+
+def _parse(
+    data: bytes,
+    names: Sequence[str],
+    types: Mapping[str, pa.DataType],
+    dialect: Dialect,
+    *,
+    words: Sequence[str],
+    skipped: list[tuple[int, int]],
+    only: Sequence[str] | None,
+) -> pa.Table:
+    """Parses complete rows with Arrow. In columns of numbers and truth values, each of `words` is a null."""
 
     def skip(row: Any) -> str:
         skipped.append((row.number - 1, row.actual_columns))
@@ -87,8 +123,8 @@ def parse_rows(
         ),
         convert_options=_arrow_csv.ConvertOptions(
             column_types=dict(types),
-            null_values=["", *dialect.nulls, *dialect.missing],
-            strings_can_be_null=bool(dialect.nulls),
+            null_values=list(words),
+            strings_can_be_null=bool(dialect.nulls) and not dialect.by_column,
             include_columns=list(only or []),
         ),
     )
@@ -145,19 +181,15 @@ class Parser:
         try:
             names = [column.name for column in typed]
             as_text = dict.fromkeys(names, pa.string())
-            table = (
-                parse_rows(data, self._names, as_text, replace(self._dialect, nulls=(), missing=()), skipped=skipped, only=names)
-                if typed
-                else None
-            )
+            table = parse_rows(data, self._names, as_text, self._dialect.literal, skipped=skipped, only=names) if typed else None
         except pa.ArrowInvalid:
             table = None
         if table is None:
             return {}
         numbers = np.setdiff1d(np.arange(table.num_rows + len(skipped)), [row for row, _ in skipped], assume_unique=True)
-        words: Any = pa.array(["", *self._dialect.nulls, *self._dialect.missing])
         misfits: dict[int, str] = {}
         for column in typed:
+            words: Any = pa.array(self._dialect.words(column.name))
             cells: Any = _as_array(table.column(column.name))
             fits = pc.match_substring_regex(pc.utf8_trim(cells, BLANKS), _PATTERNS[column.type])
             places = np.flatnonzero(pc.invert(pc.or_(fits, pc.is_in(cells, value_set=words))).to_numpy(zero_copy_only=False))
@@ -226,12 +258,8 @@ class Parser:
         for column in self._columns:
             values: Array = _as_array(table.column(column.name))
             if column.type == "String":
-                if values.null_count:
-                    values = pc.fill_null(values, "")
-                if column.default:
-                    values = pc.if_else(pc.equal(values, ""), column.default, values)
-                elif column.required:
-                    wrong = self._empty_cells(column, pc.equal(values, "")) | wrong
+                values, empty = self._final_texts(column, values)
+                wrong = empty | wrong
                 columns.append(values)
                 continue
             if values.null_count and column.name in self._defaults:
@@ -243,6 +271,26 @@ class Parser:
                 wrong = {place: f"{value!r} is not a Float32 (column {column.name!r})" for place, value in too_large.items()} | wrong
             columns.append(values)
         return columns, wrong
+
+    def _final_texts(self, column: CsvColumn, values: Any) -> tuple[Array, dict[int, str]]:
+        """Returns a column of text with defaults and nulls filled in, and the reasons of the rows that lack a value."""
+        if values.null_count:
+            values = pc.fill_null(values, "")
+        if self._dialect.by_column and self._dialect.nulls:
+            # In this case, Arrow leaves all words in columns of text.
+            values = pc.if_else(pc.is_in(values, value_set=_texts(self._dialect.nulls)), "", values)
+        own_words = self._dialect.by_column.get(column.name, ())
+        missing = pc.is_in(values, value_set=_texts(own_words)) if own_words else None
+        is_empty = pc.equal(values, "") if missing is None else pc.or_(pc.equal(values, ""), missing)
+        if column.default:
+            return pc.if_else(is_empty, column.default, values), {}
+        if column.required:
+            return values, self._empty_cells(column, is_empty)
+        if missing is None:
+            return values, {}
+        if not self._keep_nulls:
+            return values, self._empty_cells(column, missing)
+        return pc.if_else(missing, pa.scalar(None, pa.string()), values), {}
 
     def _too_large(self, table: pa.Table, numbers: npt.NDArray[np.int64], data: bytes) -> dict[int, str]:
         """The rows that have a number beyond the largest float64, and the reason. Arrow reads both the word `inf` and numbers that are too
@@ -261,8 +309,9 @@ class Parser:
         return misfits
 
     def _empty_cells(self, column: CsvColumn, is_empty: Array) -> dict[int, str]:
-        words = f" or one of {', '.join(self._dialect.nulls)}" if self._dialect.nulls else ""
-        if self._dialect.missing and column.type != "String":
+        given = [word for word in (*self._dialect.nulls, *self._dialect.by_column.get(column.name, ())) if word]
+        words = f" or one of {', '.join(given)}" if given else ""
+        if self._dialect.missing and column.type != "String" and not given:
             words = f" or a word such as {self._dialect.missing[0]},"
         places = np.flatnonzero(is_empty.to_numpy(zero_copy_only=False)).tolist()
         return dict.fromkeys(places, f"column {column.name!r} is empty{words} and has no default")
@@ -270,8 +319,8 @@ class Parser:
     def _default(self, column: CsvColumn) -> Any:
         quoted = self._dialect.quote + (column.default or "").replace(self._dialect.quote, self._dialect.quote * 2) + self._dialect.quote
         try:
-            dialect = replace(self._dialect, nulls=(), missing=())
-            value = parse_rows(quoted.encode(), [column.name], {column.name: self._types[column.name]}, dialect, skipped=[])[0][0]
+            types = {column.name: self._types[column.name]}
+            value = parse_rows(quoted.encode(), [column.name], types, self._dialect.literal, skipped=[])[0][0]
         except pa.ArrowInvalid:
             value = None
         if value is None or not value.is_valid or (pa.types.is_floating(value.type) and self._is_infinite(value.as_py(), column)):
@@ -312,6 +361,10 @@ def _is_utf8(data: bytes) -> bool:
     except pa.ArrowInvalid:
         return False
     return True
+
+
+def _texts(words: Sequence[str]) -> Any:
+    return pa.array(words, pa.string())
 
 
 def _as_array(column: Any) -> Array:

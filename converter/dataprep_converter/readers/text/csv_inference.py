@@ -69,7 +69,7 @@ def kinds_of(text: bytes, names: Sequence[str], dialect: Dialect, *, rule: int) 
     cells: Any = None
     if unclear:
         as_text = dict.fromkeys(names, pa.string())
-        cells = parse_rows(text, names, as_text, replace(dialect, nulls=(), missing=()), skipped=[], only=unclear)
+        cells = parse_rows(text, names, as_text, dialect.literal, skipped=[], only=unclear)
     rows = np.setdiff1d(np.arange(table.num_rows + len(skipped)), [row for row, _ in skipped])
     kinds = []
     for name, kind in zip(names, types, strict=True):
@@ -77,7 +77,7 @@ def kinds_of(text: bytes, names: Sequence[str], dialect: Dialect, *, rule: int) 
             values = table.column(name)
             kinds.append(Kind(_type_of_floats(cells.column(name).filter(values.is_valid()), values.drop_null())))
         elif _is_text(kind):
-            text_kind = _kind_of_cells(cells.column(name).combine_chunks(), dialect)
+            text_kind = _kind_of_cells(cells.column(name).combine_chunks(), dialect.words(name))
             kinds.append(replace(text_kind, row=int(rows[text_kind.row])) if text_kind.others else text_kind)
         else:
             kinds.append(Kind(_type_of_all(kind)))
@@ -100,9 +100,9 @@ def _type_of_all(kind: pa.DataType) -> str:
     return "Bool" if pa.types.is_boolean(kind) else "String"
 
 
-def _kind_of_cells(cells: Any, dialect: Dialect) -> Kind:
+def _kind_of_cells(cells: Any, missing: Sequence[str]) -> Kind:
     """The type that most cells of a column have. Called only for columns in which Arrow found no common type."""
-    words: Any = pa.array(["", *dialect.nulls, *dialect.missing])
+    words: Any = pa.array(missing, pa.string())
     filled = cells.filter(pc.invert(pc.is_in(cells, value_set=words)))
     trimmed = pc.utf8_trim(filled, BLANKS)
     are_numbers: Any = None

@@ -1,6 +1,6 @@
 """Adds the defaults of a source, which are given by column, to the columns of text files."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import TypeVar
 
 from dataprep_api.spec import CsvColumn
@@ -23,7 +23,13 @@ def with_defaults(columns: Sequence[C], defaults: Mapping[str, str] | None, *, o
         if default is not None and column.default is not None:
             raise BadSpec(f"{of}: the column {column.name!r} has a default in columns and in defaults; leave one of them out.")
         completed.append(column if default is None else column.model_copy(update={"default": default}))
-    if rest and columns:
-        name, names = next(iter(rest)), [column.name for column in columns]
-        raise BadSpec(f"{of}.defaults: there is no column {name!r}.{similar(name, names)} The columns are {format_names(names)}.")
+    check_exist(rest, columns, of=f"{of}.defaults")
     return completed
+
+
+def check_exist(named: Iterable[str], columns: Sequence[C], *, of: str) -> None:
+    """Raises BadSpec for a name that no column has, unless there are no columns. `of` is the field that names the columns."""
+    names = [column.name for column in columns]
+    for name in named if columns else ():
+        if name not in names:
+            raise BadSpec(f"{of}: there is no column {name!r}.{similar(name, names)} The columns are {format_names(names)}.")

@@ -26,7 +26,7 @@ from dataprep_converter.readers.text.csv_cells import Dialect, Parser
 from dataprep_converter.readers.text.csv_inference import with_missing
 from dataprep_converter.readers.text.csv_rows import Rows
 from dataprep_converter.readers.text.csv_starts import FileStart, Preamble, dialect_of, infer_columns, selected_names
-from dataprep_converter.readers.text.defaults import with_defaults
+from dataprep_converter.readers.text.defaults import check_exist, with_defaults
 from dataprep_converter.readers.text.stretches import StretchReader, cut, open_forward, units_of
 from dataprep_converter.records.batch import TEXT, TEXTS, marked
 from dataprep_converter.sampling.units import Unit
@@ -66,12 +66,14 @@ class CsvReader(StretchReader):
 
 
 def _dialect(source: CsvSource) -> Dialect:
-    return dialect_of(source.delimiter, source.quote, source.null_words, of=_OF)
+    by_column = {name: tuple(words) for name, words in (source.null_words_of or {}).items()}
+    return replace(dialect_of(source.delimiter, source.quote, source.null_words, of=_OF), by_column=by_column)
 
 
 def _parser(source: CsvSource, dialect: Dialect, columns: Sequence[CsvColumn], *, keep_nulls: bool = False) -> Parser:
-    """A parser that returns the selected columns. Raises BadSpec if a selected column doesn't exist."""
+    """A parser that returns the selected columns. Raises BadSpec if a column that the spec names doesn't exist."""
     columns = with_defaults(columns, source.defaults, of=_OF)
+    check_exist(source.null_words_of or {}, columns, of=f"{_OF}.nullWordsOf")
     return Parser(columns, dialect, select=selected_names(columns, source.select, of=_OF), of=_OF, keep_nulls=keep_nulls)
 
 
