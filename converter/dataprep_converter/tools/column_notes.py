@@ -46,7 +46,7 @@ def class_values(records: pa.RecordBatch | None, column: str) -> list[str]:
     values = _plain_values(records, column)
     if values is None:
         return []
-    distinct = pc.unique(values).to_pylist()
+    distinct = pc.unique(values.drop_null()).to_pylist()
     return [short_value(value) for value in sorted(distinct, key=str)] if 1 < len(distinct) <= MOST_CLASSES else []
 
 

@@ -18,10 +18,14 @@ from dataprep_converter.readers import READERS
 from dataprep_converter.stores import Entry
 from dataprep_converter.tools.csv_layout import layout_of, notes_on
 from dataprep_converter.tools.file_types import extension
+from dataprep_converter.tools.missing_words import missing_words
+from dataprep_converter.tools.missing_words import notes_on as notes_on_words
 from dataprep_converter.tools.text_heads import HEAD_BYTES, text_of
 
 HEADS: Final = 3
 """For each extension, the number of files whose first bytes are read."""
+_ROWS_BYTES: Final = 4 << 20
+"""The bytes of a CSV file in which words for missing values are searched."""
 _SUBSETS: Final = {
     "train": "train", "training": "train", "val": "validation", "valid": "validation", "validation": "validation", "dev": "validation",
     "test": "test", "testing": "test", "t10k": "test",
@@ -70,14 +74,14 @@ class Draft:
         return Source.model_fields[self.kind].alias or self.kind
 
 
-def head_of(file: File, access: Access) -> bytes:
-    """Returns the first bytes of the file's decompressed content."""
+def head_of(file: File, access: Access, *, most: int = HEAD_BYTES) -> bytes:
+    """Returns the first `most` bytes of the file's decompressed content."""
     with access.store(file.entry.uri).open(file.entry.uri) as source:
         compression = compression_of(source.read_at(0, MAGIC_BYTES))
         if compression is None:
-            return source.read_at(0, min(HEAD_BYTES, file.entry.size))
+            return source.read_at(0, min(most, file.entry.size))
         with closing(ForwardReader(source, file.entry.uri, compression=compression)) as contents:
-            return contents.read(HEAD_BYTES)
+            return contents.read(most)
 
 
 def add_encoding(draft: Draft, chosen_files: Sequence[File], access: Access) -> None:
@@ -111,9 +115,10 @@ def by_uri(uri: str, listing: Listing, access: Access) -> Draft:  # noqa: ARG001
 
 
 def _csv(uri: str, listing: Listing, access: Access) -> Draft:
-    head = head_of(listing.chosen_files[0], access)
+    head = head_of(listing.chosen_files[0], access, most=_ROWS_BYTES)
     text = text_of(head)
-    layout = layout_of(text.lines if text is not None else head)
+    lines = text.lines if text is not None else head
+    layout = layout_of(lines[:HEAD_BYTES])
     source: dict[str, Any] = {"uris": listing.uris(uri)}
     if layout.delimiter != ",":
         source["delimiter"] = layout.delimiter
@@ -122,7 +127,10 @@ def _csv(uri: str, listing: Listing, access: Access) -> Draft:
         source["skipLines"] = skipped
     if layout.header:
         source["header"] = True
-    return Draft(listing.kind, source, notes=list(notes_on(layout)))
+    words = missing_words(lines, delimiter=layout.delimiter, skip_lines=skipped, header=layout.header)
+    if words:
+        source["nullWordsOf"] = words
+    return Draft(listing.kind, source, notes=[*notes_on(layout), *notes_on_words(words)])
 
 
 def _images(uri: str, listing: Listing, access: Access) -> Draft:

@@ -265,7 +265,7 @@ CSVS: dict[str, tuple[str, str, dict[str, Any], dict[str, Any]]] = {
     "a delimiter at the end of each line": ("a.csv", "x,z,\n1,a,\n3,b,\n", {"header": True}, {}),
     "a name that is also a value": ("a.csv", "kind,z\nkind,1\nsort,2\n", {"header": True}, {}),
     "years as names": ("a.csv", "land,1990,1995,2000\nA,1.5,2,3\nB,1,2,3\n", {"header": True}, {}),
-    "a missing value in the first row": ("a.csv", ",a,x\nb,a,x\nb,c,z\n", {}, {}),
+    "a missing value in the first row": ("a.csv", ",a,x\nb,a,x\nb,c,z\n", {"nullWordsOf": {"0": [""]}}, {}),
     "a row that counts up": ("a.csv", "1,2,3,4\n2,2,3,9\n7,1,3,4\n", {}, {}),
     "a title": ("a.csv", "Flowers of 1936\n\nx,z\n1,a\n3,b\n4,c\n", {"skipLines": 1, "header": True}, {}),
     "a count of rows and columns": ("a.csv", "3,2,no,yes\n1,2,0\n4,5,1\n2,2,1\n", {"skipLines": 1}, {}),

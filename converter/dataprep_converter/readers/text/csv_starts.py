@@ -16,7 +16,7 @@ from dataprep_converter.readers.text.csv_inference import kinds_of
 from dataprep_converter.readers.text.stretches import BOM
 from dataprep_converter.records.columns import find_columns
 
-_INFERRED_BYTES: Final = 1 << 20
+INFERRED_BYTES: Final = 1 << 20
 _LINE_END: Final = re.compile(rb"\r\n|\n|\r")
 
 
@@ -115,7 +115,7 @@ def infer_columns(start: FileStart, dialect: Dialect, *, rule: int, uri: str, of
 
     Returns None if there is neither a header nor a row. Raises BadSpec, which names the file, if the types can't be determined.
     """
-    sample = start.data[:_INFERRED_BYTES]
+    sample = start.data[:INFERRED_BYTES]
     rows = dialect.rows(sample, at_end=start.at_end and len(sample) == len(start.data))
     if not len(rows):
         rows = dialect.rows(start.data, at_end=start.at_end)

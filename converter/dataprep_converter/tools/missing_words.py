@@ -1,0 +1,89 @@
+"""Finds the words for missing values in the columns of a CSV file, such as `NA` and `?`.
+
+What is a missing value depends on the column. In a column of numbers, no such word is a number. In a column of text, a word may be a value:
+`none` is an answer, `NA` is the code of Namibia among other codes, and `-` is one of two signs beside `+`.
+"""
+
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, Final
+
+import pyarrow as pa
+
+from dataprep_converter.core.errors import BadSample
+from dataprep_converter.core.tensors import pc
+from dataprep_converter.readers.text.csv_cells import Dialect, parse_rows
+from dataprep_converter.readers.text.csv_inference import MISSING, kinds_of, with_missing
+from dataprep_converter.readers.text.csv_starts import INFERRED_BYTES, Preamble
+
+MOST_WORDS: Final = 16
+"""The most words that `source.csv.nullWordsOf` takes for a column."""
+_LONGEST: Final = 64
+_AMONG_NUMBERS: Final = frozenset(
+    (*(word.lower() for word in MISSING), "nan", "nil", "missing", "unknown", "-", "--", "?", ".", "*", "\\n")
+)
+"""In lower case, the words that stand for a missing value in a column of numbers or truth values."""
+_AMONG_TEXTS: Final = frozenset(("NA", "N/A", "n/a", "#N/A", "<NA>", "NULL", "null", "NaN", "nan", "\\N"))
+_SIGNS: Final = frozenset(("-", "--", "?"))
+_CODE: Final = re.compile(r"[A-Z]{2}")
+_SHOWN_COLUMNS: Final = 20
+
+
+def missing_words(text: bytes, *, delimiter: str, skip_lines: int, header: bool) -> dict[str, list[str]]:
+    """Returns the words for missing values by column, for the columns that have any. An empty cell is a word only in columns of text,
+    because any other column can't have an empty text.
+
+    `text` is the beginning of a file as UTF-8, and ends with a complete row. If it isn't CSV, returns no words.
+    """
+    dialect = Dialect(delimiter, '"')
+    try:
+        start = Preamble(dialect, skip_lines, header).strip_from(text, at_end=True)
+        if start is None or not start.data.strip():
+            return {}
+        first = start.data[: int(dialect.rows(start.data).stops[0])]
+        names = start.names or [str(number) for number in range(len(dialect.cells(first)))]
+        cells = _distinct_cells(start.data, names, dialect)
+        found = {name: [word for word in each if _is_candidate(word)] for name, each in cells.items()}
+        sample = start.data[:INFERRED_BYTES]
+        sample = sample[: dialect.rows(sample, at_end=len(sample) == len(start.data)).size] or start.data
+        by_column = {name: tuple(words) for name, words in found.items()}
+        kinds = kinds_of(sample, names, with_missing(Dialect(delimiter, '"', by_column=by_column), rule=2), rule=2)
+    except (BadSample, pa.ArrowInvalid, IndexError):
+        return {}
+    words = {
+        name: _among_texts(cells[name]) if kind.type == "String" else [word for word in found[name] if word]
+        for name, kind in zip(names, kinds, strict=True)
+    }
+    return {name: sorted(each)[:MOST_WORDS] for name, each in words.items() if each and len(name) <= 256}
+
+
+def notes_on(words: Mapping[str, Sequence[str]]) -> Iterator[str]:
+    """Yields a note that names the columns with missing values and their words."""
+    shown = [f"{name} ({' and '.join(word or 'empty' for word in each)})" for name, each in words.items()]
+    if shown:
+        more = f" and {len(shown) - _SHOWN_COLUMNS} more columns" if len(shown) > _SHOWN_COLUMNS else ""
+        yield f"missing values: {', '.join(shown[:_SHOWN_COLUMNS])}{more}; remove words that are values from source.csv.nullWordsOf"
+
+
+def _distinct_cells(data: bytes, names: Sequence[str], dialect: Dialect) -> dict[str, list[str]]:
+    table: Any = parse_rows(data, names, dict.fromkeys(names, pa.string()), dialect, skipped=[])
+    return {name: pc.unique(column).to_pylist() for name, column in zip(names, table.columns, strict=True)}
+
+
+def _is_candidate(cell: str) -> bool:
+    """Whether a cell may be a missing value. A cell with only spaces is one in a column of numbers."""
+    return len(cell) <= _LONGEST and (cell.strip() == "" or cell.strip().lower() in _AMONG_NUMBERS)
+
+
+def _among_texts(cells: Sequence[str]) -> list[str]:
+    """The words for missing values in a column of text with these distinct cells."""
+    values = [cell.strip() for cell in cells if cell.strip() not in _AMONG_TEXTS | _SIGNS | {""}]
+    are_codes = bool(values) and all(map(_CODE.fullmatch, values))
+    are_signs = not any(sign.isalnum() for value in values for sign in value)
+    return [
+        cell
+        for cell in cells
+        if (cell == "" and values)
+        or (cell.strip() in _AMONG_TEXTS and not (are_codes and cell.strip() == "NA"))
+        or (cell.strip() in _SIGNS and not are_signs)
+    ]
