@@ -7,7 +7,9 @@ from typing import Final
 
 from dataprep_converter.core import framing
 from dataprep_converter.inputs.compressions import without_suffix
+from dataprep_converter.readers.text.json_arrays import is_array
 from dataprep_converter.tools.csv_layout import layout_of
+from dataprep_converter.tools.foreign_files import is_document
 from dataprep_converter.tools.text_heads import text_of
 
 _IMAGES: Final = frozenset({"jpg", "jpeg", "png", "bmp", "gif", "tif", "tiff", "webp"})
@@ -69,9 +71,11 @@ _MAGIC: Final[Sequence[tuple[str, Callable[[bytes], bool]]]] = (
 
 def _kind_of_lines(text: bytes, *, or_else: str | None) -> str | None:
     """Returns the kind of a line-based text whose name is inconclusive."""
+    if is_array(text.removeprefix(b"\xef\xbb\xbf")):
+        return "jsonl"
     lines = [line for line in text.removeprefix(b"\xef\xbb\xbf").split(b"\n")[:20] if line.strip()]
     if lines and all(_is_object(line) for line in lines[:5]):
-        return "jsonl"
+        return None if len(lines) == 1 and is_document(lines[0]) else "jsonl"
     if lines and all(_LIBSVM.fullmatch(line) for line in lines):
         return "libsvm"
     return "csv" if len(lines) > 1 and layout_of(text).columns > 1 and not _is_prose(lines) else or_else

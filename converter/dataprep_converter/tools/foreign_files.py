@@ -8,7 +8,7 @@ from dataprep_converter.tools.text_heads import text_of
 
 _TO_PARQUET: Final = "convert it to Parquet, or read it by a plugin (source.plugin)"
 _ARCHIVE: Final = "end its URI with !/ to read the files within it, such as data.zip!/"
-_TO_JSONL: Final = "source.jsonl reads one object per line: convert it, for example with jq -c '.[]'"
+_TO_JSONL: Final = "source.jsonl reads one object per line, or an array of objects"
 _MEDIA: Final = "source.wholeFile stores each file unchanged"
 
 
@@ -63,6 +63,14 @@ _TEXTS: Final[Sequence[tuple[str, str, re.Pattern[bytes]]]] = (
 )
 
 
+_LIST_OF_OBJECTS: Final = re.compile(rb'"([A-Za-z_][A-Za-z0-9_]*)"\s*:\s*\[\s*\{')
+
+
+def is_document(text: bytes) -> bool:
+    """Whether a JSON object holds records in a list, so that it is hardly a record itself. `text` may be only the beginning."""
+    return _LIST_OF_OBJECTS.search(text) is not None
+
+
 def description_of(head: bytes) -> tuple[str, str]:
     """Returns the name of a file's kind, and what the user can do with it. `head` is the beginning of the decompressed file."""
     for name, advice, matches in _KINDS:
@@ -78,7 +86,9 @@ def description_of(head: bytes) -> tuple[str, str]:
     lines = text.lines.removeprefix(b"\xef\xbb\xbf")
     for name, advice, pattern in _TEXTS:
         if pattern.match(lines):
-            return name, advice
+            key = _LIST_OF_OBJECTS.search(lines) if advice == _TO_JSONL else None
+            records = f"; take the objects in {key[1].decode()!r} out, for example with jq -c '.{key[1].decode()}[]'" if key else ""
+            return name, advice + records
     return (
         "text, but its name and content tell nothing about its records",
         "source.text makes each line a record, and source.wholeFile each file",

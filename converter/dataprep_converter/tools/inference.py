@@ -29,6 +29,7 @@ from dataprep_converter.pipeline.features import resolve
 from dataprep_converter.readers import reader_class
 from dataprep_converter.readers.base.listing import input_files
 from dataprep_converter.readers.base.partitions import keys_of
+from dataprep_converter.readers.text import json_arrays
 from dataprep_converter.records.batch import SAMPLE
 from dataprep_converter.sampling.units import UnitTable
 from dataprep_converter.tools.column_notes import class_values, likely_mistakes, note_on
@@ -212,7 +213,7 @@ def _probe(draft: Draft, first: File, folder: Path, access: Access) -> dict[str,
         copy = folder.joinpath(*partitions, without_suffix(name))
         copy.parent.mkdir(parents=True, exist_ok=True)
         text = text_of(head)
-        copy.write_bytes(text.lines if text is not None else head)
+        copy.write_bytes(json_arrays.closed(text.lines) if text is not None else head)
         return {"uris": [str(copy)]} | ({"encoding": "Utf8"} if "encoding" in draft.source else {})
     return {"uris": [first.entry.uri]} if "uris" in draft.source and draft.kind not in _BY_ALL else {}
 

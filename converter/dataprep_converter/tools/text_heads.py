@@ -4,6 +4,7 @@ A byte order mark settles the encoding. Bytes without a mark that are UTF-8 are 
 Anything else is a guess, which the user must be told: most files that are neither are Windows-1252, of which Latin-1 is a part.
 """
 
+import re
 from dataclasses import dataclass
 from typing import Final
 
@@ -14,6 +15,7 @@ HEAD_BYTES: Final = 256 << 10
 _CONTROLS: Final = bytes(set(range(32)) - set(b"\t\n\r\f\x1a\x1b"))
 _UNDEFINED: Final = b"\x81\x8d\x8f\x90\x9d"
 """The bytes that Windows-1252 leaves undefined."""
+_CUT_CHARACTER: Final = re.compile(rb"[\xc0-\xff][\x80-\xbf]{0,3}\Z")
 _MOST_HIGH: Final = 0.3
 """In text of Western languages, at most this share of the bytes aren't ASCII."""
 
@@ -78,4 +80,7 @@ def _complete_lines(head: bytes, encoding: Encoding) -> bytes:
         while at % 2 == 1:
             at = head.rfind(end, 0, at)
         return head[: at + 2] if at >= 0 else head[:-2]
-    return head[: head.rfind(b"\n") + 1]
+    if b"\n" in head:
+        return head[: head.rfind(b"\n") + 1]
+    # Leave out a character of UTF-8 that the end of the head cuts.
+    return _CUT_CHARACTER.sub(b"", head) if encoding == "Utf8" else head

@@ -1,4 +1,4 @@
-"""`dataprep infer` on tables as people have them: their missing values."""
+"""`dataprep infer` on tables as people have them: missing values, and JSON files that are one array."""
 
 import json
 from pathlib import Path
@@ -7,6 +7,9 @@ from typing import Any
 import pytest
 import yaml
 from tests.converter.cli.commandline import code_of
+
+from dataprep_converter.inputs.access import Access
+from dataprep_converter.tools.verification import verify
 
 
 def inferred(source: Path, folder: Path) -> tuple[str, dict[str, Any]]:
@@ -49,3 +52,14 @@ def test_a_missing_label_is_no_class(tmp_path: Path) -> None:
     (tmp_path / "a.csv").write_text("x,label\n1,a\n2,NA\n3,b\n")
     written, _ = inferred(tmp_path / "a.csv", tmp_path)
     assert "# guessed label: column label (2 values in the first records: a, b)\n" in written
+
+
+@pytest.mark.parametrize("layout", ["indented", "one line", "beyond the first bytes"])
+def test_an_array_of_objects_is_read_as_jsonl(layout: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    rows = [{"n": number, "x": None if number % 3 else number / 4, "s": "é" * 50} for number in range(3000 if "beyond" in layout else 30)]
+    (tmp_path / "a.json").write_text(json.dumps(rows, indent=2 if layout == "indented" else None, ensure_ascii=False))
+    written, spec = inferred(tmp_path / "a.json", tmp_path)
+    assert spec["source"] == {"jsonl": {"uris": [str(tmp_path / "a.json")]}}
+    assert "# column n: int64, " in written
+    assert records(tmp_path, capsys) == rows
+    assert verify(str(tmp_path / "out"), Access()).records_out == len(rows)

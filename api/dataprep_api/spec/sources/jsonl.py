@@ -21,7 +21,7 @@ class JsonlColumn(Model):
 
 
 class JsonlSource(Model):
-    """JSON Lines: one object per line. Files may be compressed. Columns: the keys. A key of a nested object is named `a/b`, and lists are ragged."""
+    """JSON Lines: one object per line, or files that are one array of objects. Files may be compressed. Columns: the keys. A key of a nested object is named `a/b`, and lists are ragged."""
 
     uris: Annotated[list[Uri], Field(min_length=1, max_length=64)]
     """Files, folders or globs. The entries are read in the order of this list. A folder stands for every file below it whose name doesn't begin with `_` or `.`. The files of one entry are sorted by name."""

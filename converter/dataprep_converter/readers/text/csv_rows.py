@@ -36,6 +36,11 @@ class Rows:
     def __len__(self) -> int:
         return len(self.starts)
 
+    @property
+    def ends(self) -> Places:
+        """For each row, the start of the next row or the end of the complete rows."""
+        return np.append(self.starts[1:], self.size)
+
     def unclosed_quote(self) -> int | None:
         """The position of a quote that is never closed. The position is meaningful only for a complete text, because more text could close
         the quote."""

@@ -1,5 +1,5 @@
-"""The source `jsonl` reads files with one JSON object per line. Arrow parses the objects with a schema that the planner fixed
-(`json_columns.py`).
+"""The source `jsonl` reads files with one JSON object per line, or files that are one array of objects (`json_arrays.py`). Arrow parses the
+objects with a schema that the planner fixed (`json_columns.py`).
 
 Files are split at line ends (`stretches.py`). Lines that Arrow rejects are found by repeatedly halving the text. Only the rejected lines
 are bad, and a reason is reported for each of them.
@@ -27,11 +27,11 @@ from dataprep_converter.readers.base.good_runs import good_runs
 from dataprep_converter.readers.base.listing import input_files
 from dataprep_converter.readers.base.partitions import Partitions, discover_with_partitions, names_from, without_partition_columns
 from dataprep_converter.readers.columnar.columns import TYPES, Column, default_of, narrowed, settled, shown
-from dataprep_converter.readers.text import stretches
+from dataprep_converter.readers.text import json_arrays, stretches
 from dataprep_converter.readers.text.defaults import with_defaults
 from dataprep_converter.readers.text.json_columns import Path, infer_columns
-from dataprep_converter.readers.text.lines import Lines, line_units, not_utf8, scan, with_lines
-from dataprep_converter.readers.text.stretches import BOM, StretchReader, compression_in
+from dataprep_converter.readers.text.lines import Lines, not_utf8, scan, units_of_lines, with_lines
+from dataprep_converter.readers.text.stretches import BOM, Reading, StretchReader, compression_in, open_forward
 from dataprep_converter.sampling.units import Unit
 
 _SAMPLE_BYTES: Final = 1 << 20
@@ -63,11 +63,22 @@ class JsonlReader(StretchReader):
         """Finds the lines of `data` that aren't blank."""
         return scan(data, at_end, skip_blank=True)
 
+    def reading_of(self, extra: Mapping[str, Any]) -> Reading:
+        """The elements of an array, or lines."""
+        return Reading(json_arrays.scan_stretch, self._parse_elements) if extra.get("array") else super().reading_of(extra)
+
     def parse(self, data: bytes, *, records: int, line: int, uri: str) -> Block:
         """Parses the lines. Faulty lines are bad."""
-        lines = self.scan(data, True)
+        return self._parse(data, self.scan(data, True), records=records, line=line, uri=uri)
+
+    def _parse_elements(self, data: bytes, *, records: int, line: int, uri: str) -> Block:
+        """Parses the elements of an array. Faulty elements are bad."""
+        elements = json_arrays.scan_stretch(data, True)
+        return self._parse(json_arrays.in_lines(data, elements), elements, records=records, line=line, uri=uri)
+
+    def _parse(self, data: bytes, lines: Lines, *, records: int, line: int, uri: str) -> Block:
         if len(lines) != records:
-            raise InputChanged(f"{uri}: {records:,} lines were planned from line {line} on, got {len(lines):,}.", uri=uri)
+            raise InputChanged(f"{uri}: {records:,} records were planned from line {line} on, got {len(lines):,}.", uri=uri)
         return self._parser.parse(data, lines, line)
 
 
@@ -78,7 +89,13 @@ def _units(jsonl: JsonlSource, access: Access) -> Listing[Unit]:
     uri, lines = _sample(jsonl, access)
     columns = infer_columns(lines, jsonl.columns, uri, rule=access.version_of("inference"))
     _Parser(_with_defaults(columns, jsonl.defaults), strict=False)
-    yield from line_units(access, jsonl.uris, skip_blank=True, encoding=jsonl.encoding or "Utf8")
+    for root, path, entry in input_files(access, jsonl.uris):
+        with access.store(entry.uri).open(entry.uri) as source, open_forward(source, entry, jsonl.encoding or "Utf8") as forward:
+            start = forward.read(min(json_arrays.START_BYTES, stretches.UNIT_BYTES)).removeprefix(BOM)
+            if json_arrays.is_array(start):
+                yield from json_arrays.units_of_array(root, path, entry, start, forward)
+            else:
+                yield from units_of_lines(root, path, entry, start, forward, skip_blank=True)
     return {"columns": [[column.model_dump(by_alias=True, exclude_none=True), list(path)] for column, path in columns]}
 
 
@@ -101,7 +118,10 @@ def _sample(jsonl: JsonlSource, access: Access) -> tuple[str, list[tuple[int, by
             while length <= stretches.LONGEST_RECORD:
                 data += forward.read(length - len(data))
                 text = data.removeprefix(BOM)
-                lines = scan(text, len(data) < length, skip_blank=True)
+                if json_arrays.is_array(text[: json_arrays.START_BYTES]):
+                    lines = json_arrays.sample_of(text, entry.uri)
+                else:
+                    lines = scan(text, len(data) < length, skip_blank=True)
                 if len(lines):
                     spans = zip(lines.starts.tolist(), lines.ends.tolist(), strict=True)
                     return entry.uri, [(lines.lines_before(start) + 1, in_utf8(text[start:end], forward.encoding)) for start, end in spans]

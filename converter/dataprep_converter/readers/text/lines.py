@@ -15,9 +15,11 @@ import numpy.typing as npt
 from dataprep_converter.core import native
 from dataprep_converter.inputs.access import Access
 from dataprep_converter.inputs.encodings import Encoding
+from dataprep_converter.inputs.pinned import ForwardReader
 from dataprep_converter.readers.base.listing import input_files
 from dataprep_converter.readers.text.stretches import BOM, cut, open_forward, units_of
 from dataprep_converter.sampling.units import Unit
+from dataprep_converter.stores import Entry
 
 _LIMIT: Final = "a line of more than {} MiB; is the file not text?"
 _BLANKS: Final = b" \t\r\n"
@@ -30,7 +32,7 @@ class Lines:
 
     starts: npt.NDArray[np.int64]
     ends: npt.NDArray[np.int64]
-    """For each line, the start of the next line or the end of the text."""
+    """For each line, the start of the next line, a separator or the end of the text."""
     size: int
     """The number of bytes up to the end of the last complete line."""
     feeds: npt.NDArray[np.int64]
@@ -74,8 +76,14 @@ def line_units(access: Access, uris: Sequence[str], *, skip_blank: bool, encodin
         with access.store(entry.uri).open(entry.uri) as source, open_forward(source, entry, encoding) as forward:
             first_bytes = forward.read(len(BOM))
             first_bytes = b"" if encoding is not None and first_bytes == BOM else first_bytes
-            stretches = cut(forward, first_bytes, line=1, scan=partial(scan, skip_blank=skip_blank), uri=entry.uri, limit=_LIMIT)
-            yield from units_of(root, path, entry, stretches, forward)
+            yield from units_of_lines(root, path, entry, first_bytes, forward, skip_blank=skip_blank)
+
+
+def units_of_lines(root: int, path: str, entry: Entry, start: bytes, forward: ForwardReader, *, skip_blank: bool) -> Iterator[Unit]:
+    """Yields the units of one file. `start` contains the first bytes of the file, which have already been read, without the byte order
+    mark."""
+    stretches = cut(forward, start, line=1, scan=partial(scan, skip_blank=skip_blank), uri=entry.uri, limit=_LIMIT)
+    yield from units_of(root, path, entry, stretches, forward)
 
 
 def not_utf8(data: bytes, lines: Lines) -> dict[int, str]:

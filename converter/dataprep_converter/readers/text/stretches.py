@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import closing
 from dataclasses import dataclass, replace
 from functools import partial
+from types import MappingProxyType
 from typing import Any, Final, Protocol, TypeAlias
 
 import numpy as np
@@ -45,6 +46,11 @@ class RecordScan(Protocol):
         """The position of each record's first byte."""
         ...
 
+    @property
+    def ends(self) -> npt.NDArray[np.int64]:
+        """For each record, a position after its last byte, up to the start of the next record."""
+        ...
+
     def __len__(self) -> int: ...
 
     def unclosed_quote(self) -> int | None:
@@ -63,6 +69,22 @@ class RecordScan(Protocol):
 Scan: TypeAlias = Callable[[bytes, bool], RecordScan]
 """Finds the complete records in bytes that begin at the start of a record. If the bytes reach the end of the file, the last record needs no
 line end."""
+
+
+class Parse(Protocol):
+    """Parses the records of a stretch."""
+
+    def __call__(self, data: bytes, *, records: int, line: int, uri: str) -> Block:
+        """Parses the records. The stretch begins on line `line`. Raises InputChanged if the number of records isn't `records`."""
+        ...
+
+
+@dataclass(frozen=True)
+class Reading:
+    """How the text of a unit is read. The planner must have split the files into units with the same `scan`."""
+
+    scan: Scan
+    parse: Parse
 
 
 @dataclass(frozen=True)
@@ -118,10 +140,19 @@ def cut(forward: ForwardReader, first_bytes: bytes, *, line: int, scan: Scan, ur
             return
 
 
-def units_of(root: int, path: str, entry: Entry, stretches: Iterator[tuple[Stretch, bytes]], forward: ForwardReader) -> Iterator[Unit]:
-    """Yields the units of one file: its stretches, or the complete file if it is compressed or UTF-16."""
+def units_of(
+    root: int,
+    path: str,
+    entry: Entry,
+    stretches: Iterator[tuple[Stretch, bytes]],
+    forward: ForwardReader,
+    *,
+    form: Mapping[str, Any] = MappingProxyType({}),
+) -> Iterator[Unit]:
+    """Yields the units of one file: its stretches, or the complete file if it is compressed or UTF-16. `form` is added to what each unit
+    says about its text."""
     compression = forward.compression
-    encoded = {} if forward.encoding == "Utf8" else {"encoding": forward.encoding}
+    encoded = ({} if forward.encoding == "Utf8" else {"encoding": forward.encoding}) | dict(form)
     is_whole = compression is not None or forward.encoding in UTF16
     start: Stretch | None = None
     records = 0
@@ -154,14 +185,20 @@ class StretchReader(BlockReader):
         """Parses the records of a stretch that begins on line `line`. Raises InputChanged if the number of records isn't `records`."""
         raise NotImplementedError
 
+    def reading_of(self, extra: Mapping[str, Any]) -> "Reading":
+        """How a unit is scanned and parsed. `extra` is what the unit says about its text."""
+        del extra
+        return Reading(self.scan, self.parse)
+
     def load(self, unit: Unit, source: Input) -> Block:
         """Reads and parses a stretch of a plain file."""
         data = source.read_at(unit.offset, unit.size)
         if len(data) != unit.size:
             raise InputChanged(f"{unit.uri} became shorter while it was read.", uri=unit.uri)
         extra = json.loads(unit.extra)
-        block = self.parse(in_utf8(data, _encoding_in(extra)), records=unit.records, line=extra["line"], uri=unit.uri)
-        return self._with_raws(block, data)
+        reading = self.reading_of(extra)
+        block = reading.parse(in_utf8(data, _encoding_in(extra)), records=unit.records, line=extra["line"], uri=unit.uri)
+        return _with_raws(block, data, reading.scan)
 
     def parts(self, unit: Unit, source: Input, rows: npt.NDArray[np.int64]) -> Iterator[tuple[int, Block]]:
         """Yields the unit as a single block for a plain file, or the stretches that contain `rows` for a compressed file."""
@@ -169,7 +206,7 @@ class StretchReader(BlockReader):
         if not _is_whole(extra):
             yield from super().parts(unit, source, rows)
             return
-        file = self._whole_files.get(unit.uri, partial(_WholeFile, source, unit.uri, extra, self.scan))
+        file = self._whole_files.get(unit.uri, partial(_WholeFile, source, unit.uri, extra, self.reading_of(extra)))
         for stretch in file.stretches(rows):
             yield stretch.first, self.cached_block(unit, stretch.offset, stretch.first, partial(self._parse_stretch, unit, file, stretch))
 
@@ -197,34 +234,39 @@ class StretchReader(BlockReader):
         if not _is_whole(extra):
             yield (
                 0,
-                self._lines.get((unit.uri, unit.offset), lambda: self._number_lines(source.read_at(unit.offset, unit.size), extra["line"])),
+                self._lines.get(
+                    (unit.uri, unit.offset),
+                    lambda: _number_lines(self.reading_of(extra).scan, source.read_at(unit.offset, unit.size), extra["line"]),
+                ),
             )
             return
-        file = self._whole_files.get(unit.uri, partial(_WholeFile, source, unit.uri, extra, self.scan))
+        file = self._whole_files.get(unit.uri, partial(_WholeFile, source, unit.uri, extra, self.reading_of(extra)))
         for stretch in file.stretches(rows):
             yield stretch.first, self._lines.get((unit.uri, stretch.offset), partial(self._lines_in, file, stretch))
 
     def _lines_in(self, file: "_WholeFile", stretch: Stretch) -> npt.NDArray[np.int64]:
-        return self._number_lines(file.data(stretch), stretch.line)
-
-    def _number_lines(self, data: bytes, line: int) -> npt.NDArray[np.int64]:
-        """The line number of each record in a stretch that begins on line `line`."""
-        return line + self.scan(data, True).lines_before_each()
+        return _number_lines(file.reading.scan, file.data(stretch), stretch.line)
 
     def _parse_stretch(self, unit: Unit, file: "_WholeFile", stretch: Stretch) -> Block:
         data = file.data(stretch)
         if self._lines_were_asked_for:
-            self._lines.get((unit.uri, stretch.offset), lambda: self._number_lines(data, stretch.line))
+            self._lines.get((unit.uri, stretch.offset), lambda: _number_lines(file.reading.scan, data, stretch.line))
         text = in_utf8(data, file.encoding)
-        return self._with_raws(self.parse(text, records=stretch.records, line=stretch.line, uri=unit.uri), data)
+        return _with_raws(file.reading.parse(text, records=stretch.records, line=stretch.line, uri=unit.uri), data, file.reading.scan)
 
-    def _with_raws(self, block: Block, data: bytes) -> Block:
-        """The block with the text of its bad records added."""
-        if not block.reasons:
-            return block
-        starts = self.scan(data, True).starts
-        ends = np.append(starts[1:], len(data))
-        return replace(block, raws={row: Raw.of(data[int(starts[row]) : int(ends[row])].rstrip(b"\r\n")) for row in block.reasons})
+
+def _number_lines(scan: Scan, data: bytes, line: int) -> npt.NDArray[np.int64]:
+    """The line number of each record in a stretch that begins on line `line`."""
+    return line + scan(data, True).lines_before_each()
+
+
+def _with_raws(block: Block, data: bytes, scan: Scan) -> Block:
+    """The block with the text of its bad records added."""
+    if not block.reasons:
+        return block
+    records = scan(data, True)
+    spans = {row: data[int(records.starts[row]) : int(records.ends[row])] for row in block.reasons}
+    return replace(block, raws={row: Raw.of(span.rstrip(b"\r\n")) for row, span in spans.items()})
 
 
 def _is_whole(extra: Mapping[str, Any]) -> bool:
@@ -240,14 +282,15 @@ def _encoding_in(extra: Mapping[str, Any]) -> Encoding:
 class _WholeFile(Closeable):
     """An open file that is one unit, and its stretches."""
 
-    def __init__(self, source: Input, uri: str, extra: Mapping[str, Any], scan: Scan) -> None:
+    def __init__(self, source: Input, uri: str, extra: Mapping[str, Any], reading: Reading) -> None:
         self._source = source
         self._uri = uri
         self._compression: Compression | None = "gzip" if extra.get("gzip") else extra["compression"]
         self.encoding = _encoding_in(extra)
+        self.reading = reading
         self._forward = ForwardReader(source, uri, compression=self._compression, encoding=self.encoding)
         self._forward.skip_to(extra["start"])
-        self._ahead = cut(self._forward, b"", line=extra["line"], scan=scan, uri=uri, limit="a record of more than {} MiB.")
+        self._ahead = cut(self._forward, b"", line=extra["line"], scan=reading.scan, uri=uri, limit="a record of more than {} MiB.")
         self._stretches: list[Stretch] = []
         self._latest: tuple[Stretch, bytes] | None = None
         self._spool: InputCopy | None = None

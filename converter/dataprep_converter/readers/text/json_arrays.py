@@ -1,0 +1,147 @@
+"""Reads a JSON file that is one array, such as `[{"x": 1}, {"x": 2}]`, piece by piece: finds where elements begin and end, and writes each
+element on one line of its own, so that the parser of JSON Lines can read them.
+
+A stretch of such a file begins with the bracket or the comma before its first element, and ends before the comma or bracket after its last
+element. So a stretch can be scanned without what comes before it, and both forms have the same length.
+"""
+
+import re
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Final
+
+import numpy as np
+import numpy.typing as npt
+
+from dataprep_converter.core import native
+from dataprep_converter.core.errors import BadData, BadSample
+from dataprep_converter.inputs.pinned import ForwardReader
+from dataprep_converter.readers.columnar.columns import shown
+from dataprep_converter.readers.text.lines import Lines
+from dataprep_converter.readers.text.stretches import BOM, cut, units_of
+from dataprep_converter.sampling.units import Unit
+from dataprep_converter.stores import Entry
+
+START_BYTES: Final = 4096
+"""An array is recognised by this many bytes at the beginning of a file."""
+_LIMIT: Final = "an element of more than {} MiB"
+_ARRAY: Final = re.compile(rb"\s*\[\s*[{\]]")
+_BLANKS: Final = b" \t\r\n"
+_IS_BLANK: Final = np.isin(np.arange(256), np.frombuffer(_BLANKS, np.uint8))
+_IS_SIGN: Final = np.isin(np.arange(256), np.frombuffer(b"{}[],", np.uint8))
+_STEPS: Final = np.zeros(256, np.int64)
+_STEPS[list(b"{[")] = 1
+_STEPS[list(b"}]")] = -1
+
+
+def is_array(start: bytes) -> bool:
+    """Whether a file that begins with these bytes is one array of objects, or an empty array."""
+    return _ARRAY.match(start) is not None
+
+
+def units_of_array(root: int, path: str, entry: Entry, start: bytes, forward: ForwardReader) -> Iterator[Unit]:
+    """Yields the units of a file that is one array. Raises BadData for an array that isn't closed, and for text after it."""
+    with _faults_of(entry.uri):
+        stretches = cut(forward, start, line=1, scan=_scan_file, uri=entry.uri, limit=_LIMIT)
+        yield from units_of(root, path, entry, stretches, forward, form={"array": True})
+
+
+def sample_of(start: bytes, uri: str) -> Lines:
+    """The complete elements at the beginning of a file. Raises BadData for text after the array."""
+    with _faults_of(uri):
+        return scan_stretch(start, False)
+
+
+def closed(start: bytes) -> bytes:
+    """The complete elements at the beginning of an array, as an array. Returns any other text unchanged."""
+    if not is_array(start.removeprefix(BOM)):
+        return start
+    try:
+        elements = scan_stretch(start.removeprefix(BOM), False)
+    except BadSample:
+        return start
+    return start.removeprefix(BOM)[: int(elements.ends[-1])] + b"]" if len(elements) else start
+
+
+@contextmanager
+def _faults_of(uri: str) -> Iterator[None]:
+    try:
+        yield
+    except BadSample as exc:
+        raise BadData(f"{uri}: {exc}.", uri=uri) from exc
+
+
+def _scan_file(data: bytes, at_end: bool) -> Lines:
+    """The complete elements. At the end of the file, the array must be closed."""
+    return _scan(data, closed=at_end, at_end=False)
+
+
+def scan_stretch(data: bytes, at_end: bool) -> Lines:
+    """The complete elements. If `at_end`, the last element needs no comma or bracket, because a stretch ends before it."""
+    return _scan(data, closed=False, at_end=at_end)
+
+
+def _scan(data: bytes, *, closed: bool, at_end: bool) -> Lines:
+    """The complete elements as lines without their separators. Raises BadSample for text that isn't part of the array and, if `closed`, for
+    an array that has no end."""
+    text = np.frombuffer(data, np.uint8)
+    signs = np.flatnonzero(_IS_SIGN[text])
+    signs = signs[np.searchsorted(_quotes(data), signs) % 2 == 0]
+    kinds = text[signs]
+    first = data[:1] if not data[:1].isspace() else data.lstrip(_BLANKS)[:1]
+    if first not in (b"[", b",", b"]", b""):
+        raise BadSample(f"there is more text after the end of the array: {shown(_text_at(data, 0))}")
+    depths = (first != b"[") + np.cumsum(_STEPS[kinds])
+    closings = np.flatnonzero(depths == 0)
+    is_separator = ((kinds == ord(",")) & (depths == 1)) | ((kinds == ord("[")) & (depths == 1) & (np.arange(len(signs)) == 0))
+    feeds = native.places_of(data, ord("\n"))
+    if len(closings):
+        close = int(signs[closings[0]])
+        if kinds[closings[0]] != ord("]"):
+            raise BadSample("the array is closed by a brace")
+        if data[close + 1 :].strip(_BLANKS):
+            raise BadSample(f"there is more text after the end of the array: {shown(_text_at(data, close + 1))}")
+        separators = np.append(signs[: closings[0]][is_separator[: closings[0]]], close)
+        size = len(data)
+    else:
+        if closed and first:
+            raise BadSample("the array is never closed; is the file complete?")
+        separators = signs[is_separator]
+        if at_end and first:
+            separators = np.append(separators, len(data))
+        size = len(data) if at_end or not first else int(separators[-1]) if len(separators) else 0
+    starts, ends = separators[:-1] + 1, separators[1:]
+    while len(blank := np.flatnonzero((starts < ends) & _IS_BLANK[text[np.minimum(starts, len(text) - 1)]])):
+        starts[blank] += 1
+    is_filled = starts < ends
+    return Lines(starts=starts[is_filled], ends=ends[is_filled], size=size, feeds=feeds)
+
+
+def in_lines(data: bytes, elements: Lines) -> bytes:
+    """The text with the same length in which each element is one line, at the same place. Everything between elements becomes blank."""
+    text = np.frombuffer(data, np.uint8).copy()
+    borders = np.zeros(len(text) + 1, np.int8)
+    borders[elements.starts] = 1
+    borders[elements.ends] = -1
+    text[elements.feeds] = ord(" ")
+    text[np.cumsum(borders[:-1], dtype=np.int8) == 0] = ord(" ")
+    text[elements.ends[elements.ends < len(text)]] = ord("\n")
+    return text.tobytes()
+
+
+def _quotes(data: bytes) -> npt.NDArray[np.int64]:
+    """The positions of the quotes that open or close a string."""
+    quotes = native.places_of(data, ord('"'))
+    escapes = native.places_of(data, ord("\\"))
+    if not len(escapes):
+        return quotes
+    # A quote is part of a string if an odd number of backslashes stands before it.
+    first_of_run = np.flatnonzero(np.diff(escapes, prepend=-2) != 1)
+    before = np.searchsorted(escapes, quotes) - 1
+    follows = (before >= 0) & (escapes[np.maximum(before, 0)] == quotes - 1)
+    run = first_of_run[np.searchsorted(first_of_run, np.maximum(before, 0), side="right") - 1]
+    return quotes[~(follows & ((before - run) % 2 == 0))]
+
+
+def _text_at(data: bytes, place: int) -> str:
+    return data[place : place + 200].strip(_BLANKS).decode("utf-8", "replace")

@@ -1,0 +1,129 @@
+"""`source.jsonl` reads a file that is one JSON array of objects, whatever its layout, and names what isn't such an array."""
+
+import gzip
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from tests.builders.examples import examples
+from tests.converter.readers.reader_contract import batches, faults, opened, plan, rows
+
+from dataprep_api.spec import Source
+from dataprep_converter.core.errors import BadData, BadSpec
+from dataprep_converter.readers.text import stretches
+from dataprep_converter.readers.text.jsonl import JsonlReader
+
+RECORDS: list[dict[str, Any]] = [
+    {"n": number, "text": f'a "{number}" in [brackets], {{braces}} and \\backslashes\\', "list": [number, 7]} for number in range(60)
+]
+LAYOUTS = {
+    "one line": json.dumps(RECORDS),
+    "compact": json.dumps(RECORDS, separators=(",", ":")),
+    "indented": json.dumps(RECORDS, indent=4) + "\n",
+    "one element per line": "[\n" + ",\n".join(map(json.dumps, RECORDS)) + "\n]\n",
+    "commas first": "[ " + "\r\n, ".join(map(json.dumps, RECORDS)) + "\r\n]",
+    "as vega-datasets has it": "[" + ",\n".join(map(json.dumps, RECORDS)) + "]\n\n",
+}
+
+
+def a_source(folder: Path, content: str | bytes, **options: Any) -> Source:
+    (folder / "a.json").write_bytes(content.encode() if isinstance(content, str) else content)
+    return Source.model_validate({"jsonl": {"uris": [str(folder / "a.json")]} | options})
+
+
+def read(source: Source, order: list[int] | None = None) -> list[dict[str, Any]]:
+    found = batches(JsonlReader, source, order=None if order is None else np.array(order, np.int64))
+    assert not faults(found)
+    return [{name: value for name, value in row.items() if name != "_sample"} for row in rows(found)]
+
+
+@pytest.fixture(params=["one unit", "several units"])
+def units(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> int:
+    if request.param == "several units":
+        monkeypatch.setattr(stretches, "UNIT_BYTES", 300)
+    return 1 if request.param == "one unit" else 2
+
+
+@pytest.mark.parametrize("content", LAYOUTS.values(), ids=LAYOUTS.keys())
+def test_an_array_has_a_record_for_each_element(content: str, units: int, tmp_path: Path) -> None:
+    source = a_source(tmp_path, content)
+    assert read(source) == RECORDS
+    assert read(source, order=[5, 59, 0, 31]) == [RECORDS[number] for number in (5, 59, 0, 31)]
+    planned, _ = plan(JsonlReader, source)
+    assert len(planned) >= 10 if units > 1 else len(planned) == 1
+
+
+@pytest.mark.parametrize("layout", ["indented", "compact"])
+@pytest.mark.parametrize("form", ["gzip", "UTF-8 with a mark", "UTF-16", "Latin-1"])
+@pytest.mark.usefixtures("units")
+def test_compressed_and_encoded_arrays(form: str, layout: str, tmp_path: Path) -> None:
+    records = [record | {"text": "Köln"} for record in RECORDS]
+    made = json.dumps(records, indent=2 if layout == "indented" else None, ensure_ascii=False)
+    content = {
+        "gzip": gzip.compress(made.encode()), "UTF-8 with a mark": made.encode("utf-8-sig"), "UTF-16": made.encode("utf-16"),
+        "Latin-1": made.encode("latin-1"),
+    }[form]  # fmt: skip
+    assert read(a_source(tmp_path, content, **({"encoding": "Latin1"} if form == "Latin-1" else {}))) == records
+
+
+@pytest.mark.usefixtures("units")
+def test_a_faulty_element_is_named_with_its_line(tmp_path: Path) -> None:
+    elements = [json.dumps({"n": number}, indent=1) for number in range(60)]
+    elements[40] = '{\n "n": "x"\n}'
+    elements[50] = "7"
+    source = a_source(tmp_path, "[" + ",\n".join(elements) + "]", columns=[{"name": "n", "type": "Int64"}])
+    found = batches(JsonlReader, source)
+    assert faults(found) == {40: "line 121: '\"x\"' is not a Int64 (column 'n')", 50: "line 151: expect an object but have '7'"}
+    assert [row["n"] for row in rows(found)] == [number for number in range(60) if number not in (40, 50)]
+    planned, state = plan(JsonlReader, source)
+    reader = opened(JsonlReader, source, state)
+    assert isinstance(reader, JsonlReader)
+    assert reader.lines(planned, np.array([0, 1, 59])).tolist() == [1, 4, 176]
+    [bad] = [bad for batch in found for bad in batch.bad if bad.sample == 40]
+    assert bad.raw is not None
+    assert bad.raw.content == b'{\n "n": "x"\n}'
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        ('[{"n": 1}, {"n": 2}', "a.json: the array is never closed; is the file complete?."),
+        ('[{"n": 1}, {"n": 2', "a.json: the array is never closed; is the file complete?."),
+        ('[{"n": 1}]\n[{"n": 2}]\n', "a.json: there is more text after the end of the array: '[{\"n\": 2}]'."),
+        ('[{"n": 1}}', "a.json: the array is closed by a brace."),
+    ],
+)
+@pytest.mark.usefixtures("units")
+def test_what_is_no_array_is_named(content: str, message: str, tmp_path: Path) -> None:
+    with pytest.raises(BadData) as refused:
+        plan(JsonlReader, a_source(tmp_path, content))
+    assert str(refused.value).endswith(message)
+
+
+@pytest.mark.parametrize("content", ["[]", " [ \n ] \n"])
+def test_an_empty_array_has_no_records(content: str, tmp_path: Path) -> None:
+    planned, _ = plan(JsonlReader, a_source(tmp_path, content))
+    assert planned.samples == 0
+
+
+def test_an_array_of_lists_is_no_array_of_objects(tmp_path: Path) -> None:
+    with pytest.raises(BadSpec, match="there is no key in the first records"):
+        plan(JsonlReader, a_source(tmp_path, "[[1, 2], [3, 4]]"))
+
+
+TEXTS = st.text(st.sampled_from('ab"\\[]{},: \n\t\u00e9'), max_size=12)
+VALUES = st.fixed_dictionaries({"s": TEXTS, "l": st.lists(TEXTS, min_size=1, max_size=3), "n": st.integers(-9, 9)})
+
+
+@settings(max_examples=examples(60), deadline=None)
+@given(records=st.lists(VALUES, min_size=1, max_size=8), indent=st.sampled_from([None, 0, 3]), size=st.sampled_from([16, 50, 4 << 20]))
+def test_any_text_may_be_in_an_element(
+    records: list[dict[str, Any]], indent: int | None, size: int, tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(stretches, "UNIT_BYTES", size)
+        assert read(a_source(tmp_path_factory.mktemp("array"), json.dumps(records, indent=indent, ensure_ascii=False))) == records
