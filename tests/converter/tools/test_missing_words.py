@@ -39,7 +39,7 @@ def test_words_of_a_column(column: list[str], words: list[str]) -> None:
 
 
 def test_each_column_has_its_own_words() -> None:
-    text = "# a title\nn;s;t\n1;-;a\n-;NA;b\nNA;x;c\n".encode()
+    text = b"# a title\nn;s;t\n1;-;a\n-;NA;b\nNA;x;c\n"
     assert missing_words(text, delimiter=";", skip_lines=1, header=True) == {"n": ["-", "NA"], "s": ["-", "NA"]}
 
 
@@ -57,4 +57,4 @@ def test_the_note_names_the_columns_and_the_words() -> None:
         "missing values: price (- and NA), city (empty); remove words that are values from source.csv.nullWordsOf"
     ]
     assert list(notes_on({})) == []
-    assert list(notes_on({str(number): ["NA"] for number in range(25)}))[0].count("(NA)") == 20
+    assert next(iter(notes_on({str(number): ["NA"] for number in range(25)}))).count("(NA)") == 20

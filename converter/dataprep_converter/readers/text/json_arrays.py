@@ -135,7 +135,7 @@ def _quotes(data: bytes) -> npt.NDArray[np.int64]:
     escapes = native.places_of(data, ord("\\"))
     if not len(escapes):
         return quotes
-    # A quote is part of a string if an odd number of backslashes stands before it.
+    # A quote is part of a string if it follows an odd number of backslashes.
     first_of_run = np.flatnonzero(np.diff(escapes, prepend=-2) != 1)
     before = np.searchsorted(escapes, quotes) - 1
     follows = (before >= 0) & (escapes[np.maximum(before, 0)] == quotes - 1)
