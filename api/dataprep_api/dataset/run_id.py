@@ -77,12 +77,20 @@ def _infers_columns(spec: DataPrepJobSpec) -> bool:
     for source in _tables(spec):
         if any(text is not None and text.columns is None for text in (source.csv, source.jsonl)):
             return True
+        if isinstance(source, Source) and _infers_columns_of_images(source):
+            return True
         sequences = source.csv_sequences if isinstance(source, Source) else None
         if sequences is None:
             continue
         if sequences.columns is None or (sequences.labels is not None and sequences.labels.columns is None):
             return True
     return False
+
+
+def _infers_columns_of_images(source: Source) -> bool:
+    """Whether a list of images has columns. Their types are inferred, unless the list is a Parquet file."""
+    listed = source.images.listed if source.images is not None else None
+    return listed is not None and listed.columns is not None
 
 
 def _tables(spec: DataPrepJobSpec) -> Sequence[Source | TableSource]:

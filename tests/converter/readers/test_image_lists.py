@@ -7,7 +7,7 @@ from typing import Any, ClassVar
 import pytest
 from tests.builders.files import put
 from tests.builders.images import an_image
-from tests.converter.readers.reader_contract import ReaderContract, batches, plan, rows
+from tests.converter.readers.reader_contract import ReaderContract, batches, faults, plan, rows
 
 from dataprep_api.spec import Source
 from dataprep_converter.core.errors import BadData, BadSpec, ConvertError, NotFound
@@ -74,6 +74,13 @@ def test_plain_paths_may_have_the_class_of_their_folder(tmp_path: Path) -> None:
     assert [(row["image/filename"], row["image/class/text"]) for row in found] == [("b/3.png", "b"), ("a/1.jpg", "a"), ("a/2.jpg", "a")]
 
 
+def test_an_absent_image_is_a_bad_record(tmp_path: Path) -> None:
+    source = a_list(tmp_path, "l.csv", b"path,class\na/1.jpg,cat\na/9.jpg,ox\nb/3.png,dog\n", labelColumn="class")
+    found = batches(ImagesReader, source)
+    assert faults(found) == {1: f"{tmp_path}/l.csv, line 3: {tmp_path}/a/9.jpg does not exist"}
+    assert [(row["image/filename"], row["image/class/label"]) for row in rows(found)] == [("a/1.jpg", 0), ("b/3.png", 1)]
+
+
 def test_paths_are_relative_to_the_root_that_is_given(tmp_path: Path) -> None:
     (tmp_path / "lists").mkdir()
     put(tmp_path / "data", FILES)
@@ -91,7 +98,13 @@ def test_a_list_of_many_images_keeps_its_order(tmp_path: Path) -> None:
 
 
 WRONG: dict[str, tuple[str, bytes, dict[str, Any], type[ConvertError], str]] = {
-    "an absent image": ("l.txt", b"a/1.jpg\na/9.jpg\n", {}, NotFound, "l.txt, line 2: {folder}/a/9.jpg does not exist."),
+    "only absent images": (
+        "l.txt",
+        b"a/9.jpg\n",
+        {},
+        NotFound,
+        "No image of {folder}/l.txt can be read; the first: {folder}/l.txt, line 1: {folder}/a/9.jpg does not exist.",
+    ),
     "a path that leads out": (
         "l.txt",
         b"../etc/passwd\n",

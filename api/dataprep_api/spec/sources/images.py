@@ -4,7 +4,7 @@ from typing import Annotated, Literal, Self
 
 from pydantic import AfterValidator, ConfigDict, Field, model_validator
 
-from dataprep_api.spec.model import Column, Model, Uri, rule, rules
+from dataprep_api.spec.model import Column, Model, NullDefaults, Uri, rule, rules
 
 
 def _each_once(names: list[str]) -> list[str]:
@@ -53,29 +53,43 @@ class FileNameLabel(Model):
 
 
 class ImageList(Model):
-    """A file that lists the images, with or without their classes."""
+    """A file that lists the images, with or without their classes and other columns."""
 
     uri: Uri
     """URI of the list, plain or compressed."""
-    format: Literal["Csv", "Jsonl", "Text"] | None = None
-    """Format of the list. `Text` has one path per line. Default: the file's extension decides (`.csv`, `.tsv`, `.jsonl`, `.ndjson`, `.txt`, `.lst`)."""
+    format: Literal["Csv", "Jsonl", "Text", "Parquet"] | None = None
+    """Format of the list. `Text` has one path per line. Default: the file's extension decides (`.csv`, `.tsv`, `.jsonl`, `.ndjson`, `.txt`, `.lst`, `.parquet`)."""
     delimiter: Annotated[str, Field(min_length=1, max_length=1)] | None = None
     """Csv: cell separator. Default: a comma, or a tab in a `.tsv` file."""
     header: bool = True
     """Csv: whether there is a header. The header is the first line and names the columns."""
     path_column: Column | None = None
-    """Column of paths. The column is a name, or a position from 0. Default: the first column of a Csv, or the key `path` of a Jsonl."""
+    """Column of paths. The column is a name, or a position from 0. Default: the first column of a Csv or Parquet, or the key `path` of a Jsonl."""
+    match: Literal["Path", "FileName", "Key"] = "Path"
+    """What the column of paths has. `Path`: paths below the root. `FileName`: names of files in any folder below the root. `Key`: these names without their extension."""
     label_column: Column | None = None
     """Column of classes. The column is a name, or a position from 0. Use the field with `labelFrom: List`."""
+    columns: Annotated[list[Column], Field(min_length=1, max_length=1024)] | None = None
+    """Columns to add to each image, such as captions or scores. The columns are names, or positions from 0. Their types are those of the sources csv, jsonl and parquet."""
+    defaults: NullDefaults | None = None
+    """Values for nulls in `columns`. The keys are columns. Write the values as in the defaults of the sources csv, jsonl and parquet."""
     root: Uri | None = None
     """Base of relative paths. Default: the folder of the list."""
+
+    @model_validator(mode="after")
+    def _check_columns(self) -> Self:
+        if self.format == "Text" and self.columns is not None:
+            raise ValueError("a list of format Text has no columns; write it as Csv (its delimiter may be a space) or Jsonl")
+        if self.defaults is not None and self.columns is None:
+            raise ValueError("defaults need columns, because they replace nulls in these columns")
+        return self
 
 
 class ImagesSource(Model):
     """Image files. The class is the parent folder, a part of the file name, or a value in a list.
 
     Columns: `image/encoded` (the file's bytes), `image/format`, `image/height`, `image/width`, `image/class/label` (int64),
-    `image/class/text`, and `image/filename` if a feature uses it.
+    `image/class/text`, the columns in `list.columns`, and `image/filename` if a feature uses it.
     """
 
     model_config = ConfigDict(
@@ -108,7 +122,7 @@ class ImagesSource(Model):
     listed: Annotated[ImageList | None, Field(alias="list")] = None
     """File that lists the images. The list is used instead of `uris`, and images are read in the order of the list."""
     extensions: Extensions = IMAGE_EXTENSIONS
-    """File extensions to read. Write them in lower case. The case of files' extensions is ignored. Files with other extensions are ignored and counted. If `list` is set, all images of the list are read."""
+    """File extensions to read. Write them in lower case. The case of files' extensions is ignored. Files with other extensions are ignored and counted. If `list` is set, all images of the list are read, unless `list.match` looks for their names."""
     recursive: bool = True
     """Whether to search sub-folders."""
     label_from: Literal["ParentFolder", "FileName", "List", "OriginalUri", "None"] = "ParentFolder"

@@ -82,6 +82,13 @@ class ParquetReader(BlockReader):
 # --- planning -----------------------------------------------------------------------------------------------------
 
 
+def fields_of(source: Input, uri: str) -> list[str]:
+    """The names of a file's columns. A struct is one column. Raises BadData for a file that isn't Parquet."""
+    with _errors_as_bad_data(uri, "not a readable Parquet file"):
+        names: list[str] = _pq.ParquetFile(RangedFile(source)).schema_arrow.names
+    return names
+
+
 def _units(parquet: ParquetSource, access: Access) -> Listing[Unit]:
     settler = CommonSchema(parquet, of=_OF)
     for root, path, entry in input_files(access, parquet.uris):

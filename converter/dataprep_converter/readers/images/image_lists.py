@@ -1,76 +1,162 @@
-"""Reads a file that lists images, as CSV, JSON Lines or plain paths. Only the planner reads it. A few threads look up the images."""
+"""Reads a file that lists images, as CSV, JSON Lines, Parquet or plain paths, and finds the images. Only the planner reads it.
+
+A list that only has paths and labels is read line by line. A list with other columns is a table (`image_tables.py`). If the list has paths,
+a few threads look up the images; if it has names, the images below the root are listed (`image_names.py`).
+"""
 
 import csv
 import json
 from collections import deque
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
-from typing import Final
+from typing import Any, Final
+
+import pyarrow as pa
 
 from dataprep_api.redaction import unsigned
+from dataprep_api.spec import ImagesSource
 from dataprep_api.spec.sources.images import ImageList
+from dataprep_converter.core.closeable import Closeable
 from dataprep_converter.core.errors import BadData, BadSpec, NotFound
 from dataprep_converter.inputs.access import Access
 from dataprep_converter.inputs.compressions import MAGIC_BYTES, compression_of, without_suffix
 from dataprep_converter.inputs.pinned import ForwardReader, entry_of
-from dataprep_converter.readers.images.image_listing import ListedFile, extension_of, listed
+from dataprep_converter.readers.images.image_listing import IgnoredFiles, ListedFile, extension_of, listed
+from dataprep_converter.readers.images.image_names import ImagesByName
+from dataprep_converter.readers.images.image_tables import ImageTable, Line
 from dataprep_converter.stores import Entry
 
-_FORMATS: Final = {"csv": "Csv", "tsv": "Csv", "jsonl": "Jsonl", "ndjson": "Jsonl", "txt": "Text", "lst": "Text"}
+_FORMATS: Final = {"csv": "Csv", "tsv": "Csv", "jsonl": "Jsonl", "ndjson": "Jsonl", "txt": "Text", "lst": "Text", "parquet": "Parquet"}
 _LONGEST_LINE: Final = 1 << 20
 _THREADS: Final = 16
 _AHEAD: Final = 256
+_NO_COLUMNS: Final = "a list of format Text has no columns; write it as Csv (its delimiter may be a space) or Jsonl."
 
 
 @dataclass(frozen=True, slots=True)
-class _Line:
-    """An image in the list."""
+class ListedImage:
+    """An image of the list, and what the list says about it."""
 
-    number: int
-    path: str
+    file: ListedFile
+    """The image's file. If the image is bad, this file has no size and no pin, and isn't read."""
     label: str
+    values: Mapping[str, Any]
+    """The values of `list.columns`."""
+    bad: str = ""
+    """The reason why the image is bad: it doesn't exist, or its row can't be read."""
 
 
-def images_of(access: Access, source: ImageList, *, subset_from: str) -> Iterator[tuple[ListedFile, str]]:
-    """Yields the images in the order of the list, with their classes (empty without `labelColumn`).
+class ImagesOfList(Closeable):
+    """The images of a list, in the order of the list."""
 
-    Raises NotFound, which names the list and the line, for an image that doesn't exist, and BadSpec or BadData for an invalid list.
-    """
-    root = (source.root or source.uri.rpartition("/")[0] or ".").rstrip("/") or "/"
-    for line, uri, entry in _look_up_images(access, source, root):
-        if entry is None:
-            raise NotFound(f"{source.uri}, line {line.number}: {uri} does not exist.", uri=uri)
-        path = uri.removeprefix(root.rstrip("/") + "/").removeprefix("./")
-        yield listed(0, path, entry, folders=[name for name in path.split("/")[:-1] if name], uri=root, subset_from=subset_from), line.label
+    def __init__(self, access: Access, source: ImagesSource, listed: ImageList) -> None:
+        """Opens the list. Raises BadSpec if it has no such columns."""
+        self._access = access
+        self._source = source
+        self._listed = listed
+        self._root = (listed.root or listed.uri.rpartition("/")[0] or ".").rstrip("/") or "/"
+        kind = _kind_of(listed)
+        if kind == "Text" and listed.columns is not None:
+            raise BadSpec(f"{listed.uri}: {_NO_COLUMNS}")
+        self._kind = kind
+        self._table = ImageTable(access, listed, kind) if listed.columns is not None or kind == "Parquet" else None
+        self.ignored = IgnoredFiles()
+        """The images below the root that the list doesn't name, and other files there. Files are ignored only if names are looked for."""
+
+    @property
+    def schema(self) -> pa.Schema | None:
+        """The columns of the list, or None if the list has only paths and labels."""
+        return self._table.schema if self._table is not None and self._listed.columns is not None else None
+
+    @property
+    def warnings(self) -> list[str]:
+        """What the planner should tell the user about the columns."""
+        return list(self._table.warnings) if self._table is not None else []
+
+    def close(self) -> None:
+        """Closes the table."""
+        if self._table is not None:
+            self._table.close()
+
+    def images(self) -> Iterator[ListedImage]:
+        """Yields the images. An image that doesn't exist is bad.
+
+        Raises NotFound, which names the list and the first image, if no image exists, and BadSpec or BadData for an invalid list.
+        """
+        lines = self._table.lines() if self._table is not None else _lines(self._access, self._listed, self._kind)
+        found = self._by_path(lines) if self._listed.match == "Path" else self._by_name(lines)
+        exists = False
+        first: ListedImage | None = None
+        for image in found:
+            first = first or image
+            exists = exists or not image.bad
+            yield image
+        if first is not None and not exists:
+            raise NotFound(f"No image of {self._listed.uri} can be read; the first: {first.bad}.", uri=self._listed.uri)
+
+    def _by_path(self, lines: Iterator[Line]) -> Iterator[ListedImage]:
+        for line, uri, entry in _look_up_images(self._access, lines, self._root, self._listed.uri):
+            if line.bad:
+                yield self._bad(line, line.bad)
+                continue
+            path = uri.removeprefix(self._root.rstrip("/") + "/").removeprefix("./")
+            folders = [name for name in path.split("/")[:-1] if name]
+            file = listed(0, path, entry or Entry(uri, 0, ""), folders=folders, uri=self._root, subset_from=self._source.subset_from)
+            bad = "" if entry is not None else f"{self._listed.uri}, {line.place}: {uri} does not exist"
+            yield ListedImage(file, line.label, line.values, bad)
+
+    def _by_name(self, lines: Iterator[Line]) -> Iterator[ListedImage]:
+        source = self._source
+        names = ImagesByName(
+            self._access, source, root=self._root, has_extensions=self._listed.match == "FileName", list_uri=self._listed.uri
+        )
+        for line in lines:
+            file = names.find(line.path, line.place) if line.path else None
+            if line.bad or file is None:
+                what = "the name" if self._listed.match == "FileName" else "the key"
+                yield self._bad(line, line.bad or f"{self._listed.uri}, {line.place}: no image below {self._root} has {what} {line.path!r}")
+            else:
+                yield ListedImage(file, line.label, line.values)
+        self.ignored.count = names.ignored()
+
+    def _bad(self, line: Line, reason: str) -> ListedImage:
+        """A line for which there is no image. Its place in the list identifies the record."""
+        path = f"{self._listed.uri.rpartition('/')[2]}, {line.place}"
+        subset = self._root.rpartition("/")[2] if self._source.subset_from == "Root" else ""
+        return ListedImage(ListedFile(0, path, Entry(self._listed.uri, 0, ""), subset, ()), "", {}, reason)
 
 
-def _look_up_images(access: Access, source: ImageList, root: str) -> Iterator[tuple[_Line, str, Entry | None]]:
-    pending: deque[tuple[_Line, str, Future[Entry | None]]] = deque()
+def _look_up_images(access: Access, lines: Iterator[Line], root: str, list_uri: str) -> Iterator[tuple[Line, str, Entry | None]]:
+    """Yields the lines with their URIs and entries. The entry is None for an image that doesn't exist, and for a bad line."""
+    pending: deque[tuple[Line, str, Future[Entry | None] | None]] = deque()
     with ThreadPoolExecutor(_THREADS, thread_name_prefix="list") as threads:
         try:
-            for line in _lines(access, source):
-                uri = _uri(line, root, source.uri)
-                pending.append((line, uri, threads.submit(access.store(uri).stat, uri)))
+            for line in lines:
+                uri = "" if line.bad else _uri(line, root, list_uri)
+                pending.append((line, uri, None if line.bad else threads.submit(access.store(uri).stat, uri)))
                 if len(pending) >= _AHEAD:
-                    first, uri, entry = pending.popleft()
-                    yield first, uri, entry.result()
+                    yield _looked_up(*pending.popleft())
             while pending:
-                first, uri, entry = pending.popleft()
-                yield first, uri, entry.result()
+                yield _looked_up(*pending.popleft())
         finally:
             for _, _, lookup in pending:
-                lookup.cancel()
+                if lookup is not None:
+                    lookup.cancel()
 
 
-def _uri(line: _Line, root: str, list_uri: str) -> str:
+def _looked_up(line: Line, uri: str, lookup: Future[Entry | None] | None) -> tuple[Line, str, Entry | None]:
+    return line, uri, None if lookup is None else lookup.result()
+
+
+def _uri(line: Line, root: str, list_uri: str) -> str:
     if not line.path:
-        raise BadSpec(f"{list_uri}, line {line.number}: the path is empty.", uri=list_uri)
+        raise BadSpec(f"{list_uri}, {line.place}: the path is empty.", uri=list_uri)
     if ".." in line.path.split("/") or "\0" in line.path:
-        raise BadSpec(f"{list_uri}, line {line.number}: the path {line.path!r} must not leave its folder by '..'.", uri=list_uri)
+        raise BadSpec(f"{list_uri}, {line.place}: the path {line.path!r} must not leave its folder by '..'.", uri=list_uri)
     if unsigned(line.path) != line.path:
         raise BadSpec(
-            f"{list_uri}, line {line.number}: {unsigned(line.path)} is signed or holds a token, which would be stored with the plan. "
+            f"{list_uri}, {line.place}: {unsigned(line.path)} is signed or holds a token, which would be stored with the plan. "
             "Only addresses in the job's spec may have signatures or tokens. Instead, list images of a store, which gets its credentials from an entry of stores.",
             uri=list_uri,
         )
@@ -79,12 +165,16 @@ def _uri(line: _Line, root: str, list_uri: str) -> str:
     return f"{root.rstrip('/')}/{line.path.removeprefix('./')}"
 
 
-def _lines(access: Access, source: ImageList) -> Iterator[_Line]:
+def _kind_of(source: ImageList) -> str:
     kind = source.format or _FORMATS.get(extension_of(without_suffix(source.uri)))
     if kind is None:
         raise BadSpec(
-            f"{source.uri}: its format can't be determined from its extension; set source.images.list.format to Csv, Jsonl or Text."
+            f"{source.uri}: its format can't be determined from its extension; set source.images.list.format to Csv, Jsonl, Text or Parquet."
         )
+    return kind
+
+
+def _lines(access: Access, source: ImageList, kind: str) -> Iterator[Line]:
     store = access.store(source.uri)
     entry_of(store, source.uri)
     with store.open(source.uri) as file:
@@ -123,15 +213,15 @@ def _decode_line(line: bytes, number: int, uri: str) -> str:
         raise BadData(f"{uri}, line {number}: not UTF-8: {exc.reason} at byte {exc.start}.", uri=uri) from exc
 
 
-def _of_text(text: Iterator[str], source: ImageList) -> Iterator[_Line]:
+def _of_text(text: Iterator[str], source: ImageList) -> Iterator[Line]:
     if source.label_column is not None:
-        raise BadSpec(f"{source.uri}: a list of format Text has no columns; write it as Csv (its delimiter may be a space) or Jsonl.")
+        raise BadSpec(f"{source.uri}: {_NO_COLUMNS}")
     for number, line in enumerate(text, start=1):
         if path := line.strip():
-            yield _Line(number, path, "")
+            yield Line(f"line {number}", path, "")
 
 
-def _of_csv(text: Iterator[str], source: ImageList) -> Iterator[_Line]:
+def _of_csv(text: Iterator[str], source: ImageList) -> Iterator[Line]:
     delimiter = source.delimiter or ("\t" if extension_of(without_suffix(source.uri)) == "tsv" else ",")
     if ord(delimiter) > 0x7F or delimiter in '\r\n\0"':
         raise BadSpec(f"source.images.list.delimiter is one ASCII character, got {delimiter!r}.")
@@ -160,7 +250,7 @@ def _position(column: str, names: list[str] | None, uri: str) -> int:
     raise BadSpec(f"{uri}: there is no column {column!r}; {has}.", uri=uri)
 
 
-def _of_jsonl(text: Iterator[str], source: ImageList) -> Iterator[_Line]:
+def _of_jsonl(text: Iterator[str], source: ImageList) -> Iterator[Line]:
     for number, line in enumerate(text, start=1):
         if not line.strip():
             continue
@@ -184,7 +274,7 @@ def _of_jsonl(text: Iterator[str], source: ImageList) -> Iterator[_Line]:
         yield _make_line(number, path, label, source)
 
 
-def _make_line(number: int, path: str, label: str | None, source: ImageList) -> _Line:
+def _make_line(number: int, path: str, label: str | None, source: ImageList) -> Line:
     if label is not None and not label.strip():
         raise BadSpec(f"{source.uri}, line {number}: the label of {path!r} is empty.", uri=source.uri)
-    return _Line(number, path.strip(), "" if label is None else label.strip())
+    return Line(f"line {number}", path.strip(), "" if label is None else label.strip())

@@ -1,0 +1,60 @@
+"""The `extra` of an image's unit: the image's label, or its label and the values of the list's columns, or the reason why the image is bad.
+
+Without columns, the extra is the label itself. With columns, the extra is a JSON list of the label and one value for each column.
+"""
+
+import json
+from collections.abc import Mapping, Sequence
+from typing import Any, Final
+
+import pyarrow as pa
+
+from dataprep_converter.core.lists import is_list, item_type
+from dataprep_converter.core.tensors import Array
+
+_BAD: Final = "\nbad: "
+"""The beginning of the extra of a bad image. No label begins with a line end, because the labels of lists are stripped."""
+
+_arrow: Any = pa  # the type stubs lack arrays from Python values of any type
+
+
+def bad_extra(reason: str) -> str:
+    """The extra of an image that the planner found to be bad."""
+    return _BAD + reason
+
+
+def reason_of(extra: str) -> str | None:
+    """The reason why the planner found the image to be bad, or None if it is good."""
+    return extra.removeprefix(_BAD) if extra.startswith(_BAD) else None
+
+
+def is_plain(kind: pa.DataType) -> bool:
+    """Whether JSON can hold the values of a type: text, numbers, booleans, and lists and structs of such values."""
+    if pa.types.is_struct(kind):
+        return all(is_plain(kind.field(place).type) for place in range(kind.num_fields))
+    if is_list(kind):
+        return is_plain(item_type(kind))
+    is_number = pa.types.is_integer(kind) or pa.types.is_float32(kind) or pa.types.is_float64(kind)
+    return is_number or bool(pa.types.is_boolean(kind) or pa.types.is_string(kind) or pa.types.is_large_string(kind))
+
+
+class Extras:
+    """Writes and reads the extras of a source's good images."""
+
+    def __init__(self, schema: pa.Schema | None) -> None:
+        """`schema` has the columns of the list. None: the list has only labels, or there is no list."""
+        self.schema = schema
+
+    def of(self, label: str, values: Mapping[str, Any]) -> str:
+        """The extra of an image. `values` has a value for each column, or None for a null."""
+        if self.schema is None:
+            return label
+        return json.dumps([label, *(values[name] for name in self.schema.names)], ensure_ascii=False, separators=(",", ":"))
+
+    def read(self, extras: Sequence[str]) -> tuple[list[str], dict[str, Array]]:
+        """The labels of images, and the columns of the list."""
+        if self.schema is None:
+            return list(extras), {}
+        rows = [json.loads(extra) for extra in extras]
+        columns = {field.name: _arrow.array([row[place] for row in rows], field.type) for place, field in enumerate(self.schema, start=1)}
+        return [row[0] for row in rows], columns
