@@ -1,6 +1,7 @@
 """Decode image files to pixels, and encode pixels to image files.
 
-JPEG is handled by libjpeg-turbo (simplejpeg), and all other formats by Pillow. Both libraries are imported only when a step needs them. If
+JPEG is handled by libjpeg-turbo (simplejpeg), and all other formats by Pillow, of which HEIC also needs pillow-heif. The libraries are
+imported only when a step needs them. If
 TensorFlow can decode a file, TensorFlow's `decode_jpeg(dct_method="INTEGER_ACCURATE")`, `decode_png` and `decode_bmp` give the same pixels.
 """
 
@@ -31,6 +32,8 @@ _SCAN: Final = 0xDA
 """The second byte of the marker that begins a scan."""
 _SCALES: Final = (8, 4, 2)
 """The scaling denominators for which libjpeg-turbo has SIMD code."""
+_TURNED: Final = frozenset({"tiff", "heic"})
+"""Formats whose orientation Pillow applies itself."""
 _LARGE_PIXELS: Final = 16 << 20
 """Images with more pixels than this are copied from Pillow one strip of rows at a time.
 
@@ -94,8 +97,7 @@ def decoded(data: bytes, head: Header, decode: Decode, *, at_least: tuple[int, i
         image = _jpeg(data, head, decode.channels, at_least)
         return orientation.turned(image, head.orientation) if head.upright else image
     image = _pillow(data, head, decode)
-    # Pillow applies the orientation of TIFF files itself, but not that of other formats.
-    if head.format == "tiff":
+    if head.format in _TURNED:
         return image if head.upright else orientation.turned_back(image, head.orientation)
     return orientation.turned(image, head.orientation) if head.upright else image
 
@@ -177,8 +179,8 @@ def _pillow(data: bytes, head: Header, decode: Decode) -> Pixels:
             warnings.simplefilter("ignore")
             if head.format == "tiff":
                 _quiet_libtiff()
-            with image_module.open(io.BytesIO(data), formats=[head.format.upper()]) as picture:
-                turned = head.format == "tiff" and orientation.swaps_sides(head.orientation)
+            with image_module.open(io.BytesIO(data), formats=[_plugin(head.format)]) as picture:
+                turned = head.format in _TURNED and orientation.swaps_sides(head.orientation)
                 expected = (head.width, head.height) if turned else (head.height, head.width)
                 _check_size(head.format, *expected, picture.height, picture.width)
                 picture.load()
@@ -188,6 +190,23 @@ def _pillow(data: bytes, head: Header, decode: Decode) -> Pixels:
     except Exception as exc:
         # Pillow's plug-ins raise any kind of exception on damaged data: OSError, SyntaxError, KeyError, zlib.error …
         raise BadSample(f"damaged {head.format}: {_one_line(exc)}") from exc
+
+
+@cache
+def _plugin(kind: str) -> str:
+    """Return the name of the Pillow plug-in that decodes a format. Raises BadSample, with what to install, if there is none."""
+    if kind == "avif":
+        features: Any = import_module("PIL.features")
+        if not features.check("avif"):
+            raise BadSample("it is an avif file, and this Pillow was built without AVIF: install Pillow's own wheel")
+    if kind != "heic":
+        return kind.upper()
+    try:
+        pillow_heif: Any = import_module("pillow_heif")
+    except ModuleNotFoundError as exc:
+        raise BadSample("it is a heic file, which needs pillow-heif: pip install 'dataprep-operator[heic]'") from exc
+    pillow_heif.register_heif_opener()
+    return "HEIF"
 
 
 @cache

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from dataprep_converter.core.errors import BadSample
+from dataprep_converter.images import heif_headers
 
 MOST_PIXELS: Final = 1 << 29
 """The largest accepted number of pixels, which is more than any usual decoder accepts."""
@@ -25,7 +26,7 @@ _TIFF_SIZES = {1: "B", 3: "H", 4: "I", 16: "Q"}
 
 @dataclass(frozen=True)
 class ImageHeader:
-    """The format in lower case (`jpeg`, `png`, `gif`, `bmp`, `webp`, `tiff`) and the size in pixels."""
+    """The format in lower case (`jpeg`, `png`, `gif`, `bmp`, `webp`, `tiff`, `avif`, `heic`) and the size in pixels."""
 
     format: str
     height: int
@@ -61,6 +62,10 @@ def _parse_format(data: bytes) -> ImageHeader:
         return _bmp(data)
     if data.startswith((b"II*\0", b"MM\0*", b"II+\0", b"MM\0+")):
         return _tiff(data)
+    kind = heif_headers.format_of(data)
+    if kind is not None:
+        main = heif_headers.main_image(data, kind)
+        return ImageHeader(kind, main.height, main.width)
     raise BadSample(f"not an image: it begins with {data[:8].hex(' ')}")
 
 

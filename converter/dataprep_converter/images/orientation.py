@@ -12,6 +12,9 @@ from typing import Any, Final
 import numpy as np
 import numpy.typing as npt
 
+from dataprep_converter.core.errors import BadSample
+from dataprep_converter.images import heif_headers
+
 Pixels = npt.NDArray[np.uint8]
 """An image as uint8[height, width, channels]."""
 
@@ -50,9 +53,12 @@ def swaps_sides(orientation: int) -> bool:
 def of(data: bytes, kind: str) -> int:
     """Return the orientation of a complete file of the format `kind`: 1 to 8, or 1 if the orientation is missing or damaged."""
     try:
+        if kind in ("avif", "heic"):
+            # The rotation of these files is a property of the image. Their EXIF is only a comment.
+            return heif_headers.main_image(data, kind).orientation
         block = _BLOCKS[kind](data) if kind in _BLOCKS else None
         orientation = 1 if block is None else _orientation(block)
-    except (struct.error, IndexError):
+    except (struct.error, IndexError, BadSample):
         return 1
     return orientation if orientation in _TURNS else 1
 

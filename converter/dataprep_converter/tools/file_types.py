@@ -6,13 +6,14 @@ from collections.abc import Callable, Sequence
 from typing import Final
 
 from dataprep_converter.core import framing
+from dataprep_converter.images.heif_headers import format_of
 from dataprep_converter.inputs.compressions import without_suffix
 from dataprep_converter.readers.text.json_arrays import is_array
 from dataprep_converter.tools.csv_layout import layout_of
 from dataprep_converter.tools.foreign_files import is_document
 from dataprep_converter.tools.text_heads import text_of
 
-_IMAGES: Final = frozenset({"jpg", "jpeg", "png", "bmp", "gif", "tif", "tiff", "webp"})
+_IMAGES: Final = frozenset({"jpg", "jpeg", "png", "bmp", "gif", "tif", "tiff", "webp", "avif", "heic", "heif"})
 _BY_NAME: Final = {
     "csv": "csv", "tsv": "csv", "jsonl": "jsonl", "ndjson": "jsonl", "libsvm": "libsvm", "svm": "libsvm", "svmlight": "libsvm",
 }  # fmt: skip
@@ -46,6 +47,7 @@ def _is_image(head: bytes) -> bool:
     return (
         head.startswith((b"\xff\xd8\xff", b"\x89PNG\r\n\x1a\n", b"GIF87a", b"GIF89a", b"II*\0", b"MM\0*"))
         or (head[:4] == b"RIFF" and head[8:12] == b"WEBP")
+        or format_of(head) is not None
         or (head[:2] == b"BM" and head[6:10] == b"\0\0\0\0")
     )
 

@@ -21,11 +21,6 @@ def _starts(*magics: bytes) -> Callable[[bytes], bool]:
     return lambda head: head.startswith(magics)
 
 
-def _boxed(*brands: bytes) -> Callable[[bytes], bool]:
-    """Matches a file of the ISO base media format with one of these brands. Without brands, any file of this format."""
-    return lambda head: head[4:8] == b"ftyp" and (not brands or head[8:12] in brands)
-
-
 _KINDS: Final[Sequence[tuple[str, str, Callable[[bytes], bool]]]] = (
     ("an Avro file", _TO_PARQUET, _starts(b"Obj\x01")),
     ("an ORC file", _TO_PARQUET, _starts(b"ORC")),
@@ -46,8 +41,7 @@ _KINDS: Final[Sequence[tuple[str, str, Callable[[bytes], bool]]]] = (
     ("a file of R", "write it as CSV or Parquet", _starts(b"RDX2\n", b"RDX3\n", b"X\n\0\0", b"B\n")),
     ("a Stata file", "write it as CSV or Parquet", _starts(b"<stata_dta>")),
     ("an SPSS file", "write it as CSV or Parquet", _starts(b"$FL2", b"$FL3")),
-    ("an HEIC or AVIF picture", "convert it to JPEG or PNG", _boxed(b"heic", b"heix", b"mif1", b"avif", b"avis")),
-    ("a video", _MEDIA, lambda head: _boxed()(head) or head.startswith(b"\x1a\x45\xdf\xa3") or head[8:12] == b"AVI "),
+    ("a video", _MEDIA, lambda head: head[4:8] == b"ftyp" or head.startswith(b"\x1a\x45\xdf\xa3") or head[8:12] == b"AVI "),
     ("a sound file", _MEDIA, lambda head: head.startswith((b"ID3", b"fLaC", b"OggS")) or head[8:12] == b"WAVE"),
     ("a file compressed by the program compress", "compress it with gzip", _starts(b"\x1f\x9d")),
     (

@@ -9,6 +9,7 @@ from typing import Any, Final
 
 from dataprep_api import names
 from dataprep_api.spec import Source
+from dataprep_api.spec.sources.images import IMAGE_EXTENSIONS
 from dataprep_api.spec.splits import MOST_SPLITS
 from dataprep_converter.core.errors import BadData, BadSpec
 from dataprep_converter.inputs.access import Access
@@ -145,6 +146,9 @@ def _images(uri: str, listing: Listing, access: Access) -> Draft:
         folders = [parts[1:] for parts in folders]
     if not all(folders) or len({parts[-1] for parts in folders}) < 2:
         source["labelFrom"] = "None"
+    found = {extension(file.path) for file in listing.chosen_files} - set(IMAGE_EXTENSIONS)
+    if found:
+        source["extensions"] = [*IMAGE_EXTENSIONS, *sorted(found)]
     return Draft(listing.kind, source)
 
 

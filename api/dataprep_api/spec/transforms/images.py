@@ -13,7 +13,7 @@ MOST_PIXELS = 178_956_970
 
 
 class Decode(Model):
-    """Decodes image files to pixels. The result is uint8[height, width, channels]. The files are JPEG, PNG, BMP, GIF (the first frame), WebP or TIFF.
+    """Decodes image files to pixels. The result is uint8[height, width, channels]. The files are JPEG, PNG, BMP, GIF (the first frame), WebP, TIFF, AVIF or HEIC.
 
     The column `image/encoded` is renamed to `image`. Any other column keeps its name. `image/height` and `image/width` are updated, and
     `image/format` is dropped.
