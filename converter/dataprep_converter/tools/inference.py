@@ -35,6 +35,7 @@ from dataprep_converter.sampling.units import UnitTable
 from dataprep_converter.tools.column_notes import class_values, likely_mistakes, note_on
 from dataprep_converter.tools.file_types import extension, kind_of
 from dataprep_converter.tools.foreign_files import description_of
+from dataprep_converter.tools.image_table_drafts import table_of
 from dataprep_converter.tools.source_drafts import DRAFTS, HEADS, Draft, File, Listing, add_encoding, by_uri, head_of
 from dataprep_converter.tools.text_heads import text_of
 
@@ -101,6 +102,12 @@ def _from_files(uri: str, access: Access) -> Draft:
         raise NotFound(f"{uri} has only empty files.", uri=uri)
     kind, chosen_files = _most_common_kind(files, access)
     draft = DRAFTS.get(kind, by_uri)(uri, Listing(kind, files, chosen_files), access)
+    table = table_of(uri, files, chosen_files, access) if draft.kind == "images" else None
+    if table is not None:
+        file, fields = table
+        draft.source = {name: value for name, value in draft.source.items() if name == "extensions"} | fields
+        draft.notes.append(f"{file.entry.uri} lists the images; its other columns are added to them")
+        files = [each for each in files if each is not file]
     if kind in _WITH_PARTITIONS and "=" not in uri and _are_partitions(chosen_files):
         draft.source["hivePartitions"] = "Infer"
     if kind in _BY_HEAD:
