@@ -187,12 +187,30 @@ def _shards(plan: PlanHead, run: range) -> Iterator[Shard]:
         before += split.shards
 
 
+class Maker(Model):
+    """A process that does all steps of a job on its own machine (`dataprep run`)."""
+
+    job: str
+    """The job's name."""
+    user: int
+    """The id of the user whose process it is."""
+    host: str
+    machine: str
+    """Identifies one start of the machine, and the space of process ids. Two hosts may have the same name."""
+    pid: int
+    started: int
+    """When the process started, in the kernel's clock ticks. A later process with the same pid has another start."""
+
+
 class Owner(StoredDocument):
     """The content of `_dataprep/OWNER`, which names the run that may write to the output."""
 
     FILE: ClassVar[str] = "OWNER file"
     SAYS_FIRST_VERSION: ClassVar[bool] = False
+    SINCE: ClassVar[Mapping[str, int]] = {"makers": 2}
 
     run_id: str
     epoch: Annotated[int, Field(ge=1)] = 1
     """A number that rises when another run takes over the output."""
+    makers: list[Maker] = []
+    """All processes that may work on the unfinished run. Empty if they are unknown, as on a cluster, and in a finished data set."""

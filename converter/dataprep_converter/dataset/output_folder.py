@@ -20,7 +20,7 @@ from typing import TypeVar
 from pydantic import ValidationError
 
 from dataprep_api import names
-from dataprep_api.dataset.plan import Owner, PlanHead, shards
+from dataprep_api.dataset.plan import Maker, Owner, PlanHead, shards
 from dataprep_api.dataset.report import Manifest, ShardReport, Success
 from dataprep_api.dataset.stored import StoredDocument
 from dataprep_api.errors import FormatError
@@ -28,6 +28,7 @@ from dataprep_api.spec import HdfsOptions
 from dataprep_converter.core.errors import AlreadyExists, ConvertError, NewerFormat, NotFound, NotPermitted, NotWhole, OutputLost
 from dataprep_converter.dataset import fencing, script_files
 from dataprep_converter.inputs.access import Access
+from dataprep_converter.runtime import makers
 from dataprep_converter.sampling.intermediate_files import IntermediateFiles
 from dataprep_converter.sampling.plan import Plan, Tables, load_plan
 from dataprep_converter.sampling.units_file import UnitsFile
@@ -194,21 +195,32 @@ class RunFolder(OutputFolder):
 
     # --- ownership -------------------------------------------------------------------------------------------------
 
-    def claim(self) -> None:
+    def claim(self, maker: Maker | None = None) -> None:
         """Makes this run the owner, and discards what processes of earlier owners have staged.
 
-        If no other run takes the folder over later, only this run changes it from now on. See `fencing`.
+        If no other run takes the folder over later, only this run changes it from now on. See `fencing`. `maker` is the process that does
+        all the work, or None if other processes may work, too.
         """
         before = self.read(names.OWNER)
         try:
             previous = self.parse(Owner, names.OWNER, before) if before is not None else None
         except ValidationError:
             previous = None
-        if previous is None or previous.run_id != self.run_id:
-            self._write_owner(Owner(run_id=self.run_id, epoch=previous.epoch + 1 if previous else 1), before)
+        owner = self._next_owner(previous, maker)
+        if owner != previous:
+            self._write_owner(owner, before)
         fencing.discard(self._store, self.at(names.REMOVED))
         self.sweep()
         self.check_owner()
+
+    def _next_owner(self, previous: Owner | None, maker: Maker | None) -> Owner:
+        """Returns the content of OWNER after a claim."""
+        new = [maker] if maker is not None else []
+        if previous is None or previous.run_id != self.run_id:
+            return Owner(run_id=self.run_id, epoch=previous.epoch + 1 if previous else 1, makers=new)
+        # Unknown processes that work on this run stay unknown.
+        known = [each for each in previous.makers if each != maker and not makers.has_ended(each)] + new if previous.makers and new else []
+        return previous.model_copy(update={"makers": known})
 
     def _write_owner(self, owner: Owner, before: bytes | None) -> None:
         """Writes OWNER if its content is still `before`. Raises OutputLost if another run was faster."""
@@ -253,7 +265,12 @@ class RunFolder(OutputFolder):
 
     def put_success(self, success: Success) -> None:
         """Writes `_SUCCESS`, which marks the data set as finished."""
-        fencing.write(self._store, [fencing.SmallFile(self.at(names.SUCCESS), success.to_bytes())], check=self.check_owner)
+        files = [fencing.SmallFile(self.at(names.SUCCESS), success.to_bytes())]
+        owner = self.owner()
+        if owner is not None and owner.run_id == self.run_id and owner.makers:
+            # Nobody works on a finished data set.
+            files.append(fencing.SmallFile(self.at(names.OWNER), owner.model_copy(update={"makers": []}).to_bytes()))
+        fencing.write(self._store, files, check=self.check_owner)
         # On Azure, `_SUCCESS` may have been written after another run had taken over the folder. That run then replaces it.
         self.check_owner()
         if not isinstance(self._store, MovesFiles):

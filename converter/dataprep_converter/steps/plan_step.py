@@ -6,14 +6,14 @@ from dataclasses import dataclass
 
 from dataprep_api import names
 from dataprep_api.dataset.messages import PlanResult
-from dataprep_api.dataset.plan import PlanHead, shards
+from dataprep_api.dataset.plan import Maker, Owner, PlanHead, shards
 from dataprep_api.dataset.report import Manifest, Success
 from dataprep_api.resources.job import DataPrepJob
 from dataprep_api.resources.status import MAX_LABELS, LabelStatus, SplitStatus
 from dataprep_converter.core.errors import NotWhole, OutputExists
 from dataprep_converter.dataset.output_folder import OutputFolder, RunFolder
 from dataprep_converter.inputs.access import Access
-from dataprep_converter.runtime import allocator, plugins
+from dataprep_converter.runtime import allocator, makers, plugins
 from dataprep_converter.sampling.plan import Plan
 from dataprep_converter.steps.commit_result import result_of
 from dataprep_converter.steps.draft import Draft
@@ -32,18 +32,23 @@ class PlannedRun:
     """`result.reused` is set when the finished data set is already there."""
 
 
-def run_plan_step(job: DataPrepJob, access: Access, *, check: Callable[..., list[str]] = preflight) -> PlannedRun:
-    """Plans the job and claims its output folder. Idempotent: a second call uses the plan of the first call."""
+def run_plan_step(
+    job: DataPrepJob, access: Access, *, maker: Maker | None = None, check: Callable[..., list[str]] = preflight
+) -> PlannedRun:
+    """Plans the job and claims its output folder. Idempotent: a second call uses the plan of the first call.
+
+    `maker` is the process that does all steps of the job, or None if other processes do the work.
+    """
     allocator.tune_allocator()
     spec, kind = job.spec, kind_of(job.spec)
     kind.check_overlaps(spec, access)
     access.output = spec.output.uri
     warnings = check(access, output_uri=spec.output.uri, source_uris=kind.source_uris(spec))
     with kind.plan(spec, access) as draft:
-        return _take_output(draft, warnings)
+        return _take_output(draft, warnings, job=job.metadata.name, maker=maker)
 
 
-def _take_output(draft: Draft, warnings: Sequence[str]) -> PlannedRun:
+def _take_output(draft: Draft, warnings: Sequence[str], *, job: str, maker: Maker | None) -> PlannedRun:
     """Claims the output folder and stores the plan in it, unless the folder already contains the finished data set."""
     folder = OutputFolder(draft.spec.output.uri, draft.access).of_run(draft.plan.head.run_id)
     success = folder.success()
@@ -57,9 +62,9 @@ def _take_output(draft: Draft, warnings: Sequence[str]) -> PlannedRun:
     if success is not None:
         warnings = [*warnings, *_null_warnings(draft, folder, success)]
     draft.check_base(success)
-    _refuse_others(draft, folder, success)
+    warnings = [*warnings, *_refuse_others(draft, folder, success, job=job)]
     draft.take_over(folder)
-    folder.claim()
+    folder.claim(maker)
     # Before the claim, another run may have written `_SUCCESS`. While this process was suspended, this run may have been finished by another
     # process; then the file is kept.
     current = folder.success()
@@ -93,9 +98,13 @@ def dry_run(job: DataPrepJob, access: Access) -> PlanResult:
         return _result(draft.plan, draft.classes, OutputFolder(job.spec.output.uri, access))
 
 
-def _refuse_others(draft: Draft, folder: RunFolder, success: Success | None) -> None:
-    """Raises OutputExists when the folder contains files that must not be replaced. An unfinished run of this job may always continue."""
+def _refuse_others(draft: Draft, folder: RunFolder, success: Success | None, *, job: str) -> list[str]:
+    """Raises OutputExists when the folder contains files that must not be replaced. Returns warnings about what is replaced.
+
+    An unfinished run of this job may always continue. Another run of this job is replaced if its processes are known to have ended.
+    """
     may_replace = draft.spec.output.overwrite != "Never"
+    warnings: list[str] = []
     try:
         owner = folder.owner()
     except NotWhole as exc:
@@ -114,10 +123,34 @@ def _refuse_others(draft: Draft, folder: RunFolder, success: Success | None) -> 
                 uri=folder.uri,
             )
         if owner is not None and not ours:
-            raise OutputExists(
-                f"{folder.uri} belongs to the unfinished run {owner.run_id}; overwrite is Never. Set output.overwrite to IfChanged or Always, or another output.uri.",
-                uri=folder.uri,
+            if not _is_abandoned(owner, job):
+                raise OutputExists(
+                    f"{folder.uri} belongs to the unfinished run {owner.run_id}{_whose(owner, job)}; overwrite is Never. Set output.overwrite to IfChanged or Always, or another output.uri.",
+                    uri=folder.uri,
+                )
+            warnings.append(
+                f"the unfinished run {owner.run_id} of this job is replaced: its process has ended, and the job or its inputs have changed"
             )
+    _refuse_foreign_files(draft, folder)
+    return warnings
+
+
+def _is_abandoned(owner: Owner, job: str) -> bool:
+    """Whether it is known that all processes that worked on the run have ended, and that they did this job for this user."""
+    return bool(owner.makers) and all(makers.is_of(maker, job) and makers.has_ended(maker) for maker in owner.makers)
+
+
+def _whose(owner: Owner, job: str) -> str:
+    """Says who works on an unfinished run, if OWNER says it."""
+    maker = next((each for each in owner.makers if not makers.has_ended(each)), None)
+    if maker is not None:
+        return f" of the job {maker.job}, whose process {maker.pid} on {maker.host} may still be at work"
+    other = next((each for each in owner.makers if not makers.is_of(each, job)), None)
+    return f" of the job {other.job} of the user {other.user}" if other is not None else ""
+
+
+def _refuse_foreign_files(draft: Draft, folder: RunFolder) -> None:
+    """Raises OutputExists when the folder contains a file that no run has planned."""
     known_files = folder.known_files()
     if folder.run_id in folder.runs():
         # The stored plan may be damaged, and then the files that it planned are unknown.

@@ -4,6 +4,7 @@ from dataprep_api.dataset.messages import CommitResult, PlanResult
 from dataprep_api.resources.job import DataPrepJob
 from dataprep_converter.core.errors import NotWhole
 from dataprep_converter.inputs.access import Access
+from dataprep_converter.runtime import makers
 from dataprep_converter.steps.kinds import Watch, kind_of
 from dataprep_converter.steps.plan_step import run_plan_step
 
@@ -12,7 +13,9 @@ def run(job: DataPrepJob, *, access: Access, workers: int, display: Watch) -> tu
     """Makes the data set and returns the results of the plan step and the commit step. A second run makes only the missing files."""
     kind = kind_of(job.spec)
     display.step("planning")
-    prepared = run_plan_step(job, access)
+    # A script's program may go on after this process has been killed.
+    maker = makers.this_process(job.metadata.name) if job.spec.script is None else None
+    prepared = run_plan_step(job, access, maker=maker)
     plan_result = prepared.result
     display.planned(plan_result)
     if plan_result.reused:

@@ -222,7 +222,7 @@ def test_a_death_while_writing_leaves_no_visible_file(few: Path, tmp_path: Path,
         raise Stop
 
     monkeypatch.setattr(RunFolder, "check_owner", die)
-    monkeypatch.setattr(RunFolder, "claim", lambda _: None)
+    monkeypatch.setattr(RunFolder, "claim", lambda *_: None)
     with pytest.raises(Stop):
         commit_result(digits_job(few, tmp_path))
     assert visible(tmp_path) == []
