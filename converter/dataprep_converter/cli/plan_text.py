@@ -1,35 +1,95 @@
-"""The figures of a plan as text: what a job would read and write (`dataprep plan --dry-run`)."""
+"""A plan as text: what a job would read and write, and what is likely wrong (`dataprep plan --dry-run`)."""
 
+from collections import Counter
 from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING, Final
 
 from dataprep_api.dataset.messages import PlanResult
 from dataprep_api.redaction import one_line
 from dataprep_api.resources.status import LabelStatus, SplitStatus
 
-_MOST_CLASSES = 10
-_NUMBERS = ("records", "expected", "shards")
+if TYPE_CHECKING:
+    from dataprep_converter.tools.plan_preview import Counts, Preview
+
+_MOST_CLASSES: Final = 10
+_MOST_ROWS: Final = 20
+_LONGEST_NAME: Final = 32
+_WIDTH: Final = 80
+_NUMBERS: Final = ("records", "expected", "shards")
 
 
-def lines(plan: PlanResult) -> Iterator[str]:
-    """Yields the lines of the text, each at most 80 characters long unless a name or a warning is longer."""
+def lines(plan: PlanResult, preview: "Preview | None" = None) -> Iterator[str]:
+    """Yields the lines of the text, each at most 80 characters long unless a path or a warning is longer."""
     state = "reuses the finished data set" if plan.reused else "nothing is written by a dry run"
     yield f"run {plan.run_id}: {state}"
-    yield f"reads   {_count(plan.records, 'record')}, {plan.bytes_in:,} bytes"
-    yield f"writes  {_count(plan.shards, 'shard')} in {_count(plan.tasks, 'task')}"
+    files = f"{_count(preview.files, 'file')}, " if preview is not None and preview.files is not None else ""
+    yield f"reads   {files}{_count(plan.records, 'record')}, {plan.bytes_in:,} bytes"
+    to = one_line(f": {preview.format} at {preview.output}") if preview is not None else ""
+    yield f"writes  {_count(plan.shards, 'shard')} in {_count(plan.tasks, 'task')}{to}"
     if plan.ignored:
         yield f"ignores {_count(plan.ignored, 'file')} (hidden, of another kind, or of data sets)"
     if plan.splits:
         yield ""
-        yield from _table(plan.splits)
+        yield from _aligned([("split", *_NUMBERS), *map(_split, plan.splits)])
+    counted = preview.classes if preview is not None else {}
     for label in plan.labels:
-        yield from ("", _label(label))
-    for warning in plan.warnings:
-        yield one_line(f"warning: {warning}")
+        if label.feature not in counted:
+            yield from ("", _label(label))
+    for name, counts in counted.items():
+        yield ""
+        yield from _classes(name, counts, plan.splits)
+    problems = [*plan.warnings, *(preview.mistakes if preview is not None else ())]
+    if problems and preview is not None:
+        yield ""
+    for problem in problems:
+        yield one_line(f"warning: {problem}")
 
 
-def _table(splits: Sequence[SplitStatus]) -> Iterator[str]:
-    rows = [("split", *_NUMBERS)]
-    rows += [(split.name, f"{split.records:,}", _expected(split), f"{split.shards:,}") for split in splits]
+def _split(split: SplitStatus) -> tuple[str, ...]:
+    return (split.name, f"{split.records:,}", _expected(split), f"{split.shards:,}")
+
+
+def _classes(label: str, counts: "Counts", splits: Sequence[SplitStatus]) -> Iterator[str]:
+    """Yields a table with a row for each class and a column for each split. Splits that don't fit into the line have tables of their own."""
+    totals = sum(counts.values(), Counter[str]())
+    records = sum(split.records for split in splits if split.name in counts)
+    some = "" if totals.total() == records else f", in {totals.total():,} of {_count(records, 'record')}"
+    yield one_line(f"{label}: {'1 class' if len(totals) == 1 else f'{len(totals):,} classes'}{some}")
+    if not totals:
+        return
+    shown = [name for name, _ in totals.most_common(_MOST_ROWS)]
+    numbers = {split: [f"{counts[split][name]:,}" for name in shown] for split in counts}
+    if len(counts) > 1:
+        numbers["all"] = [f"{totals[name]:,}" for name in shown]
+    first = ["class", *map(_short, shown)]
+    room = _WIDTH - max(map(len, first))
+    for part in _folded({_short(split): column for split, column in numbers.items()}, room):
+        yield from _aligned(list(zip(first, *([name, *part[name]] for name in part), strict=True)))
+    if len(totals) > len(shown):
+        yield f"… and {len(totals) - len(shown):,} more"
+
+
+def _folded(columns: dict[str, list[str]], room: int) -> Iterator[dict[str, list[str]]]:
+    """Divides columns into groups that are at most `room` characters wide, with two spaces before each column."""
+    group: dict[str, list[str]] = {}
+    used = 0
+    for name, column in columns.items():
+        width = 2 + max(map(len, [name, *column]))
+        if group and used + width > room:
+            yield group
+            group, used = {}, 0
+        group[name] = column
+        used += width
+    yield group
+
+
+def _short(name: str) -> str:
+    text = one_line(name)
+    return text if len(text) <= _LONGEST_NAME else text[: _LONGEST_NAME - 1] + "…"
+
+
+def _aligned(rows: Sequence[Sequence[str]]) -> Iterator[str]:
+    """Yields the rows as lines, with the first column on the left and the others on the right."""
     widths = [max(len(row[column]) for row in rows) for column in range(len(rows[0]))]
     for name, *numbers in rows:
         yield "  ".join([f"{name:<{widths[0]}}", *(f"{number:>{width}}" for number, width in zip(numbers, widths[1:], strict=True))])

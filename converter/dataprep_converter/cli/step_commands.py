@@ -42,7 +42,9 @@ def _add_whole_jobs(commands: "argparse._SubParsersAction[argparse.ArgumentParse
 
     plan = job_command(commands, "plan", "list the input and divide it into shards")
     _add_limit(plan)
-    plan.add_argument("--dry-run", action="store_true", help="print the plan's figures without writing anything")
+    plan.add_argument(
+        "--dry-run", action="store_true", help="print what the job would do, and what is likely wrong, without writing anything"
+    )
     add_json(plan, "the plan's figures (without --dry-run, they always are JSON)")
     plan.set_defaults(command=_plan)
 
@@ -101,14 +103,14 @@ def _plan(arguments: argparse.Namespace) -> Exit:
     from dataprep_converter.steps.plan_step import dry_run, run_plan_step
 
     job = with_code(job_of(arguments))
-    if arguments.dry_run:
-        result = dry_run(job, access_of(job))
-        if arguments.json:
-            json_output.write(json_output.document(result))
-        else:
-            from dataprep_converter.cli import plan_text
+    if arguments.dry_run and arguments.json:
+        json_output.write(json_output.document(dry_run(job, access_of(job))))
+    elif arguments.dry_run:
+        from dataprep_converter.cli import plan_text
+        from dataprep_converter.tools.plan_preview import preview
 
-            sys.stdout.writelines(f"{line}\n" for line in plan_text.lines(result))
+        shown = preview(job, access_of(job))
+        sys.stdout.writelines(f"{line}\n" for line in plan_text.lines(shown.result, shown))
     else:
         with tracing.span("plan", job=job.metadata.name) as tell:
             result = run_plan_step(job, access_of(job)).result

@@ -10,7 +10,7 @@ from dataprep_api.dataset.plan import Maker, Owner, PlanHead, shards
 from dataprep_api.dataset.report import Manifest, Success
 from dataprep_api.resources.job import DataPrepJob
 from dataprep_api.resources.status import MAX_LABELS, LabelStatus, SplitStatus
-from dataprep_converter.core.errors import NotWhole, OutputExists
+from dataprep_converter.core.errors import ConvertError, NotWhole, OutputExists
 from dataprep_converter.dataset.output_folder import OutputFolder, RunFolder
 from dataprep_converter.inputs.access import Access
 from dataprep_converter.runtime import allocator, makers, plugins
@@ -91,11 +91,33 @@ def _null_warnings(draft: Draft, folder: RunFolder, success: Success) -> Iterato
 
 def dry_run(job: DataPrepJob, access: Access) -> PlanResult:
     """Returns the plan's figures without writing anything."""
+    with drafted(job, access) as draft:
+        return figures(draft)
+
+
+def drafted(job: DataPrepJob, access: Access) -> Draft:
+    """Plans the job without writing anything."""
     kind = kind_of(job.spec)
     kind.check_overlaps(job.spec, access)
     access.output = job.spec.output.uri
-    with kind.plan(job.spec, access) as draft:
-        return _result(draft.plan, draft.classes, OutputFolder(job.spec.output.uri, access))
+    return kind.plan(job.spec, access)
+
+
+def figures(draft: Draft) -> PlanResult:
+    """Returns the figures of a plan of which nothing has been written."""
+    return _result(draft.plan, draft.classes, OutputFolder(draft.spec.output.uri, draft.access))
+
+
+def fault_of_output(draft: Draft, *, job: str) -> ConvertError | None:
+    """Returns the error with which the job would refuse its output folder, or None. Writes nothing."""
+    try:
+        folder = OutputFolder(draft.spec.output.uri, draft.access).of_run(draft.plan.head.run_id)
+        success = folder.success()
+        if success is None or draft.finished(success, folder) is None:
+            _refuse_others(draft, folder, success, job=job)
+    except ConvertError as exc:
+        return exc
+    return None
 
 
 def _refuse_others(draft: Draft, folder: RunFolder, success: Success | None, *, job: str) -> list[str]:

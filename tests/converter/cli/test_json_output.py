@@ -81,12 +81,18 @@ def test_a_plan_is_text_for_people_and_json_for_scripts(job: str, tmp_path: Path
     assert code_of("plan", job, "--dry-run") == 0
     assert capsys.readouterr().out == (
         f"run {figures['runId']}: nothing is written by a dry run\n"
-        f"reads   12 records, {figures['bytesIn']} bytes\n"
-        "writes  2 shards in 1 task\n"
+        f"reads   1 file, 12 records, {figures['bytesIn']} bytes\n"
+        "writes  2 shards in 1 task: tfrecord at out\n"
         "\n"
         "split  records  expected  shards\n"
         "train        8     8 ± 0       1\n"
         "test         4         -       1\n"
+        "\n"
+        "label: 3 classes\n"
+        "class  train  test  all\n"
+        "0          3     1    4\n"
+        "1          3     1    4\n"
+        "2          2     2    4\n"
     )
     assert not (tmp_path / "out").exists()
     assert printed("plan", job, "--json", capsys=capsys)["kind"] == "plan"
