@@ -7,9 +7,10 @@ from typing import TYPE_CHECKING, TextIO
 from dataprep_api.dataset.messages import CommitResult, PlanResult
 from dataprep_api.stages import READ_WAIT, verdict
 from dataprep_converter.pipeline.task_progress import TaskProgress
+from dataprep_converter.runtime.plan_progress import PlanProgress
 
 if TYPE_CHECKING:
-    from rich.progress import Progress, TaskID
+    from rich.progress import Progress, Task, TaskID
 
 _LINE_SECONDS = 2.0
 
@@ -26,6 +27,14 @@ class Display:
         self._started = 0.0
         self._shown_at = 0.0
         self._bar: tuple[Progress, TaskID] | None = None
+        self._planning: Progress | None = None
+
+    def planning(self, progress: PlanProgress) -> None:
+        """Shows that the plan is being made. On a terminal a bar shows the counts, and goes away when the plan is made."""
+        if self._stream.isatty() and not self._quiet:
+            self._start_planning_bar(progress)
+        else:
+            self._say("planning …")
 
     def step(self, name: str) -> None:
         """Shows that a step begins."""
@@ -34,6 +43,7 @@ class Display:
 
     def planned(self, plan: PlanResult) -> None:
         """Shows the plan's figures and warnings."""
+        self.close()
         self._total = plan.records
         self._ignored = plan.ignored or 0
         self._started = time.monotonic()
@@ -94,7 +104,10 @@ class Display:
             self._say(f"warning: {warning}")
 
     def close(self) -> None:
-        """Ends the progress bar."""
+        """Ends the progress bars."""
+        if self._planning is not None:
+            self._planning.stop()
+            self._planning = None
         if self._bar is not None:
             self._bar[0].stop()
             self._bar = None
@@ -103,6 +116,28 @@ class Display:
         if not self._quiet:
             self._stream.write(f"{line}\n")
             self._stream.flush()
+
+    def _start_planning_bar(self, progress: PlanProgress) -> None:
+        from rich.console import Console
+        from rich.progress import BarColumn, Progress, ProgressColumn, TextColumn
+        from rich.text import Text
+
+        from dataprep_converter.core.redaction import raw
+
+        class Counts(ProgressColumn):
+            """The counts, read anew each time the bar is drawn."""
+
+            def render(self, task: "Task") -> Text:
+                """Returns the text, and moves the bar once it is known how many records are to be read."""
+                if progress.to_read:
+                    task.total, task.completed = progress.to_read, progress.read
+                return Text(planning_text(progress))
+
+        self._planning = Progress(
+            TextColumn("planning"), BarColumn(bar_width=20), Counts(), console=Console(file=raw(self._stream)), transient=True
+        )
+        self._planning.add_task("plan", total=None)
+        self._planning.start()
 
     def _start_bar(self) -> None:
         # Imported here because rich loads slowly and most jobs run without a terminal.
@@ -129,6 +164,15 @@ class Display:
             f", {duration((self._total - records_in) / rate)} left" if records_in >= 0.05 * self._total and seconds > 2 and rate > 0 else ""
         )
         return f"{rate:,.0f} records/s, {bytes_out / seconds / 1e6:,.0f} MB/s{time_left}"
+
+
+def planning_text(progress: PlanProgress) -> str:
+    """Says what a plan has found and read so far, in at most 50 characters unless the numbers are very large."""
+    if progress.to_read:
+        return f"read {progress.read:,} of {progress.to_read:,} records"
+    parts = [f"{progress.files:,} file{'s' * (progress.files != 1)}"] * bool(progress.files)
+    parts += [f"{progress.records:,} record{'s' * (progress.records != 1)}", f"{progress.size / 1e6:,.1f} MB"] * bool(progress.records)
+    return ", ".join(parts)
 
 
 def duration(seconds: float) -> str:

@@ -7,6 +7,8 @@ import argparse
 import logging
 import os
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -103,17 +105,21 @@ def _plan(arguments: argparse.Namespace) -> Exit:
     from dataprep_converter.steps.plan_step import dry_run, run_plan_step
 
     job = with_code(job_of(arguments))
+    access = access_of(job)
     if arguments.dry_run and arguments.json:
-        json_output.write(json_output.document(dry_run(job, access_of(job))))
+        with _planning(access):
+            figures = dry_run(job, access)
+        json_output.write(json_output.document(figures))
     elif arguments.dry_run:
         from dataprep_converter.cli import plan_text
         from dataprep_converter.tools.plan_preview import preview
 
-        shown = preview(job, access_of(job))
+        with _planning(access):
+            shown = preview(job, access)
         sys.stdout.writelines(f"{line}\n" for line in plan_text.lines(shown.result, shown))
     else:
-        with tracing.span("plan", job=job.metadata.name) as tell:
-            result = run_plan_step(job, access_of(job)).result
+        with _planning(access), tracing.span("plan", job=job.metadata.name) as tell:
+            result = run_plan_step(job, access).result
             tell(run_id=result.run_id, tasks=result.tasks, records=result.records)
         outcome = (
             "reused: there is a finished data set of the same spec and inputs"
@@ -123,6 +129,19 @@ def _plan(arguments: argparse.Namespace) -> Exit:
         logger.info("run %s: %d records in %d shards, %s", result.run_id, result.records, result.shards, outcome)
         leave(result)
     return Exit.DONE
+
+
+@contextmanager
+def _planning(access: "Access") -> Iterator[None]:
+    """Shows a bar on a terminal while the block makes a plan."""
+    from dataprep_converter.cli.display import Display
+
+    display = Display(quiet=not sys.stderr.isatty())
+    display.planning(access.progress)
+    try:
+        yield
+    finally:
+        display.close()
 
 
 def _validate(arguments: argparse.Namespace) -> Exit:

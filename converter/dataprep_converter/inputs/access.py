@@ -12,6 +12,7 @@ from dataprep_api.spec import DataPrepJobSpec, Source
 from dataprep_api.spec.model import STORED
 from dataprep_converter.core.errors import BadSpec
 from dataprep_converter.inputs.archive_uris import split_archive_uri
+from dataprep_converter.runtime.plan_progress import PlanProgress
 from dataprep_converter.runtime.request_budget import RequestBudget
 from dataprep_converter.stores import Store, StoreSettings, scheme_of
 from dataprep_converter.stores.registry import PACED, store_class
@@ -51,6 +52,8 @@ class Access:
         """The job's output folder, once it is known. No input may be in this folder."""
         self.skipped = SkippedFiles()
         """The files that the listings of this job's inputs skipped."""
+        self.progress = PlanProgress()
+        """How far the planning has come."""
         self.parts: Mapping[str, int] | None = None
         """The versions of the rules that the job's plan follows, as recorded in the plan; None means the versions of this release."""
         self.nulls: NullRule = "Keep"

@@ -20,6 +20,7 @@ from dataprep_converter.planning.growth import Base, check_frozen, find_growth
 from dataprep_converter.readers import Reader, ReadsColumns, reader_class
 from dataprep_converter.records.batch import SAMPLE, TEXTS
 from dataprep_converter.runtime import plugins
+from dataprep_converter.runtime.plan_progress import PlanProgress
 from dataprep_converter.sampling.intermediate_files import IntermediateFiles
 from dataprep_converter.sampling.selection import Samples
 from dataprep_converter.sampling.units import UnitTable, samples_of_a_batch
@@ -65,7 +66,7 @@ def list_inputs(spec: DataPrepJobSpec, access: Access, base: Base | None) -> Inp
     access.skipped = SkippedFiles()
     reader_type = reader_class(spec.data.kind)
     discovery = reader_type.discover(access.unsigned(spec.data).member, access)
-    units, state = discovery.collect()
+    units, state = discovery.collect(access.progress)
     overlaps.check_units(units, spec.output.uri, access)
     if units.samples == 0 and not spec.allow_empty:
         raise NoInput(_no_records(spec.data, ignored=int(state.get("ignored", 0)), hidden=access.skipped.count()))
@@ -75,7 +76,7 @@ def list_inputs(spec: DataPrepJobSpec, access: Access, base: Base | None) -> Inp
     texts = state.pop(TEXTS, {})
     if sagemaker.has_unknown_length(spec):
         with reader_type(spec.data.member, state, access) as reader:
-            state[sagemaker.NUM_FEATURES] = _largest_key(reader, units) + 1
+            state[sagemaker.NUM_FEATURES] = _largest_key(reader, units, access.progress) + 1
     new = units
     if base is not None:
         check_frozen(base, code_sha256=code_sha256, keys=keys, state=state)
@@ -106,12 +107,13 @@ def _no_records(source: Source, *, ignored: int, hidden: int) -> str:
 
 
 def read_columns(
-    reader: Reader, units: UnitTable, columns: Sequence[str], *, bytes_in: int
+    reader: Reader, units: UnitTable, columns: Sequence[str], *, bytes_in: int, progress: PlanProgress
 ) -> Iterator[tuple[Samples, pa.RecordBatch, Samples]]:
     """Reads some columns of every sample, in order.
 
-    Yields (requested sample numbers, records of the good samples, numbers of the good samples).
+    Yields (requested sample numbers, records of the good samples, numbers of the good samples), and counts the samples in `progress`.
     """
+    progress.to_read += units.samples
     size = samples_of_a_batch(bytes_in, units.samples, most=_BATCH_RECORDS)
 
     def chunks() -> Iterator[Samples]:
@@ -120,13 +122,14 @@ def read_columns(
 
     batches = reader.read_columns(units, chunks(), columns) if isinstance(reader, ReadsColumns) else reader.read(units, chunks())
     for samples, batch in zip(chunks(), batches, strict=True):
+        progress.read += len(samples)
         yield samples, batch.records, to_numpy(batch.records.column(SAMPLE))
 
 
-def _largest_key(reader: Reader, units: UnitTable) -> int:
+def _largest_key(reader: Reader, units: UnitTable, progress: PlanProgress) -> int:
     """Returns the maximum index of a sparse feature in the readable records, or 0 if there are no values."""
     largest = 0
-    for _, records, _ in read_columns(reader, units, [sagemaker.KEYS], bytes_in=units.size):
+    for _, records, _ in read_columns(reader, units, [sagemaker.KEYS], bytes_in=units.size, progress=progress):
         lists: Any = records.column(sagemaker.KEYS)
         largest = max(largest, pc.max(lists.flatten()).as_py() or 0)
     return largest

@@ -27,8 +27,9 @@ from dataprep_converter.readers import AcceptsReadPlan
 from dataprep_converter.readers.base.blocks import KEPT_BYTES
 from dataprep_converter.records.batch import TEXTS
 from dataprep_converter.records.feature import FeatureSpec
+from dataprep_converter.runtime.plan_progress import PlanProgress
 from dataprep_converter.sampling.plan import Plan, Tables
-from dataprep_converter.sampling.selection import Selection
+from dataprep_converter.sampling.selection import Samples, Selection
 from dataprep_converter.sampling.split_assignments import SplitAssignments
 from dataprep_converter.sampling.split_assignments import to_parquet as store_codes
 from dataprep_converter.sampling.units import UnitTable
@@ -98,7 +99,7 @@ def make_plan(spec: DataPrepJobSpec, access: Access, base: Base | None = None, *
 def _new_plan(
     spec: DataPrepJobSpec, inputs: Inputs, pipeline: Pipeline, access: Access, base: Base | None, parts: Mapping[str, int]
 ) -> NewPlan:
-    division = _divide(spec, inputs, pipeline, base, parts)
+    division = _divide(spec, inputs, pipeline, base, access, parts)
     this_run = run_id.run_id(spec, inputs_sha256=inputs.sha256, parts=parts)
     units, codes, splits = inputs.units, division.codes, division.splits
     if base is not None:
@@ -145,11 +146,13 @@ def _new_plan(
     )
 
 
-def _divide(spec: DataPrepJobSpec, inputs: Inputs, pipeline: Pipeline, base: Base | None, parts: Mapping[str, int]) -> _Division:
+def _divide(
+    spec: DataPrepJobSpec, inputs: Inputs, pipeline: Pipeline, base: Base | None, access: Access, parts: Mapping[str, int]
+) -> _Division:
     """Divides the new units into splits and shards, and fits the pipeline's steps that learn from data."""
     units = inputs.new
     rules = rules_of(spec, inputs.units)
-    assigned = _assign(spec, inputs, pipeline, rules)
+    assigned = _assign(spec, inputs, pipeline, rules, access.progress)
     divided = partial(
         divide,
         spec,
@@ -160,7 +163,7 @@ def _divide(spec: DataPrepJobSpec, inputs: Inputs, pipeline: Pipeline, base: Bas
     )
     # Which samples belong to a split doesn't depend on the size of the records.
     members = partial(divided, bytes_per_record=0)
-    learned = base.head.learned if base is not None else _learn(spec, units, pipeline, members, assigned)
+    learned = base.head.learned if base is not None else _learn(spec, units, pipeline, members, assigned, access.progress)
     probe = _PROBE_RECORDS if counted_by_size(spec) else _FEW_RECORDS
     encoded_bytes = _estimate_encoded_bytes(pipeline, units, units.size, probe=probe)
     return _Division(
@@ -173,7 +176,7 @@ def _divide(spec: DataPrepJobSpec, inputs: Inputs, pipeline: Pipeline, base: Bas
     )
 
 
-def _assign(spec: DataPrepJobSpec, inputs: Inputs, pipeline: Pipeline, rules: Splits) -> Assignment | None:
+def _assign(spec: DataPrepJobSpec, inputs: Inputs, pipeline: Pipeline, rules: Splits, progress: PlanProgress) -> Assignment | None:
     """Returns the split of each new sample, or None if ranges and hash intervals can express the splits."""
     units = inputs.new
     if not assignment.is_needed(spec, units.samples):
@@ -184,12 +187,17 @@ def _assign(spec: DataPrepJobSpec, inputs: Inputs, pipeline: Pipeline, rules: Sp
         limit=spec.limit,
         unique=spec.deduplicate.columns if spec.deduplicate else None,
         schema=pipeline.reader.schema(),
-        read=lambda columns: read_columns(pipeline.reader, units, columns, bytes_in=units.size),
+        read=lambda columns: read_columns(pipeline.reader, units, columns, bytes_in=units.size, progress=progress),
     )
 
 
 def _learn(
-    spec: DataPrepJobSpec, units: UnitTable, pipeline: Pipeline, splits: Callable[[], Sequence[SplitPlan]], assigned: Assignment | None
+    spec: DataPrepJobSpec,
+    units: UnitTable,
+    pipeline: Pipeline,
+    splits: Callable[[], Sequence[SplitPlan]],
+    assigned: Assignment | None,
+    progress: PlanProgress,
 ) -> dict[str, Any]:
     """Fits the steps that learn, one after the other. Returns the learned values, keyed by step number.
 
@@ -201,9 +209,17 @@ def _learn(
         size = min(pipeline.most_records, _LEARNED_RECORDS)
         codes = SplitAssignments(assigned.stored) if assigned else None
         chunks = Selection(split, units, shuffle_seed=None, codes=codes).chunks(0, split.records, size=size)
-        learned[str(number)] = pipeline.learn(number, units, chunks)
+        progress.to_read += split.records
+        learned[str(number)] = pipeline.learn(number, units, _counted(chunks, progress))
         pipeline.take(number, learned[str(number)])
     return learned
+
+
+def _counted(chunks: Iterator[Samples], progress: PlanProgress) -> Iterator[Samples]:
+    """Yields arrays of sample numbers, and counts the samples that are read."""
+    for chunk in chunks:
+        yield chunk
+        progress.read += len(chunk)
 
 
 def _join_codes(base: Base, added_codes: bytes | None) -> bytes | None:

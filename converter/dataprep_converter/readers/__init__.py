@@ -5,6 +5,7 @@ the shared state, and reads any samples of the plan, given their numbers.
 """
 
 from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
+from contextlib import closing
 from dataclasses import dataclass
 from pkgutil import resolve_name
 from types import TracebackType
@@ -17,6 +18,7 @@ import pyarrow as pa
 from dataprep_converter.core.errors import BadSpec
 from dataprep_converter.inputs.access import Access
 from dataprep_converter.records.batch import Batch, RejectedSample
+from dataprep_converter.runtime.plan_progress import PlanProgress
 from dataprep_converter.sampling.intermediate_files import IntermediateFiles
 from dataprep_converter.sampling.units import Files, Unit, UnitTable
 
@@ -60,14 +62,27 @@ class Discovery:
     intermediate: IntermediateFiles | None = None
     """Files that `discover` created for the workers, and to which the units refer."""
 
-    def collect(self) -> tuple[UnitTable, dict[str, Any]]:
-        """Consumes the listing. Returns all units, and the state for the workers."""
+    def collect(self, progress: PlanProgress | None = None) -> tuple[UnitTable, dict[str, Any]]:
+        """Consumes the listing, and counts it in `progress`. Returns all units, and the state for the workers."""
         state: dict[str, Any] = {}
 
-        def units() -> Iterator[Unit | Files]:
+        def units() -> Generator[Unit | Files, None, None]:
             state.update((yield from self.listing))
 
-        return UnitTable.of(units()), state
+        return UnitTable.of(_counted(units(), progress) if progress is not None else units()), state
+
+
+def _counted(units: Generator[Unit | Files, None, None], progress: PlanProgress) -> Iterator[Unit | Files]:
+    """Yields the units, and counts them."""
+    with closing(units):
+        for item in units:
+            if isinstance(item, Unit):
+                progress.records += item.records
+                progress.size += item.size
+            else:
+                progress.records += len(item.paths)
+                progress.size += sum(item.sizes)
+            yield item
 
 
 class Reader(Protocol):

@@ -13,6 +13,7 @@ from dataprep_api.resources.job import DataPrepJob
 from dataprep_api.spec import DataPrepJobSpec
 from dataprep_converter.inputs.access import Access
 from dataprep_converter.pipeline.task_progress import TaskProgress
+from dataprep_converter.runtime.plan_progress import PlanProgress
 from dataprep_converter.sampling.plan import Plan
 from dataprep_converter.steps import convert_commit, convert_plan, convert_work, copy_job, extend, pool, script_commit, script_job
 from dataprep_converter.steps.draft import Draft
@@ -21,8 +22,12 @@ from dataprep_converter.steps.draft import Draft
 class Watch(Protocol):
     """Receives the events of a run, to show them."""
 
+    def planning(self, progress: PlanProgress) -> None:
+        """Called when the planning begins. The counts rise while the plan is made."""
+        ...
+
     def step(self, name: str) -> None:
-        """Called when a step begins."""
+        """Called when another step begins."""
         ...
 
     def planned(self, plan: PlanResult) -> None:

@@ -12,7 +12,7 @@ from dataprep_converter.steps.plan_step import run_plan_step
 def run(job: DataPrepJob, *, access: Access, workers: int, display: Watch) -> tuple[PlanResult, CommitResult]:
     """Makes the data set and returns the results of the plan step and the commit step. A second run makes only the missing files."""
     kind = kind_of(job.spec)
-    display.step("planning")
+    display.planning(access.progress)
     # A script's program may go on after this process has been killed.
     maker = makers.this_process(job.metadata.name) if job.spec.script is None else None
     prepared = run_plan_step(job, access, maker=maker)

@@ -14,15 +14,18 @@ from typing import Any
 
 import numpy as np
 import pytest
+from tests.builders.specs import parse_job
 from tests.converter.cli.commandline import DATAPREP, code_of, dataprep, environment, mnist_run
 
 from dataprep_api.dataset.messages import BadRecord, CommitResult, PlanResult
 from dataprep_api.resources.status import RecordProgress
-from dataprep_converter.cli.display import Display, duration
+from dataprep_converter.cli.display import Display, duration, planning_text
 from dataprep_converter.formats.decoder import VerifiedRecords
 from dataprep_converter.formats.tfrecord import records
 from dataprep_converter.inputs.access import Access
 from dataprep_converter.pipeline.task_progress import TaskProgress
+from dataprep_converter.runtime.plan_progress import PlanProgress
+from dataprep_converter.steps.plan_step import dry_run
 from dataprep_converter.stores import Details, Entry
 from dataprep_converter.tools import inspection
 from dataprep_converter.tools.verification import verify
@@ -88,6 +91,11 @@ def test_a_terminal_gets_a_bar(few: Path, tmp_path: Path) -> None:
     os.close(ours)
     assert process.wait(timeout=60) == 0
     assert b"\x1b[" in shown
+    # The bar of the planning goes away, so its line is the one before the plan's.
+    before, planned, _ = shown.partition(b"planned run ")
+    assert b"planning" in before
+    assert planned
+    assert b"planning \xe2\x80\xa6" not in shown
     assert b"converting" in shown
     assert b"100 %" in shown
     assert b"records/s" in shown
@@ -111,6 +119,31 @@ def test_lines_come_every_two_seconds_with_the_sum_of_the_tasks_and_the_time_lef
         "converting: 200 of 1,000 records, 50 records/s, 5 MB/s, 16s left",
         "converting: 600 of 1,000 records, 60 records/s, 6 MB/s, 7s left",
     ]
+
+
+def test_a_plan_counts_what_it_lists_and_reads(tmp_path: Path) -> None:
+    for number in range(3):
+        (tmp_path / f"{number}.csv").write_text("1,0\n2,1\n2,1\n")
+    source = {"csv": {"uris": [str(tmp_path / "*.csv")]}}
+    access = Access()
+    dry_run(parse_job({"source": source, "deduplicate": {"columns": ["0"]}, "output": {"uri": str(tmp_path / "out")}}), access)
+    progress = access.progress
+    assert (progress.files, progress.records, progress.size) == (3, 9, 36)
+    assert (progress.read, progress.to_read) == (9, 9)
+
+
+@pytest.mark.parametrize(
+    ("progress", "said"),
+    [
+        (PlanProgress(), ""),
+        (PlanProgress(files=1), "1 file"),
+        (PlanProgress(files=1200, records=1, size=2_340_000), "1,200 files, 1 record, 2.3 MB"),
+        (PlanProgress(files=3, records=9000, size=9, read=4000, to_read=9000), "read 4,000 of 9,000 records"),
+    ],
+    ids=["begun", "a file", "files", "reading"],
+)
+def test_the_bar_of_a_plan_says_what_was_found(progress: PlanProgress, said: str) -> None:
+    assert planning_text(progress) == said
 
 
 def test_names_and_reasons_are_shown_as_they_are() -> None:

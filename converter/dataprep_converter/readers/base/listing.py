@@ -72,6 +72,7 @@ def input_folders(access: Access, uris: Sequence[str]) -> Iterator[FilesOfFolder
         for files in _folders(access, uri, root):
             if files.names:
                 is_empty = False
+                access.progress.files += len(files.names)
                 yield files
         if is_empty:
             others = [each for each in access.skipped.in_data_sets if each.startswith(uri.rstrip("/") + "/")]

@@ -1,0 +1,19 @@
+"""How far the planning of a job has come. The planner counts, and a display in another thread reads the counts."""
+
+from dataclasses import dataclass
+
+
+@dataclass
+class PlanProgress:
+    """The counts of one plan. Planning first lists the inputs, and then may read columns of the records once or several times."""
+
+    files: int = 0
+    """Files that have been listed."""
+    records: int = 0
+    """Records that have been found."""
+    size: int = 0
+    """Bytes of these records."""
+    read: int = 0
+    """Records that have been read for splits, vocabularies and so on."""
+    to_read: int = 0
+    """Records that are to be read, as far as it is known yet."""
