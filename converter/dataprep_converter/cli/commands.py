@@ -1,4 +1,4 @@
-"""The command line: `dataprep run|plan|validate|infer|verify|repair|convert|copy|inspect|ls|explain|schema|completion|…`.
+"""The command line: `dataprep run|plan|validate|infer|verify|repair|convert|copy|inspect|head|ls|explain|schema|completion|…`.
 
 Heavy modules are imported by the command that needs them, so that `dataprep --help` is quick.
 """

@@ -1,4 +1,4 @@
-"""`dataprep infer`, `dataprep inspect` and `dataprep ls`: commands that show what is at a URI."""
+"""`dataprep infer`, `dataprep inspect`, `dataprep head` and `dataprep ls`: commands that show what is at a URI."""
 
 import argparse
 import sys
@@ -13,7 +13,7 @@ from dataprep_converter.core.redaction import raw
 
 
 def add(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
-    """Adds the three commands."""
+    """Adds the commands."""
     infer = commands.add_parser("infer", help="print a first job for the data at a URI")
     infer.add_argument("uri", help="a file, folder or glob")
     infer.add_argument("--output", metavar="FILE", help="write the job to this file instead of printing it")
@@ -21,7 +21,7 @@ def add(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None
     infer.add_argument("--job", metavar="FILE", help="a job file whose spec.stores describes the store; it is copied to the new job")
     infer.set_defaults(command=_infer, set=[])
 
-    inspect = uri_command(commands, "inspect", "show the contents of a finished data set")
+    inspect = uri_command(commands, "inspect", "show the contents of a finished data set, or of other files")
     inspect.add_argument("--records", type=_count, default=1, metavar="N", help="records to show (default: 1)")
     inspect_form = inspect.add_mutually_exclusive_group()
     inspect_form.add_argument(
@@ -31,6 +31,11 @@ def add(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None
         "--html", metavar="FILE", help="write a report with histograms and a contact sheet of images to this file instead"
     )
     inspect.set_defaults(command=_inspect)
+
+    head = uri_command(commands, "head", "show the first records of a finished data set, or of other files")
+    head.add_argument("--records", type=_count, default=5, metavar="N", help="records to show (default: 5)")
+    add_json(head, "the records")
+    head.set_defaults(command=_head)
 
     ls = uri_command(commands, "ls", "list a folder, with the same columns as hdfs dfs -ls")
     add_json(ls, "the files")
@@ -54,12 +59,29 @@ def _infer(arguments: argparse.Namespace) -> Exit:
 
 
 def _inspect(arguments: argparse.Namespace) -> Exit:
-    from dataprep_converter.tools import inspection
+    from dataprep_converter.tools import inspection, raw_inspection
 
     if arguments.html is not None:
         _write(arguments.html, inspection.html(arguments.uri, access_to(arguments), records=max(arguments.records, 3)), option="--html")
         return Exit.DONE
-    inspection.show(arguments.uri, access_to(arguments), records=arguments.records, as_json=arguments.json, stream=sys.stdout)
+    access = access_to(arguments)
+    if raw_inspection.is_raw(arguments.uri, access):
+        found = raw_inspection.look(arguments.uri, access, records=arguments.records)
+        raw_inspection.show(found, as_json=arguments.json, stream=sys.stdout)
+    else:
+        inspection.show(arguments.uri, access, records=arguments.records, as_json=arguments.json, stream=sys.stdout)
+    return Exit.DONE
+
+
+def _head(arguments: argparse.Namespace) -> Exit:
+    from dataprep_converter.tools import inspection, raw_inspection
+
+    access = access_to(arguments)
+    if raw_inspection.is_raw(arguments.uri, access):
+        found = raw_inspection.look(arguments.uri, access, records=arguments.records)
+        raw_inspection.show(found, as_json=arguments.json, stream=sys.stdout, only_records=True)
+    else:
+        inspection.show_records(arguments.uri, access, records=arguments.records, as_json=arguments.json, stream=sys.stdout)
     return Exit.DONE
 
 

@@ -51,8 +51,7 @@ def show(uri: str, access: Access, *, records: int, as_json: bool, stream: TextI
         }
         stream.write(json.dumps(document, indent=2) + "\n")
         return
-    # Values are printed verbatim, because rich would interpret `[/a]` and `:x:`. Lines for a file or pipe may have any width.
-    console = _Console(file=raw(stream), highlight=False, markup=False, emoji=False, width=None if stream.isatty() else _PLAIN_WIDTH)
+    console = console_of(stream)
     console.print(_files(manifest))
     ignored = _count_ignored(folder, manifest)
     if ignored:
@@ -69,6 +68,29 @@ def show(uri: str, access: Access, *, records: int, as_json: bool, stream: TextI
         statistics_table.show(console, statistics)
     for sample in samples:
         _print_record(console, manifest, sample)
+
+
+def show_records(uri: str, access: Access, *, records: int, as_json: bool, stream: TextIO) -> None:
+    """Prints only the first records. Raises NotFound if there is no finished data set."""
+    folder, success = _find_finished(uri, access)
+    manifest = folder.manifest(success)
+    samples = first_records(manifest, folder, access, count=records)
+    if as_json:
+        stream.write(json.dumps([_jsonable(sample) for sample in samples], indent=2) + "\n")
+        return
+    console = console_of(stream)
+    for number, sample in enumerate(samples):
+        if number:
+            console.print()
+        _print_record(console, manifest, sample)
+
+
+def console_of(stream: TextIO) -> Console:
+    """Returns a console that prints values verbatim, because rich would interpret `[/a]` and `:x:`.
+
+    On a terminal, lines fold at its width. Lines for a file or pipe may have any width.
+    """
+    return _Console(file=raw(stream), highlight=False, markup=False, emoji=False, width=None if stream.isatty() else _PLAIN_WIDTH)
 
 
 class _Console(Console):

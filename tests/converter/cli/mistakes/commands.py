@@ -48,11 +48,10 @@ MISTAKES: Final[Sequence[Mistake]] = (
         said="job.yaml has no _SUCCESS: there is no finished data set. For raw data, run dataprep infer.",
     ),
     Mistake(
-        "inspect of raw data",
-        files={"in/a.csv": NUMBERS},
+        "inspect of a picture",
+        files={"in/a.png": "\x89PNG"},
         command=["inspect", "in"],
-        code=5,
-        said="in has no _SUCCESS: there is no finished data set. For raw data, run dataprep infer.",
+        said="in/a.png is data for the source images, whose records aren't shown: see dataprep infer. Shown are finished data sets, and files of Parquet, Arrow, TFRecord, WebDataset, MDS, JSON Lines and CSV.",
     ),
     Mistake(
         "inspect of a missing folder",

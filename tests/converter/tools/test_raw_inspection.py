@@ -1,0 +1,234 @@
+"""`inspect` and `head` show the records of files that other programs wrote, with the values that these programs wrote."""
+
+import io
+import json
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+import webdataset  # type: ignore[import-untyped]  # it has no types
+from tests.builders.jobs import run_job
+from tests.builders.specs import parse_job
+from tests.builders.tfrecords import example, put_records
+from tests.converter.cli.commandline import code_of
+
+TABLE = pa.table(
+    {
+        "id": [1, 2, None],
+        "chat": [[{"role": "user", "content": "hi"}], None, []],
+        "when": pa.array([0, 1000, None], pa.timestamp("ms")),
+    }
+)
+
+
+@pytest.fixture(autouse=True)
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+def parquet() -> str:
+    pq.write_table(TABLE, "a.parquet")
+    return "a.parquet"
+
+
+def arrow(kind: Callable[..., Any]) -> str:
+    with pa.OSFile("a.arrow", "wb") as file, kind(file, TABLE.schema) as writer:
+        writer.write_table(TABLE)
+    return "a.arrow"
+
+
+def tfrecord() -> str:
+    put_records(Path("a.tfrecord"), [example(id=[1], name=[b"x"]), example(id=[2], name=[b"y"])])
+    return "a.tfrecord"
+
+
+def tar() -> str:
+    with webdataset.TarWriter("a.tar") as writer:
+        for number, image in enumerate((b"\xff\xd8\xffone", b"\xff\xd8\xff" + bytes(100_000))):
+            writer.write({"__key__": f"d/{number}", "jpg": image, "cls": number, "json": {"a": [1]}, "npy": np.arange(3)})
+    return "a.tar"
+
+
+def an_mds_folder() -> str:
+    """Makes a folder of MDS shards without our metadata. That the library reads the same bytes is shown by `tests/interop`."""
+    Path("in.jsonl").write_text('{"n": 1, "x": [0.5, 1.5], "t": "one"}\n{"n": 2, "x": [2.5, 3.5], "t": "two"}\n')
+    run_job(parse_job({"source": {"jsonl": {"uris": ["in.jsonl"]}}, "output": {"uri": "mds", "format": "mds"}}))
+    shutil.rmtree("mds/_dataprep")
+    Path("mds/_SUCCESS").unlink()
+    return "mds"
+
+
+def jsonl() -> str:
+    Path("a.jsonl").write_text('{"id": 1, "m": [{"role": "user"}]}\n{"id": null, "x": NaN}\n')
+    return "a.jsonl"
+
+
+def delimited() -> str:
+    Path("in").mkdir()
+    for number in range(2):
+        Path(f"in/{number}.csv").write_text("id;name\n1;Jörg\n2;\n", encoding="latin-1")
+    Path("in/README.md").write_text("what this is\n")
+    return "in"
+
+
+ROWS = [
+    {"id": 1, "chat": [{"role": "user", "content": "hi"}], "when": "1970-01-01 00:00:00"},
+    {"id": 2, "chat": None, "when": "1970-01-01 00:00:01"},
+]
+JPEG = "\xff\xd8\xff"
+
+
+@pytest.mark.parametrize(
+    ("make", "form", "total", "columns", "records"),
+    [
+        (parquet, "Parquet", 3, {"id": "int64", "when": "timestamp[ms]"}, ROWS),
+        (lambda: arrow(pa.ipc.new_file), "Arrow", None, {"id": "int64"}, ROWS),
+        (lambda: arrow(pa.ipc.new_stream), "Arrow", None, {"id": "int64"}, ROWS),
+        (tfrecord, "TFRecord", None, {"id": "list of int", "name": "list of bytes"}, [{"id": [1], "name": ["x"]}, {"id": [2], "name": ["y"]}]),
+        (
+            tar, "WebDataset", None, {"__key__": "text", "jpg": "bytes", "json": "text"},
+            [
+                {"__key__": "d/0", "cls": "0", "jpg": JPEG + "one", "json": '{"a": [1]}', "npy": [0, 1, 2]},
+                {"__key__": "d/1", "cls": "1", "jpg": JPEG + "\0" * (65_536 - 3), "json": '{"a": [1]}', "npy": [0, 1, 2]},
+            ],
+        ),
+        (
+            an_mds_folder, "MDS", 2, {"n": "int", "t": "str", "x": "ndarray:float32"},
+            [{"n": 1, "t": "one", "x": [0.5, 1.5]}, {"n": 2, "t": "two", "x": [2.5, 3.5]}],
+        ),
+        (jsonl, "JSON Lines", None, {"id": "int", "m": "list of object", "x": "float"}, [{"id": 1, "m": [{"role": "user"}]}, {"id": None, "x": "NaN"}]),
+        (delimited, "CSV", None, {"id": "text", "name": "text"}, [{"id": "1", "name": "Jörg"}, {"id": "2", "name": ""}]),
+    ],
+    ids=["parquet", "arrow file", "arrow stream", "tfrecord", "webdataset", "mds", "jsonl", "csv"],
+)  # fmt: skip
+def test_foreign_files_are_shown_with_their_values(
+    make: Callable[[], str], form: str, total: int | None, columns: dict[str, str], records: list[Any], capsys: pytest.CaptureFixture[str]
+) -> None:
+    uri = make()
+    assert code_of("inspect", uri, "--records", "2", "--json") == 0
+    shown = json.loads(capsys.readouterr().out)
+    assert (shown["form"], shown["recordsOfFirst"], shown["records"]) == (form, total, records)
+    types = {column["name"]: column["type"] for column in shown["columns"]}
+    assert {name: types[name] for name in columns} == columns
+    assert code_of("head", uri, "--records", "2", "--json") == 0
+    assert json.loads(capsys.readouterr().out) == records
+    assert code_of("head", uri, "--records", "0", "--json") == 0
+    assert json.loads(capsys.readouterr().out) == []
+
+
+def test_a_folder_says_how_many_files_it_has_and_shows_the_first(capsys: pytest.CaptureFixture[str]) -> None:
+    assert code_of("inspect", delimited()) == 0
+    assert capsys.readouterr().out.splitlines() == [
+        "in: 2 files of CSV, 36 bytes; the first: in/0.csv",
+        "┏━━━━━━━━┳━━━━━━┓",
+        "┃ column ┃ type ┃",
+        "┡━━━━━━━━╇━━━━━━┩",
+        "│ id     │ text │",
+        "│ name   │ text │",
+        "└────────┴──────┘",
+        "id: 1",
+        "name: Jörg",
+    ]
+
+
+def test_long_values_are_shortened(capsys: pytest.CaptureFixture[str]) -> None:
+    assert code_of("head", tar(), "--records", "2") == 0
+    said = capsys.readouterr().out.splitlines()
+    assert "jpg: b'\\xff\\xd8\\xffone'" in said
+    assert said[-3].endswith("\\x00'… (100,003 bytes)")
+    assert "npy: 0, 1, 2" in said
+
+
+def test_head_of_our_own_data_set_shows_its_records(capsys: pytest.CaptureFixture[str]) -> None:
+    Path("in.jsonl").write_text('{"n": 1, "t": "one"}\n{"n": 2, "t": "two"}\n')
+    run_job(parse_job({"source": {"jsonl": {"uris": ["in.jsonl"]}}, "output": {"uri": "out", "format": "parquet"}}))
+    assert code_of("head", "out") == 0
+    assert capsys.readouterr().out == "n: 1\nt: b'one'\n\nn: 2\nt: b'two'\n"
+    assert code_of("head", "out", "--records", "1", "--json") == 0
+    assert json.loads(capsys.readouterr().out) == [{"n": [1], "t": ["one"]}]
+
+
+def test_an_unfinished_data_set_is_not_shown_as_foreign_files(capsys: pytest.CaptureFixture[str]) -> None:
+    Path("out/_dataprep").mkdir(parents=True)
+    Path("out/_dataprep/OWNER").write_text('{"epoch":1,"runId":"r"}')
+    shutil.copy(parquet(), "out/train.parquet")
+    assert code_of("inspect", "out") == 5
+    assert "out has no _SUCCESS: there is no finished data set" in capsys.readouterr().err
+
+
+def a_picture() -> str:
+    Path("a.png").write_bytes(b"\x89PNG\r\n\x1a\n" + bytes(20))
+    return "a.png"
+
+
+def a_workbook() -> str:
+    import zipfile
+
+    with zipfile.ZipFile("a.xlsx", "w") as archive:
+        archive.writestr("xl/workbook.xml", "<workbook/>")
+    return "a.xlsx"
+
+
+def a_truncated_parquet() -> str:
+    data = Path(parquet()).read_bytes()
+    Path("a.parquet").write_bytes(data[:-20])
+    return "a.parquet"
+
+
+def a_truncated_tar() -> str:
+    data = Path(tar()).read_bytes()
+    Path("a.tar").write_bytes(data[:700])
+    return "a.tar"
+
+
+def a_broken_mds() -> str:
+    Path("a.mds").write_bytes(np.array([1, 20, 24], "<u4").tobytes() + b"{}      " + bytes(4))
+    return "a.mds"
+
+
+def a_broken_line() -> str:
+    Path("a.jsonl").write_text('{"a": 1}\n{"a": \n')
+    return "a.jsonl"
+
+
+SHOWN = "Shown are finished data sets, and files of Parquet, Arrow, TFRecord, WebDataset, MDS, JSON Lines and CSV."
+
+
+@pytest.mark.parametrize(
+    ("make", "code", "said"),
+    [
+        (a_picture, 2, f"a.png is data for the source images, whose records aren't shown: see dataprep infer. {SHOWN}"),
+        (a_workbook, 2, f"a.xlsx is an Excel workbook. Its records can't be shown: save each sheet as CSV, or convert it to Parquet. {SHOWN}"),
+        (a_truncated_parquet, 3, "a.parquet is not a readable Parquet file: Parquet magic bytes not found in footer."),
+        (a_truncated_tar, 3, "a.tar is not a readable tar file: "),
+        (a_broken_mds, 3, "a.mds is not a readable MDS shard: 'column_names'."),
+        (a_broken_line, 3, "a.jsonl, line 2 isn't JSON: Expecting value: line 1 column 7 (char 6)."),
+    ],
+    ids=["picture", "workbook", "parquet", "tar", "mds", "jsonl"],
+)  # fmt: skip
+def test_what_cannot_be_shown_is_one_line(make: Callable[[], str], code: int, said: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert code_of("inspect", make(), "--records", "5") == code
+    [line] = capsys.readouterr().err.splitlines()
+    assert line.startswith(f"dataprep: error: {said}")
+
+
+def test_pickles_are_never_loaded(capsys: pytest.CaptureFixture[str]) -> None:
+    config = json.dumps({"column_names": ["p"], "column_encodings": ["pkl"], "column_sizes": [None]}).encode()
+    content = b"cos\nsystem\n(S'touch loaded'\ntR."
+    first = 12 + len(config)
+    offsets = np.array([1, first, first + 4 + len(content)], "<u4").tobytes()
+    Path("shard.00000.mds").write_bytes(offsets + config + len(content).to_bytes(4, "little") + content)
+    array = io.BytesIO()
+    np.save(array, np.array([{}], object), allow_pickle=True)
+    with webdataset.TarWriter("a.tar", encoder=False) as writer:
+        writer.write({"__key__": "k", "npy": array.getvalue(), "pyd": content})
+    for uri in ("shard.00000.mds", "a.tar"):
+        assert code_of("head", uri) == 0
+        assert "touch loaded" in capsys.readouterr().out
+    assert not Path("loaded").exists()
