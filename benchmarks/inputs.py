@@ -106,6 +106,18 @@ def parquet_table(folder: Path, records: int, rng: np.random.Generator) -> None:
     pq.write_table(arrow.table(_columns(records, rng)), folder / "table.parquet", row_group_size=_ROWS, compression="snappy")
 
 
+def tables_with_nulls(folder: Path, records: int, rng: np.random.Generator) -> None:
+    """Makes a Parquet file of 22 columns (10 with small whole numbers, 4 with booleans, 8 with floats), and a second one in which a tenth of
+    all values are null."""
+    columns: dict[str, npt.NDArray[Any]] = {f"n{place}": rng.integers(0, 120, records) for place in range(10)}
+    columns |= {f"b{place}": rng.random(records) < 0.5 for place in range(4)} | {
+        f"x{place}": rng.random(records, np.float32) for place in range(8)
+    }
+    nullable = {name: arrow.array(values, mask=rng.random(records) < 0.1) for name, values in columns.items()}
+    for name, table_columns in (("full", columns), ("nulls", nullable)):
+        pq.write_table(arrow.table(table_columns), folder / f"{name}.parquet", row_group_size=_ROWS, compression="snappy")
+
+
 def two_tables(folder: Path, records: int, rng: np.random.Generator) -> None:
     """Makes two Parquet files with the same keys in different orders, and four floats in each row. A third file has the joined rows without
     the keys."""
@@ -202,6 +214,7 @@ MAKERS: Mapping[str, Make] = {
         sequences,
         dense,
         sparse,
+        tables_with_nulls,
         two_tables,
         one_object,
         nothing,

@@ -79,6 +79,13 @@ def encode(output: Mapping[str, Any] | None = None, **options: Any) -> Contender
     return replace(ours("encode", {"output": output or {}, **options}), most_bytes=None)
 
 
+def read(table: str, output: Mapping[str, Any], *, name: str = "ours", masks: bool = False) -> Contender:
+    """Returns a contender that reads all arrays of a data set by `dataprep_reader`. The data set is made of a table before the clock starts.
+    With `masks`, every feature has a mask."""
+    spec = {"source": {"parquet": {"uris": [f"INPUT/{table}.parquet"]}}, "output": {**ONE_FILE, **output}}
+    return replace(ours("read", {"spec": spec, "masks": masks}, name=name, writes=False), most_bytes=None)
+
+
 def command(name: str, *words: str) -> Command:
     """Returns a contender that runs a complete command of ours, including its start, or an empty Python as the limit."""
     return Command(

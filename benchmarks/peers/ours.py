@@ -1,6 +1,6 @@
-"""Runs our code: a complete job, the encoder alone, `verify`, the plan of a simulated listing, or a job with a slow source.
+"""Runs our code: a complete job, the encoder alone, `verify`, the reader, the plan of a simulated listing, or a job with a slow source.
 
-ours.py job|beside|encode|verify|plan|overlap INPUT OUTPUT RECORDS OPTIONS
+ours.py job|beside|encode|verify|read|plan|overlap INPUT OUTPUT RECORDS OPTIONS
 """
 
 import json
@@ -19,6 +19,7 @@ import pyarrow as pa
 from clocked import clocked, tell
 from pyarrow import parquet as pq
 
+import dataprep_reader
 from dataprep_api.dataset.plan import Shard
 from dataprep_api.resources.job import DataPrepJob
 from dataprep_api.spec import LabelFeature, Output
@@ -47,6 +48,7 @@ _PIN = "1-110000"
 _FILES = 256
 _NO_DIGEST = "0" * 64
 _LATENCY = 0.002
+_BATCH = 1024
 _AT_ONCE = os.sysconf("SC_IOV_MAX")
 """The largest number of pieces that the system accepts in one call."""
 
@@ -217,6 +219,13 @@ def beside(job: DataPrepJob, table: pa.Table, place: Path, record_bytes: int) ->
     return made
 
 
+def read(data_set: Path, *, masks: bool) -> int:
+    """Reads all arrays of a data set. Returns the number of records."""
+    features = [feature["name"] for feature in dataprep_reader.open(data_set).manifest.features]
+    reader = dataprep_reader.open(data_set, batch_size=_BATCH, masks=features if masks else ())
+    return sum(len(batch[features[0]]) for batch in reader)
+
+
 def main(kind: str, source: Path, output: Path, records: int, options: dict[str, Any]) -> None:
     if kind == "job":
         job = a_job(options["spec"], source, output)
@@ -253,6 +262,9 @@ def main(kind: str, source: Path, output: Path, records: int, options: dict[str,
         clocked(lambda: encode(table, form, labels, place))
     elif kind == "verify":
         clocked(lambda: verification.verify(str(source), Access()).records_out)
+    elif kind == "read":
+        convert(a_job(options["spec"], source, output), workers=1)
+        clocked(lambda: read(output, masks=options["masks"]))
     elif kind == "plan":
         clocked(lambda: plan(options["spec"], records))
     else:

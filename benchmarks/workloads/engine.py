@@ -6,7 +6,7 @@ from typing import Any, Final
 
 from benchmarks.contenders import ONE_CORE, TWO_CORES, Contender, digest, libraries, limit, ours
 from benchmarks.measuring import ROOT
-from benchmarks.workload import IDX, IMAGES, ONE_FILE, PARQUET, PREPARED, Against, Workload, command, job
+from benchmarks.workload import IDX, IMAGES, ONE_FILE, PARQUET, PREPARED, Against, Workload, command, job, read
 
 _JOINED: Final[Mapping[str, Any]] = {
     "source": {
@@ -116,6 +116,22 @@ WORKLOADS: Final[Sequence[Workload]] = (
         limit="SHA-256 alone, 2 threads",
         against=Against("contents", "files", PREPARED),
         prepare=job({"source": IMAGES}, {"shards": {"count": 8}}),
+    ),
+    *(
+        Workload(
+            f"read-nulls-{format_}",
+            f"Reading arrays of 22 columns with nulls from {title} for training, compared with the same columns without nulls",
+            make="tables_with_nulls",
+            records=300_000,
+            quick=20_000,
+            contenders=(
+                read("nulls", {"format": format_}),
+                read("nulls", {"format": format_}, name="ours, with masks", masks=True),
+                read("full", {"format": format_}, name="ours, without nulls"),
+            ),
+            goals={"ours, without nulls": 0.5},
+        )
+        for format_, title in (("tfrecord", "TFRecord"), ("parquet", "Parquet"))
     ),
     Workload(
         "extras",

@@ -35,6 +35,7 @@ def open(  # noqa: A001 - named like gzip.open and tarfile.open
     rank: int = 0,
     world_size: int = 1,
     columns: Sequence[str] | None = None,
+    masks: Sequence[str] = (),
     as_: Literal["numpy", "arrow"] = "numpy",
     threads: int = 2,
     prefetch: int = 2,
@@ -52,6 +53,7 @@ def open(  # noqa: A001 - named like gzip.open and tarfile.open
     drop_remainder  leaves out an incomplete batch; with several ranks, all ranks get the same number of records
     rank, world_size  the number of this process, and the number of processes that share each epoch
     columns         the features to read, in this order; None means all
+    masks           features with an array NAME_missing that tells which values are null; such a null is 0 or False in the feature
     as_             "numpy": a dictionary of arrays by feature; "arrow": a pyarrow.RecordBatch
     threads         number of parts of shards that are read at the same time
     prefetch        number of batches that are made in advance, while the caller computes; 0 means none
@@ -59,7 +61,7 @@ def open(  # noqa: A001 - named like gzip.open and tarfile.open
 
     An array has its feature's type. Its shape is the batch's dimension followed by the feature's shape: int64 (100,), uint8 (100, 28, 28).
     Bytes and text are arrays of objects (bytes, str; None without a value). Sequences, and lists of any length, are `Ragged`. A missing
-    float is NaN.
+    float is NaN. Whole numbers and booleans are a `numpy.ma.MaskedArray` in each batch with nulls, unless `masks` names the feature.
 
     Raises NotFound if there is no finished data set (no `_SUCCESS`), BadData if the data set doesn't match its manifest, and ValueError for
     invalid arguments. Reading raises BadData naming a damaged file, and the stores' errors (`dataprep_converter.core.errors`).
@@ -78,4 +80,4 @@ def open(  # noqa: A001 - named like gzip.open and tarfile.open
     )
     access = Access() if job is None else access_of(job_file.load(os.fspath(job)))
     data_set = find(source, split=split, access=access)
-    return Reader(data_set, columns=columns, settings=access.settings, options=options)
+    return Reader(data_set, columns=columns, masks=masks, settings=access.settings, options=options)

@@ -17,7 +17,7 @@ from dataprep_converter.inputs.access import Access
 from dataprep_converter.sampling.selection import SHUFFLE
 from dataprep_converter.stores import StoreSettings, scheme_of
 from dataprep_reader import flow, order
-from dataprep_reader.arrays import as_numpy
+from dataprep_reader.arrays import as_numpy, mask_name
 from dataprep_reader.dataset import DataSet
 from dataprep_reader.order import Parts, Share
 from dataprep_reader.shards import PART_BYTES, RECORDS, Shard, ShardLayout
@@ -84,15 +84,37 @@ class Reader:
     unpickled copy opens its own clients.
     """
 
-    def __init__(self, data_set: DataSet, *, columns: Sequence[str] | None, settings: Sequence[StoreSettings], options: Options) -> None:
+    def __init__(
+        self,
+        data_set: DataSet,
+        *,
+        columns: Sequence[str] | None,
+        masks: Sequence[str] = (),
+        settings: Sequence[StoreSettings],
+        options: Options,
+    ) -> None:
         self._data_set = data_set
         self._columns = None if columns is None else tuple(columns)
+        self._masks = tuple(masks)
         self._settings = tuple(settings)
         self._options = options
         self._place = Place(0, 0, 0)
         self._resumes = False
         self._process = os.getpid()
-        ShardLayout(data_set, Access(settings), self._columns).features  # noqa: B018 - raises ValueError for unknown columns
+        self._check_masks(ShardLayout(data_set, Access(settings), self._columns).features)
+
+    def _check_masks(self, features: Sequence[Mapping[str, Any]]) -> None:
+        """Raises ValueError for masks that the batches can't have."""
+        if self._masks and not self.yields_numpy:
+            raise ValueError("masks are for numpy, because Arrow's batches have nulls: leave out masks or as_='arrow'.")
+        by_name = {feature["name"]: feature for feature in features}
+        for name in self._masks:
+            if name not in by_name:
+                raise ValueError(f"masks: there is no feature {name!r} in the batches: they have {', '.join(by_name)}.")
+            if -1 in by_name[name]["shape"]:
+                raise ValueError(f"masks: {name!r} is a list of any length, and a null is read as an empty list.")
+            if mask_name(name) in by_name:
+                raise ValueError(f"masks: the mask of {name!r} has the name of another feature, {mask_name(name)!r}.")
 
     # --- the data set -----------------------------------------------------------------------------------------
 
@@ -117,18 +139,25 @@ class Reader:
         return self._options.as_ == "numpy"
 
     @property
+    def masks(self) -> tuple[str, ...]:
+        """The features that have a mask in the batches."""
+        return self._masks
+
+    @property
     def classes(self) -> dict[str, list[str]]:
         """Maps each label to its class names, in the order of the classes' numbers. Only labels with class names are included."""
         return {name: list(class_names) for name, class_names in self.manifest.labels.items()}
 
     @property
     def features(self) -> dict[str, Feature]:
-        """Maps the name of each feature in the batches to the feature's type and shape."""
-        descriptions = ShardLayout(self._data_set, Access(), self._columns).features
-        return {
-            feature["name"]: Feature("text" if feature.get("text") else feature["dtype"], tuple(feature["shape"]))
-            for feature in descriptions
-        }
+        """Maps the name of each feature in the batches to the feature's type and shape. The mask of a feature follows the feature."""
+        described: dict[str, Feature] = {}
+        for feature in ShardLayout(self._data_set, Access(), self._columns).features:
+            name = feature["name"]
+            described[name] = Feature("text" if feature.get("text") else feature["dtype"], tuple(feature["shape"]))
+            if name in self._masks:
+                described[mask_name(name)] = Feature("bool", ())
+        return described
 
     @property
     def schema(self) -> pa.Schema:
@@ -149,6 +178,7 @@ class Reader:
         part = Reader(
             self._data_set,
             columns=self._columns,
+            masks=self._masks,
             settings=self._settings,
             options=replace(mine, rank=mine.rank * parts + number, world_size=mine.world_size * parts),
         )
@@ -230,7 +260,7 @@ class Reader:
                 batch = next(batches)
                 is_last = number + 1 == share.batches
                 place = Place(start.first, epoch + 1, 0) if is_last else Place(start.first, epoch, number + 1)
-                yield place, as_numpy(batch) if self.yields_numpy else batch
+                yield place, as_numpy(batch, self._masks) if self.yields_numpy else batch
                 del batch
 
     def _epochs(self, start: Place) -> Iterator[tuple[int, int]]:

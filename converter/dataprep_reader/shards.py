@@ -126,11 +126,11 @@ class ShardLayout:
     def parsed(self, data: bytes, starts: Numbers, ends: Numbers, *, uri: str, first: int) -> pa.RecordBatch:
         """Parses records of a TFRecord file. `first` is the number of the first record."""
         if self.examples is not None:
-            columns, reasons = parse(data, starts, ends, self.examples, is_strict=self.columns is None)
+            columns, reasons = parse(data, starts, ends, self.examples, is_strict=self.columns is None, holds_nulls=True)
             if not reasons:
                 arrays = [cast(column, field.type) for column, field in zip(columns, self.schema, strict=True)]
                 return pa.RecordBatch.from_arrays(arrays, schema=self.schema)
-        # There is a null or a fault, so the records are parsed one by one.
+        # There is a fault, so the records are parsed one by one.
         records = [data[start:end] for start, end in zip(starts.tolist(), ends.tolist(), strict=True)]
         return self.built(decoder(self.data_set.manifest), records, uri=uri, first=first)
 

@@ -10,7 +10,7 @@ for batch in batches(reader):
 from collections.abc import Iterator
 from typing import Any
 
-from dataprep_reader.arrays import Ragged
+from dataprep_reader.arrays import Ragged, check_for_tensors
 from dataprep_reader.reader import Feature, Reader
 
 try:
@@ -23,13 +23,14 @@ def batches(reader: Reader) -> Any:
     """Returns one pass of the reader as a tf.data.Dataset.
 
     Its elements are dictionaries of tensors. Lists of any length become RaggedTensors, and text and bytes become tf.string. The reader
-    already reads ahead and shuffles. Each iteration of the dataset is a new pass.
+    already reads ahead and shuffles. Nulls need a mask (`masks=` of `open`); a null text is an empty tf.string then. Each iteration of the dataset is a new pass.
     """
     if not reader.yields_numpy:
         raise ValueError("A reader for TensorFlow yields numpy: open it without as_='arrow'.")
 
     def generate() -> Iterator[dict[str, Any]]:
         for batch in reader:
+            check_for_tensors(batch, masks=reader.masks, holds_none=False)
             yield {name: _tensor(column) for name, column in batch.items()}
 
     return tf.data.Dataset.from_generator(
@@ -47,4 +48,7 @@ def _signature(feature: Feature) -> Any:
 def _tensor(column: Any) -> Any:
     if isinstance(column, Ragged):
         return tf.RaggedTensor.from_row_splits(_tensor(column.values), column.offsets)
-    return tf.constant(column.tolist() if column.size else [], tf.string, column.shape) if column.dtype == object else column
+    if column.dtype != object:
+        return column
+    texts = ["" if text is None else text for text in column.reshape(-1).tolist()]
+    return tf.constant(texts, tf.string, column.shape)

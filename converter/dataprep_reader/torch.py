@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from dataprep_reader.arrays import Ragged
+from dataprep_reader.arrays import Ragged, check_for_tensors
 from dataprep_reader.reader import Reader
 
 try:
@@ -25,7 +25,7 @@ class Batches(IterableDataset):  # type: ignore[misc]  # torch isn't installed w
     that each record is read once.
 
     Numbers become tensors of their type, and lists of any length become a `Ragged` of tensors. Text becomes a list of str, and bytes become
-    a list of bytes. torchdata's StatefulDataLoader calls `state_dict` and `load_state_dict`.
+    a list of bytes. Nulls of whole numbers and booleans need a mask (`masks=` of `open`). torchdata's StatefulDataLoader calls `state_dict` and `load_state_dict`.
     """
 
     def __init__(self, reader: Reader, *, workers: int = 0) -> None:
@@ -43,6 +43,7 @@ class Batches(IterableDataset):  # type: ignore[misc]  # torch isn't installed w
             reader.restore(self._state)
             self._state = None
         for batch in reader:
+            check_for_tensors(batch, masks=reader.masks, holds_none=True)
             yield {name: as_torch(column) for name, column in batch.items()}
 
     def __len__(self) -> int:

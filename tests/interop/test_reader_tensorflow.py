@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 from tests.builders.data_sets import data_set, lines
+from tests.builders.jobs import run_spec
 from tests.reader.sets import SCORES, WORDS, lists, opened
 
 pytestmark = pytest.mark.interop
@@ -37,3 +38,18 @@ def test_lists_are_ragged_tensors(module: Any, tf: Any, tmp_path: Path, sequence
 def test_arrow_batches_are_refused(module: Any, tmp_path: Path) -> None:
     with pytest.raises(ValueError, match="A reader for TensorFlow yields numpy: open it without as_='arrow'"):
         module.batches(opened(lists(tmp_path), as_="arrow"))
+
+
+def test_a_null_needs_a_mask(module: Any, tf: Any, tmp_path: Path) -> None:
+    (tmp_path / "rows.jsonl").write_text('{"n": 1, "s": "x", "f": 0.5}\n{"n": null, "s": null, "f": null}\n')
+    run_spec({"source": {"jsonl": {"uris": [str(tmp_path / "rows.jsonl")]}}, "output": {"uri": str(tmp_path / "set")}})
+    for name in ("n", "s"):
+        with pytest.raises(
+            tf.errors.UnknownError, match=f"'{name}' has records without a value, which a tensor can't hold; open the reader"
+        ):
+            list(module.batches(opened(tmp_path / "set", columns=[name])))
+    (batch,) = module.batches(opened(tmp_path / "set", masks=["n", "s"]))
+    assert [batch[name].numpy().tolist() for name in ("n", "n_missing", "s", "s_missing")] == [
+        [1, 0], [False, True], [b"x", b""], [False, True],
+    ]  # fmt: skip
+    assert str(batch["f"].numpy().tolist()) == "[0.5, nan]"

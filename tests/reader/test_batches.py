@@ -13,7 +13,7 @@ from tests.converter.cli.commandline import EXAMPLES, code_of, settings
 from tests.converter.formats.cases import CASES, OF_ROWS
 from tests.converter.readers.reader_contract import batches as source_batches
 from tests.converter.readers.reader_contract import rows as source_rows
-from tests.reader.sets import SCORES, WORDS, exactly, flat, lists, numbers, opened, plain, rows
+from tests.reader.sets import SCORES, WORDS, flat, lists, numbers, opened, plain, rows
 
 from dataprep_api.spec import Source
 from dataprep_converter.core.errors import BadData
@@ -167,16 +167,21 @@ def test_a_missing_float_is_nan_and_a_missing_text_none() -> None:
     assert plain(found["l"]) == [[1], [], []]
 
 
-MISSING: dict[str, Any] = {"a number": pa.int64(), "a truth value": pa.bool_(), "texts": pa.list_(pa.large_string(), 2)}
+@pytest.mark.parametrize("first", [0, 3, 9])
+def test_numbers_with_nulls_are_masked_in_any_slice_of_a_column(first: int) -> None:
+    columns: dict[str, Any] = {
+        "n": pa.array([1, None, 3] * 5), "b": pa.array([True, None, False] * 5), "t": pa.array([["a"], None, ["b"]] * 5, pa.list_(pa.large_string(), 1)),
+    }  # fmt: skip
+    found: Any = as_numpy(pa.record_batch(columns).slice(first, 6))
+    assert found["n"].tolist() == ([1, None, 3] * 5)[first : first + 6]
+    assert found["b"].tolist() == ([True, None, False] * 5)[first : first + 6]
+    assert (found["n"].dtype, found["b"].dtype, type(found["n"])) == (np.int64, np.bool_, np.ma.MaskedArray)
+    assert plain(found["t"]) == ([["a"], [None], ["b"]] * 5)[first : first + 6]
 
 
-@pytest.mark.parametrize("kind", MISSING)
-def test_what_no_array_can_say_is_refused(kind: str) -> None:
-    batch = pa.record_batch({"n": pa.nulls(2, MISSING[kind])})
-    with pytest.raises(
-        BadData, match=exactly("'n' has records without a value, which an array of its type can't hold; leave it out (columns=)")
-    ):
-        as_numpy(batch)
+def test_a_batch_without_nulls_is_not_masked() -> None:
+    found: Any = as_numpy(pa.record_batch({"n": pa.array([None, 2, 3]).slice(1)}))
+    assert type(found["n"]) is np.ndarray
 
 
 @pytest.mark.parametrize("format_", ["jsonl", "tfrecord"])

@@ -1,5 +1,6 @@
-"""The reader gives nulls back: as Arrow has them, and in arrays as NaN or None."""
+"""The reader gives nulls back: as Arrow has them, and in arrays as NaN, None, a masked value, or by a mask."""
 
+import re
 from pathlib import Path
 from typing import Any
 
@@ -10,8 +11,8 @@ import pytest
 from tests.builders.jobs import output_of
 from tests.builders.specs import parse_job
 
-from dataprep_converter.core.errors import BadData
 from dataprep_reader import open as open_data_set
+from dataprep_reader.shards import ShardLayout
 
 _pq: Any = pq  # the module has no type stubs
 
@@ -52,6 +53,62 @@ def test_arrays_have_nan_and_none(tmp_path: Path, format_: str) -> None:
     assert np.array_equal(batch["f"], np.array([0.5, np.nan, 2.5], np.float32), equal_nan=True)
     assert batch["s"].tolist() == ["x", "", None]
     assert np.array_equal(batch["v"], np.array([[np.nan, np.nan], [1, 2], [3, 4]], np.float32), equal_nan=True)
-    for name in ("i", "b"):
-        with pytest.raises(BadData, match=f"The feature '{name}' has records without a value, which an array of its type can't hold"):
-            list(open_data_set(folder, split="train", columns=[name]))
+
+
+@pytest.mark.parametrize("format_", FORMATS)
+def test_whole_numbers_and_booleans_are_masked(tmp_path: Path, format_: str) -> None:
+    (found,) = open_data_set(a_data_set(tmp_path, format_), split="train", columns=["i", "b"])
+    batch: Any = found
+    assert {name: (batch[name].dtype, batch[name].tolist()) for name in ("i", "b")} == {
+        "i": (np.int64, [None, 2, 3]), "b": (np.bool_, [True, False, None]),
+    }  # fmt: skip
+    assert np.ma.getmaskarray(batch["i"]).tolist() == [True, False, False]
+
+
+@pytest.mark.parametrize("format_", FORMATS)
+def test_every_feature_has_a_mask_if_it_is_asked_for(tmp_path: Path, format_: str) -> None:
+    reader = open_data_set(a_data_set(tmp_path, format_), split="train", columns=list(COLUMNS), masks=list(COLUMNS))
+    (found,) = reader
+    batch: Any = found
+    assert list(batch) == list(reader.features) == [each for name in COLUMNS for each in (name, f"{name}_missing")]
+    assert (type(batch["i"]), batch["i"].tolist(), batch["b"].tolist()) == (np.ndarray, [0, 2, 3], [True, False, False])
+    for name, column in COLUMNS.items():
+        assert batch[f"{name}_missing"].tolist() == column.is_null().to_pylist()
+
+
+def test_a_mask_is_there_without_any_null(tmp_path: Path) -> None:
+    (found,) = open_data_set(a_data_set(tmp_path, "tfrecord"), split="train", columns=["s"], masks=["s"], batch_size=2, drop_remainder=True)
+    assert found["s_missing"].tolist() == [False, False]
+
+
+@pytest.mark.parametrize(("as_", "masks", "reason"), [
+    ("numpy", ["x"], "masks: there is no feature 'x' in the batches: they have i, i_missing, l"),
+    ("numpy", ["l"], "masks: 'l' is a list of any length, and a null is read as an empty list"),
+    ("numpy", ["i"], "masks: the mask of 'i' has the name of another feature, 'i_missing'"),
+    ("arrow", ["i"], "masks are for numpy, because Arrow's batches have nulls: leave out masks or as_='arrow'"),
+])  # fmt: skip
+def test_a_mask_that_no_batch_can_have_is_refused(tmp_path: Path, as_: Any, masks: list[str], reason: str) -> None:
+    (tmp_path / "rows.jsonl").write_text('{"i": 1, "i_missing": 2, "l": [1]}\n')
+    out = output_of(parse_job({"source": {"jsonl": {"uris": [str(tmp_path / "rows.jsonl")]}}, "output": {"uri": str(tmp_path / "out")}}))
+    with pytest.raises(ValueError, match=re.escape(reason)):
+        open_data_set(str(out), as_=as_, masks=masks)
+
+
+def test_many_patterns_of_nulls_are_read_in_one_call(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    rng = np.random.default_rng(5)
+    columns: dict[str, Any] = {
+        f"{kind}{place}": pa.array(values, mask=rng.random(500) < 0.5)
+        for place in range(6)
+        for kind, values in {
+            "i": rng.integers(-(2**40), 2**40, 500),
+            "f": rng.random(500, np.float32),
+            "s": np.arange(500).astype(str),
+        }.items()
+    }
+    _pq.write_table(pa.table(columns), tmp_path / "rows.parquet")
+    out = output_of(
+        parse_job({"source": {"parquet": {"uris": [str(tmp_path / "rows.parquet")]}}, "output": {"uri": str(tmp_path / "out")}})
+    )
+    monkeypatch.setattr(ShardLayout, "built", None)  # it parses the records one by one
+    found: Any = list(open_data_set(str(out), split="train", as_="arrow"))
+    assert [{name: row[name] for name in columns} for batch in found for row in batch.to_pylist()] == pa.table(columns).to_pylist()

@@ -9,9 +9,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.builders.jobs import run_spec
 from tests.reader.fake_torch import FakeTorch, WorkerInfo
 from tests.reader.sets import flat, lists, ns, numbers, opened
 
+from dataprep_converter.core.errors import BadData
 from dataprep_reader import Ragged
 
 COUNT = 40
@@ -114,3 +116,17 @@ def test_lists_are_ragged_tensors_and_text_is_a_list(tmp_path: Path, torch: tupl
 def test_arrow_batches_are_refused(folder: Path, torch: tuple[FakeTorch, Any]) -> None:
     with pytest.raises(ValueError, match="A reader for PyTorch yields numpy: open it without as_='arrow'"):
         torch[1].Batches(opened(folder, as_="arrow"))
+
+
+def test_a_null_needs_a_mask(torch: tuple[FakeTorch, Any], tmp_path: Path) -> None:
+    _, module = torch
+    (tmp_path / "rows.jsonl").write_text('{"n": 1, "s": "x"}\n{"n": null, "s": null}\n')
+    run_spec({"source": {"jsonl": {"uris": [str(tmp_path / "rows.jsonl")]}}, "output": {"uri": str(tmp_path / "set")}})
+    with pytest.raises(
+        BadData, match=r"'n' has records without a value, which a tensor can't hold; open the reader with masks=\['n'\], or"
+    ):
+        list(module.Batches(opened(tmp_path / "set")))
+    (batch,) = module.Batches(opened(tmp_path / "set", masks=["n"]))
+    assert {name: column if name == "s" else column.tolist() for name, column in batch.items()} == {
+        "n": [1, 0], "n_missing": [False, True], "s": ["x", None],
+    }  # fmt: skip

@@ -74,7 +74,7 @@ class MakesColumns(Protocol):
     def columns(self, records: Sequence[Any], schema: pa.Schema) -> pa.RecordBatch | None:
         """Convert records that `read` yields to the columns of `schema`, a schema made by `values.schema`.
 
-        Return None if a value is missing or wrong. The caller then checks the records one by one.
+        Return None if a value is wrong. The caller then checks the records one by one.
         """
         ...
 

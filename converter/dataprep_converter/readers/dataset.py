@@ -19,7 +19,7 @@ from dataprep_api.spec.sources.dataset import DatasetSource
 from dataprep_converter.core.closeable import Closeable, close_generator
 from dataprep_converter.core.errors import BadData, BadSpec, BrokenRecord, InputChanged, NotWhole
 from dataprep_converter.core.lru import LruCache
-from dataprep_converter.core.tensors import NUMPY_NAMES, Array, is_tensor, pc, to_arrow, to_numpy, value_type
+from dataprep_converter.core.tensors import NUMPY_NAMES, Array, is_tensor, masked, null_mask, pc, to_arrow, to_numpy, value_type
 from dataprep_converter.dataset.listing import listing_fault, load_manifest
 from dataprep_converter.dataset.output_folder import OutputFolder
 from dataprep_converter.formats import values
@@ -124,10 +124,10 @@ def examples_of(features: Sequence[Mapping[str, Any]]) -> list[ColumnFeature] | 
 
 
 def _parse_examples(records: Sequence[bytes], expected: Sequence[ColumnFeature], schema: pa.Schema) -> pa.RecordBatch | None:
-    """The records as columns. Returns None if a record has a null or an error, because each record must then be parsed separately."""
+    """The records as columns. Returns None if a record has an error, because each record must then be parsed separately."""
     ends = np.cumsum([len(record) for record in records], dtype=np.int64)
     starts = np.concatenate((np.zeros(1, np.int64), ends))[:-1]
-    columns, reasons = parse(b"".join(records), starts, ends, expected, is_strict=True)
+    columns, reasons = parse(b"".join(records), starts, ends, expected, is_strict=True, holds_nulls=True)
     if reasons:
         return None
     return pa.RecordBatch.from_arrays([cast(column, field.type) for column, field in zip(columns, schema, strict=True)], schema=schema)
@@ -138,7 +138,8 @@ def cast(column: Array, kind: pa.DataType) -> Array:
     if column.type.equals(kind):
         return column
     if is_tensor(kind):
-        return to_arrow(to_numpy(column).astype(NUMPY_NAMES[value_type(kind)]))
+        tensors = to_arrow(to_numpy(column).astype(NUMPY_NAMES[value_type(kind)]))
+        return masked(tensors, null_mask(column)) if column.null_count else tensors
     converted: Array = pc.cast(column, kind)
     return converted
 

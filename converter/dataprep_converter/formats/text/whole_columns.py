@@ -1,7 +1,7 @@
 """Convert many records of a text format to columns in one call, without a Python loop that checks every value.
 
-The functions return a column, or None if a value is missing or wrong. If they return None, the caller checks each record to find this
-value (`values.py`).
+The functions return a column, in which a missing value is a null, or None if a value is wrong. If they return None, the caller checks each
+record to find this value (`values.py`).
 """
 
 import itertools
@@ -11,7 +11,7 @@ from typing import Any, Final
 import numpy as np
 import pyarrow as pa
 
-from dataprep_converter.core.tensors import Array, is_tensor, pc, to_arrow
+from dataprep_converter.core.tensors import Array, is_tensor, masked, null_mask, pc, to_arrow
 from dataprep_converter.records.feature import FeatureSpec
 
 _arrow: Any = pa  # the type stubs don't cover arrays whose types are known only at run time
@@ -19,21 +19,20 @@ _TRUTH: Final = ("true", "false")
 
 
 def of_values(values: Sequence[Any], kind: Any) -> "Array | None":
-    """Convert JSON values, or flat lists of them, to a column of this type."""
+    """Convert JSON values, or flat lists of them, to a column of this type. A null list of any length becomes an empty list."""
     if is_tensor(kind) and len(kind.shape) != 1:
         return None
     storage = kind.storage_type if is_tensor(kind) else kind
     is_list = pa.types.is_large_list(storage) or pa.types.is_fixed_size_list(storage)
     try:
         # Arrow would truncate the fraction of a number.
-        if not set(map(type, itertools.chain.from_iterable(values) if is_list else values)) <= _accepted_types(
-            storage.value_type if is_list else kind
-        ):
+        accepted = _accepted_types(storage.value_type) if is_list else {*_accepted_types(kind), type(None)}
+        if not set(map(type, itertools.chain.from_iterable(filter(None, values)) if is_list else values)) <= accepted:
             return None
+        if pa.types.is_large_list(storage):
+            values = [[] if value is None else value for value in values]
         array = _arrow.array(values, storage)
     except (pa.ArrowException, TypeError, ValueError, OverflowError):
-        return None
-    if array.null_count or (is_list and array.flatten().null_count):
         return None
     column: Array = _arrow.ExtensionArray.from_storage(kind, array) if is_tensor(kind) else array
     return column
@@ -51,18 +50,23 @@ def _accepted_types(kind: pa.DataType) -> set[type]:
 def of_cells(cells: Sequence[Sequence[bytes | None]], feature: FeatureSpec, kind: pa.DataType) -> "Array | None":
     """Convert a feature's cells to a column of type `kind`. `cells` contains a sequence of texts for each of the feature's CSV columns."""
     texts = [pa.array(column, pa.large_binary()) for column in cells]
-    if any(text.null_count for text in texts):
-        return None
+    missing = null_mask(texts[0]) if any(text.null_count for text in texts) else None
     try:
         if feature.dtype == "bytes":
             text_column: Array | None = texts[0].cast(kind) if len(texts) == 1 else None
             return text_column
+        if missing is not None:
+            if any((null_mask(text) != missing).any() for text in texts):
+                return None
+            texts = [text.fill_null(b"false" if feature.dtype == "bool" else b"0") for text in texts]
         columns = [_numbers(text.cast(pa.large_string()), feature) for text in texts]
         values = np.stack([np.asarray(column).astype(feature.dtype, casting="same_kind") for column in columns], axis=1)
         numbers = to_arrow(np.ascontiguousarray(values.reshape(len(values), *feature.shape)))
     except (pa.ArrowException, TypeError, ValueError):
         return None
-    return numbers if numbers.type.equals(kind) else None
+    if not numbers.type.equals(kind):
+        return None
+    return numbers if missing is None else masked(numbers, missing)
 
 
 def _numbers(text: Any, feature: FeatureSpec) -> Any:

@@ -9,12 +9,13 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from dataprep_converter.core.tensors import Array, arrow_type, binary, binary_data, to_arrow
+from dataprep_converter.core.tensors import Array, arrow_type, binary, binary_data, masked, to_arrow, to_numpy
 from dataprep_converter.formats.tfrecord.lockstep import (
     BYTES,
     FLOATS,
     INTS,
     KINDS,
+    NULL,
     LockstepState,
     Places,
     Spans,
@@ -26,7 +27,7 @@ from dataprep_converter.formats.tfrecord.lockstep import (
 _NUMBERS: Final[Mapping[int, str]] = {FLOATS: "float32", INTS: "int64"}
 _WIDEST_VARINT: Final = 10
 _SHORT: Final = 64
-"""If all spans have one size, numpy copies spans of up to this size, and Arrow copies larger spans."""
+"""If all spans that aren't empty have one size, numpy copies spans of up to this size, and Arrow copies larger spans."""
 
 _arrow: Any = pa  # the type stubs don't cover numpy's buffers
 
@@ -60,28 +61,30 @@ class ColumnFeature:
 
 
 def parse(
-    data: bytes, starts: Places, ends: Places, features: Sequence[ColumnFeature], *, is_strict: bool
+    data: bytes, starts: Places, ends: Places, features: Sequence[ColumnFeature], *, is_strict: bool, holds_nulls: bool = False
 ) -> tuple[list[Array], dict[int, str]]:
     """Parse records. Return a column of good values for each expected feature, and a dict that maps each bad record's number to the reason.
 
-    The payload of record n is `data[starts[n]:ends[n]]`. With `is_strict`, a feature that isn't expected makes a record bad.
+    The payload of record n is `data[starts[n]:ends[n]]`. With `is_strict`, a feature that isn't expected makes a record bad. With
+    `holds_nulls`, a feature that has a shape but no value is a null, as our encoder writes it. Without it, such a feature makes a record bad.
     """
     spans = {feature.name: Spans(starts.copy(), starts.copy(), np.zeros(len(starts), np.uint8)) for feature in features}
     state = LockstepState(data, starts, ends, spans, is_strict)
     remaining = in_lockstep(state)
     one_by_one(state, remaining)
-    lists = [_lists(state, feature) for feature in features]
+    lists = [_lists(state, feature, holds_nulls) for feature in features]
     is_good = np.ones(len(starts), np.bool_)
     is_good[list(state.reasons)] = False
     return [_column(column, feature, is_good) for column, feature in zip(lists, features, strict=True)], dict(sorted(state.reasons.items()))
 
 
-def _lists(state: LockstepState, feature: ColumnFeature) -> Any:
+def _lists(state: LockstepState, feature: ColumnFeature, holds_nulls: bool) -> Any:
     """Return the values of each record as a list. If a record is bad, its list is arbitrary, and the reason is stored in `state`."""
     spans = state.spans[feature.name]
     name = feature.name
     if feature.shape is not None:
-        _blame(state, np.flatnonzero(spans.kinds == 0), f"the feature {name!r} is missing")
+        absent = spans.kinds == 0 if holds_nulls else (spans.kinds == 0) | (spans.kinds == NULL)
+        _blame(state, np.flatnonzero(absent), f"the feature {name!r} is missing")
     for kind in set(KINDS) - {feature.kind}:
         wrong = np.flatnonzero((spans.kinds == kind) & (spans.ends > spans.starts))
         _blame(state, wrong, f"the feature {name!r} holds {KINDS[kind]}, expected {KINDS[feature.kind]}")
@@ -93,7 +96,8 @@ def _lists(state: LockstepState, feature: ColumnFeature) -> Any:
         lists = _float_lists(state, content, offsets, name) if feature.kind == FLOATS else _int_lists(state, content, offsets, name)
     if feature.values is not None:
         counts = np.diff(np.asarray(lists.offsets))
-        for row in np.flatnonzero(counts != feature.values).tolist():
+        wrong = (counts != feature.values) & (counts != 0) if holds_nulls else counts != feature.values
+        for row in np.flatnonzero(wrong).tolist():
             state.reasons.setdefault(row, f"the feature {name!r} has {counts[row]:,} values, expected {feature.values:,}")
     return lists
 
@@ -106,11 +110,12 @@ def _blame(state: LockstepState, rows: Places, reason: str) -> None:
 def _gather(data: bytes, spans: Spans) -> tuple[npt.NDArray[np.uint8], Places]:
     """Return the concatenated bytes of all spans, and the spans' offsets: where each span begins, and where the last span ends."""
     lengths = spans.ends - spans.starts
-    if len(lengths) and lengths[0] == lengths.min() == lengths.max() <= _SHORT:
-        width = int(lengths[0])
+    width = int(lengths.max(initial=0))
+    is_full = lengths == width
+    if width <= _SHORT and (is_full | (lengths == 0)).all():
         windows = np.lib.stride_tricks.sliding_window_view(np.frombuffer(data, np.uint8), max(1, width))
-        content = windows[spans.starts].reshape(-1) if width else np.empty(0, np.uint8)
-        return content, np.arange(len(lengths) + 1, dtype=np.int64) * width
+        content = windows[spans.starts[is_full]].reshape(-1) if width else np.empty(0, np.uint8)
+        return content, np.concatenate((np.zeros(1, np.int64), np.cumsum(lengths)))
     order = np.argsort(spans.starts, kind="stable")
     cuts = np.stack((spans.starts[order], spans.ends[order]), axis=1).reshape(-1)
     # Spans and the gaps between them form a column of byte strings. Taking every second string copies all spans, without computing an index
@@ -214,12 +219,30 @@ def _column(lists: Any, feature: ColumnFeature, is_good: npt.NDArray[np.bool_]) 
     if feature.shape is None:
         return lists  # type: ignore[no-any-return] # a large_list array
     values = lists.flatten()
+    if feature.values and len(values) < len(lists) * feature.values:
+        return _with_nulls(values, np.diff(np.asarray(lists.offsets)) == 0, feature)
+    return _tensors(values, feature)
+
+
+def _tensors(values: Any, feature: ColumnFeature) -> Array:
+    """Convert the values of all records to a column with the feature's type."""
     if feature.raw is not None:
         content, offsets = binary_data(values)
         dtype = np.dtype(feature.raw).newbyteorder("<")
         numbers = content[offsets[0] : offsets[-1]]
         tensors = numbers != 0 if dtype.kind == "b" else numbers.view(dtype).astype(dtype.newbyteorder("="), copy=False)
-        return to_arrow(tensors.reshape(len(values), *feature.shape))
+        return to_arrow(tensors.reshape(len(values), *(feature.shape or ())))
     if not feature.shape:
         return values  # type: ignore[no-any-return] # an array of the values
     return to_arrow(np.asarray(values).reshape(-1, *feature.shape))
+
+
+def _with_nulls(values: Any, missing: npt.NDArray[np.bool_], feature: ColumnFeature) -> Array:
+    """Convert the values of all records except those of a mask, which become nulls."""
+    present = _tensors(values, feature)
+    if feature.kind == BYTES and feature.raw is None:
+        return present.take(_arrow.array(np.cumsum(~missing) - 1, mask=missing))
+    numbers = to_numpy(present)
+    filled = np.zeros((len(missing), *numbers.shape[1:]), numbers.dtype)
+    filled[~missing] = numbers
+    return masked(to_arrow(filled), missing)

@@ -26,6 +26,8 @@ FLOATS: Final = 0x12
 INTS: Final = 0x1A
 KINDS: Final[Mapping[int, str]] = {BYTES: "bytes", FLOATS: "floats", INTS: "integers"}
 """Maps the tag of each kind of list to the name of its values' type."""
+NULL: Final = 1
+"""Stands for a tag, in a record whose Feature has no list. This number is no tag of a Feature."""
 
 _PACKED: Final = (FLOATS, INTS)
 _LEADERS: Final = 8
@@ -38,7 +40,7 @@ Places: TypeAlias = npt.NDArray[np.int64]
 class Spans:
     """Where the list of one feature begins and ends in each record, and the tag of that list.
 
-    The tag is 0 if the record has no value for the feature.
+    The tag is 0 if the record lacks the feature, and `NULL` if it has the feature without a list.
     """
 
     starts: Places
@@ -96,37 +98,72 @@ def _steps(state: LockstepState, data: npt.NDArray[np.uint8], rows: Places, entr
     walk = Walk(data, state.starts[rows])
     if entries:
         walk.check(walk.enter(BYTES) == end)
-    spans: dict[str, tuple[Places, Places, int]] = {}
+    spans: dict[str, tuple[Places, Places, npt.NDArray[np.uint8]]] = {}
     for entry in entries:
-        if walk.are_all_at(entry.prefix):
-            walk.at = walk.at + len(entry.prefix)
-            entry_end = walk.at + entry.length
-        else:
-            entry_end = walk.enter(BYTES)
-            walk.expect(delimited(b"\x0a", entry.key) + b"\x12")
-            walk.check(walk.jump() == entry_end)
-            walk.check((walk.enter(entry.kind) if entry.kind else walk.at) == entry_end)
-            if entry.kind in _PACKED:
-                # Numbers are packed, so a feature has at most one list of numbers.
-                empty = walk.at == entry_end
-                walk.check((walk.enter(BYTES, where=~empty) == entry_end) | empty)
+        like = _with_values(walk, state.data, entry)
+        entry_end, kinds = _enter_alike(walk, like) or _enter(walk, like)
         walk.check(entry_end <= end)
-        spans[entry.key.decode("utf-8", "replace")] = (walk.at, entry_end, entry.kind)
+        spans[entry.key.decode("utf-8", "replace")] = (walk.at, entry_end, kinds)
         walk.at = entry_end
     walk.check(walk.at == end)
     is_done = walk.in_step
     done_rows = rows[is_done]
-    for name, (starts, ends, kind) in spans.items():
-        if name in state.spans and kind:
+    for name, (starts, ends, kinds) in spans.items():
+        if name in state.spans:
             feature_spans = state.spans[name]
             feature_spans.starts[done_rows], feature_spans.ends[done_rows], feature_spans.kinds[done_rows] = (
                 starts[is_done],
                 ends[is_done],
-                kind,
+                kinds[is_done],
             )
-        elif name not in state.spans and state.is_strict:
+        elif state.is_strict:
             state.reasons |= dict.fromkeys(done_rows.tolist(), _unexpected(name))
     return is_done
+
+
+def _enter_alike(walk: "Walk", entry: _Entry) -> tuple[Places, npt.NDArray[np.uint8]] | None:
+    """Go to the values of an entry if each record has a null, or values of the leader's size. Return where the values end, and their tags.
+
+    Return None if there is any other record. All positions are unchanged then.
+    """
+    is_like = walk.is_at(entry.prefix)
+    if is_like.all():
+        walk.at = walk.at + len(entry.prefix)
+        return walk.at + entry.length, np.full(len(walk.at), entry.kind, np.uint8)
+    null = _null_of(entry.key)
+    others = np.flatnonzero(~is_like)
+    if not (walk.is_at(null, others) | ~walk.in_step[others]).all():
+        return None
+    walk.at = walk.at + np.where(is_like, len(entry.prefix), len(null))
+    return walk.at + np.where(is_like, entry.length, 0), np.where(is_like, entry.kind, NULL).astype(np.uint8)
+
+
+def _enter(walk: "Walk", entry: _Entry) -> tuple[Places, npt.NDArray[np.uint8]]:
+    """Go to the values of an entry, whatever their sizes. Return where the values end, and their tags."""
+    entry_end = walk.enter(BYTES)
+    walk.expect(delimited(b"\x0a", entry.key) + b"\x12")
+    walk.check(walk.jump() == entry_end)
+    is_null = walk.at == entry_end
+    walk.check((walk.enter(entry.kind, where=~is_null) == entry_end) | is_null)
+    if entry.kind in _PACKED:
+        # Numbers are packed, so a feature has at most one list of numbers.
+        empty = walk.at == entry_end
+        walk.check((walk.enter(BYTES, where=~empty) == entry_end) | empty)
+    return entry_end, np.where(is_null, NULL, entry.kind).astype(np.uint8)
+
+
+def _with_values(walk: "Walk", data: bytes, entry: _Entry) -> _Entry:
+    """Return the entry as another record has it that has values, if the leader has a null."""
+    if entry.kind != NULL:
+        return entry
+    (others,) = np.nonzero(walk.in_step & ~walk.is_at(entry.prefix))
+    found = _entry_at(data, int(walk.at[others[0]])) if len(others) else None
+    return found if found is not None and found.key == entry.key else entry
+
+
+def _null_of(key: bytes) -> bytes:
+    """Return the entry of a feature that has no list."""
+    return delimited(b"\x0a", delimited(b"\x0a", key) + b"\x12\x00")
 
 
 class Walk:
@@ -145,13 +182,18 @@ class Walk:
         """Mark the records for which `is_so` is false as out of step."""
         self.in_step &= is_so
 
-    def are_all_at(self, constant: bytes) -> bool:
-        """Return whether every record has these bytes at its current position."""
-        return bool(self._is_at(constant).all())
+    def is_at(self, constant: bytes, records: Places | None = None) -> npt.NDArray[np.bool_]:
+        """Return whether all or some records have these bytes at their current positions."""
+        at = self.at if records is None else self.at[records]
+        if len(constant) > len(self._data):
+            return np.zeros(len(at), np.bool_)
+        windows = np.lib.stride_tricks.sliding_window_view(self._data, len(constant))
+        is_at: npt.NDArray[np.bool_] = (windows[np.minimum(at, len(windows) - 1)] == np.frombuffer(constant, np.uint8)).all(axis=1)
+        return is_at
 
     def expect(self, constant: bytes) -> None:
         """Skip these bytes in every record. A record that doesn't have these bytes at its position is out of step."""
-        self.check(self._is_at(constant))
+        self.check(self.is_at(constant))
         self.at = self.at + len(constant)
 
     def enter(self, tag: int, where: npt.NDArray[np.bool_] | None = None) -> Places:
@@ -188,13 +230,6 @@ class Walk:
         self.at = at
         return at + length
 
-    def _is_at(self, constant: bytes) -> npt.NDArray[np.bool_]:
-        if len(constant) > len(self._data):
-            return np.zeros(len(self.at), np.bool_)
-        windows = np.lib.stride_tricks.sliding_window_view(self._data, len(constant))
-        is_at: npt.NDArray[np.bool_] = (windows[np.minimum(self.at, len(windows) - 1)] == np.frombuffer(constant, np.uint8)).all(axis=1)
-        return is_at
-
     def _bytes(self, at: Places) -> Places:
         return self._data[np.minimum(at, len(self._data) - 1)].astype(np.int64)
 
@@ -209,23 +244,30 @@ def _entries(payload: bytes) -> list[_Entry] | None:
     entries: dict[bytes, _Entry] = {}
     at = inner[0]
     while at < len(payload):
-        entry = _delimited_at(payload, at, BYTES)
-        key = _delimited_at(payload, entry[0], BYTES) if entry is not None else None
-        feature = _delimited_at(payload, key[1], 0x12) if key is not None else None
-        if entry is None or key is None or feature is None or feature[1] != entry[1] or payload[key[0] : key[1]] in entries:
+        entry = _entry_at(payload, at)
+        if entry is None or entry.key in entries:
             return None
-        values: tuple[int, int] | None = feature
-        kind = payload[feature[0]] if feature[0] < feature[1] else 0
-        if kind:
-            values = _delimited_at(payload, feature[0], kind) if kind in KINDS else None
-        if kind in _PACKED and values is not None and values[0] < values[1]:
-            values = _delimited_at(payload, values[0], BYTES)
-        if values is None or values[1] != entry[1]:
-            return None
-        name = payload[key[0] : key[1]]
-        entries[name] = _Entry(name, kind, payload[at : values[0]], values[1] - values[0])
-        at = entry[1]
+        entries[entry.key] = entry
+        at += len(entry.prefix) + entry.length
     return list(entries.values())
+
+
+def _entry_at(payload: bytes, at: int) -> _Entry | None:
+    """Return the entry that begins at a position, or None if there is none in the usual form."""
+    entry = _delimited_at(payload, at, BYTES)
+    key = _delimited_at(payload, entry[0], BYTES) if entry is not None else None
+    feature = _delimited_at(payload, key[1], 0x12) if key is not None else None
+    if entry is None or key is None or feature is None or feature[1] != entry[1]:
+        return None
+    values: tuple[int, int] | None = feature
+    kind = payload[feature[0]] if feature[0] < feature[1] else NULL
+    if feature[0] < feature[1]:
+        values = _delimited_at(payload, feature[0], kind) if kind in KINDS else None
+    if kind in _PACKED and values is not None and values[0] < values[1]:
+        values = _delimited_at(payload, values[0], BYTES)
+    if values is None or values[1] != entry[1]:
+        return None
+    return _Entry(payload[key[0] : key[1]], kind, payload[at : values[0]], values[1] - values[0])
 
 
 def _delimited_at(payload: bytes, at: int, tag: int) -> tuple[int, int] | None:
@@ -278,7 +320,7 @@ def example(payload: bytes) -> dict[str, list[Any]]:
 def _rewrite(values: Sequence[Any]) -> tuple[int, bytes]:
     """Convert the values to a list in the usual form, which `_steps` finds. Return the list's tag and content."""
     if not values:
-        return 0, b""
+        return NULL, b""
     if isinstance(values[0], bytes):
         return BYTES, b"".join(delimited(b"\x0a", value) for value in values)
     if isinstance(values[0], float):
