@@ -24,7 +24,7 @@ _SERVERS = {
     "webhdfs": "a real NameNode with two DataNodes. Only the requests to the NameNode have faults, not those to the DataNodes",
     "http": "a small web server as the source. The data set is written to the local disk",
     "maxcompute": "the project's MaxCompute fake. The job reads one table and writes another one, next to a data set on the local disk",
-    "hdfs servers": "a real NameNode with two DataNodes. In each run a seed chooses the server that is killed, and when",
+    "hdfs servers": "a real NameNode with two DataNodes. In each run, a seed determines which server is killed, and when",
 }
 
 
