@@ -1,6 +1,7 @@
 """The arithmetic of request rates: how fast to send requests to a store that refuses some of them, and how several senders share a rate.
 
-A converter paces its own requests with it, and the operator the requests of all pods of a job. Nothing here reads a clock.
+A converter uses it to pace its own requests, and the operator uses it to pace the requests of all pods of a job. Nothing here reads a
+clock.
 """
 
 import math
@@ -45,14 +46,14 @@ class Pace:
     """The time of the last cut."""
 
     def rate_at(self, now: float) -> float:
-        """Return the rate at a time in requests a second: the rate after all steps since `since`."""
+        """Return the rate at `now`, in requests a second, after all steps since `since`."""
         if self.rate == math.inf:
             return math.inf
         steps = min(1000, max(0, int((now - self.since) / STEP_SECONDS)))
         return min(HIGHEST_RATE, self.rate * STEP ** min(steps, STEPS) * LATER_STEP ** max(0, steps - STEPS))
 
     def after_refusal(self, *, accepted: float, by_chance: bool, now: float) -> "Pace":
-        """Return the pace after a cut. `accepted` is the number of requests a second that the store accepted lately."""
+        """Return the pace after a cut. `accepted` is the number of requests a second that the store has recently accepted."""
         current = self.rate_at(now)
         if by_chance:
             accepted = max(accepted, CHANCE_RATE)

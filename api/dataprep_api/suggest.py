@@ -54,7 +54,7 @@ def model_at(root: type[BaseModel], location: Sequence[int | str]) -> type[BaseM
 
 
 def _place_of(root: type[BaseModel], location: Sequence[int | str], document: object) -> str | None:
-    """Suggest the mapping in which the field's name is known: the nearest one below, around or elsewhere in the document."""
+    """Suggest the nearest mapping in which the field's name is known, be it below its place, around it or elsewhere in the document."""
     word = str(location[-1])
     for length in range(len(location) - 1, -1, -1):
         around = location[:length]
@@ -84,7 +84,7 @@ def _belongs(path: Sequence[int | str], word: str) -> str:
 
 
 def _places_below(model: type[BaseModel], word: str) -> Iterator[tuple[str, ...]]:
-    """Yield the paths below the model to mappings, not within lists, that have a field with this name. Short paths come first."""
+    """Yield the paths, below the model, of mappings that have a field with this name. Lists are not searched. Short paths come first."""
     level: list[tuple[tuple[str, ...], type[BaseModel]]] = [((), model)]
     for _ in range(_DEEPEST):
         following = []

@@ -2,7 +2,7 @@
 
 This module is in the API package because both the operator and the converter create spans. Tracing needs an OTLP endpoint in the
 environment (`OTEL_EXPORTER_OTLP_ENDPOINT` or `OTEL_EXPORTER_OTLP_TRACES_ENDPOINT`). Without an endpoint, OpenTelemetry isn't imported and a
-span costs one comparison. All other settings are the usual environment variables of OpenTelemetry.
+span costs one comparison. All other settings are OpenTelemetry's usual environment variables.
 """
 
 import logging

@@ -222,8 +222,8 @@ def _object_schema(model: type[Model]) -> Schema:
     definitions = schema["$defs"]
     spec = structural(schema["properties"]["spec"], definitions, path="spec")
     # Only the operator writes the status. If a field had a default, the API server would add the field again after the operator had removed
-    # it. The default of the complete status says that the operator hasn't seen the object yet. Without it, kstatus would take a new object
-    # for a finished one.
+    # it. The default of the complete status says that the operator hasn't seen the object yet. Without it, kstatus would mistake a new
+    # object for a finished one.
     unconverted = {"status": schema["properties"]["status"]} if "status" in schema["properties"] else {}
     status = {
         key: _without_defaults(structural(value, definitions, path=key)) | {"default": {"observedGeneration": -1}}
@@ -252,10 +252,10 @@ def _immutable_paths(spec: Schema) -> list[str]:
 
 
 def _immutability_rules(paths: Sequence[str]) -> list[dict[str, str]]:
-    """Return the rules that reject changes of these spec fields: of some always, of the others once the job has started.
+    """Return the rules that reject changes of these spec fields: always for some fields, and once the job has started for the others.
 
     The rules are at the root, because only rules at the root can read the status. All fields share one rule, which names those that differ,
-    because a rule for each field would be a tenth of the definition.
+    because separate rules for each field would take up a tenth of the definition.
     """
     always = [
         rule(_same(path), "can't change; make a new DataPrepJob", path=f".spec.{path}", reason=_FORBIDDEN) for path in sorted(ALWAYS_FROZEN)

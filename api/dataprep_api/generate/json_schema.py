@@ -1,8 +1,8 @@
 """Generates `api/dataprep_api/dataprep.schema.json`, the JSON Schema of all kinds for editors, from the models.
 
 `python -m dataprep_api.generate.json_schema` writes the file. With `--check`, the command only compares the file with the models. The
-schema is apart from the CRD, because it has the complete descriptions, and because in YAML any field may be empty or a `${NAME}` of params.
-`dataprep explain` and `dataprep schema` read the file, so that they need neither the models nor a cluster.
+schema is separate from the CRD, because it contains the complete descriptions, and because in YAML any field may be empty or a `${NAME}` of
+params. `dataprep explain` and `dataprep schema` read the file, so that they need neither the models nor a cluster.
 """
 
 import json
@@ -53,7 +53,7 @@ def text() -> str:
 
 
 def _for_yaml(value: Any) -> Any:
-    """Return the schema without titles and without keywords of Kubernetes. Scalars may also be params."""
+    """Return the schema without titles or Kubernetes keywords. Scalars may also be params."""
     if isinstance(value, list):
         return [_for_yaml(item) for item in value]
     if not isinstance(value, dict):

@@ -14,7 +14,7 @@ def fill(value: Any, params: Mapping[str, str], *, path: str) -> Any:
     """Return `value` with every `${NAME}` replaced by its param's value, and every `$$` replaced by `$`. The type is Any, because `value` can
     be any YAML value.
 
-    Raises SpecError, which names each reference without a param and its field path.
+    Raises SpecError, which names each reference to an undefined param, with its field path.
     """
     faults: list[Fault] = []
     filled = _fill(value, params, path, faults)
@@ -56,7 +56,7 @@ def escape_dollars(text: str) -> str:
 
 
 def expanded(word: str, environment: Mapping[str, str]) -> str:
-    """Expand `$(NAME)` references in a container's argument, by the rules of Kubernetes. Raises KeyError for an unknown variable."""
+    """Expand `$(NAME)` references in a container's argument, by Kubernetes' rules. Raises KeyError for an unknown variable."""
     return _VARIABLE.sub(lambda match: "$" if match[0] == "$$" else environment[match[1]], word)
 
 

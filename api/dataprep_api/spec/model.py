@@ -87,7 +87,7 @@ NEW: Final = "new"
 
 @dataclass(frozen=True)
 class SharedList:
-    """Marks a list of which several users of server-side apply can each manage some of the items.
+    """Marks a list in which several users of server-side apply can each manage some items.
 
     `keys` are the fields that identify an item (list type `map`). Without keys, an item is identified by its value (list type `set`).
     Unmarked lists are `atomic`: each apply replaces the complete list. In lists that describe the data set, the order of the items decides

@@ -83,7 +83,8 @@ class Toleration(Model):
     """Seconds to tolerate `NoExecute`."""
 
 
-# Not a shared list: the keys of a map need defaults, which earlier releases refuse in `effect`, and items of a set can't be objects.
+# Not a shared list: the keys of a list of type `map` need defaults, which earlier releases refuse in `effect`, and the items of a list of
+# type `set` can't be objects.
 Tolerations = Annotated[list[Toleration], Field(max_length=32)]
 ImagePullSecrets = Annotated[list[LocalObjectReference], Field(max_length=16), SharedList(keys=("name",))]
 

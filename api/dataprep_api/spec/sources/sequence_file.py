@@ -8,7 +8,7 @@ from dataprep_api.spec.model import Model, Uri
 
 
 class SequenceFileSource(Model):
-    """Hadoop sequence files and map files. Columns: `key` and `value`. For records of DL4J, there is one column for each of their values: `0`, `1`, ….
+    """Hadoop sequence files and map files. Columns: `key` and `value`. For DL4J records, there is one column for each value: `0`, `1`, ….
 
     The types of the columns follow from the key and value classes.
     """

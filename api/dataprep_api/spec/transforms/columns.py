@@ -1,4 +1,4 @@
-"""Transforms that select, rename or rewrite columns, and the filter of records."""
+"""Transforms that select, rename or rewrite columns, and the record filter."""
 
 from typing import Annotated, Literal
 
