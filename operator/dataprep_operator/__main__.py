@@ -252,7 +252,7 @@ async def _acquire(elector: LeaderElector, streams: Streams) -> None:
 
 
 def _exit_without_lease(error: BaseException) -> None:
-    """Exit before this replica writes anything more. An orderly shutdown would take seconds, in which the replica could still write."""
+    """Exit before this replica writes anything more. An orderly shutdown would take seconds, during which the replica could still write."""
     logger.error("%s; this replica stops", error)
     _exit_now(OVERLAP_EXIT_CODE if isinstance(error, Overlap) else 1)
 

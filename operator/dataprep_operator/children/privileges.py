@@ -1,4 +1,4 @@
-"""Decides what the author of a job may ask of its pods. All functions are pure.
+"""Decides what the author of a job may request for its pods. All functions are pure.
 
 There are two kinds of limits, both set by values of the chart:
 
@@ -27,7 +27,7 @@ _SELINUX_TYPES: Final = frozenset({"container_t", "container_init_t", "container
 
 
 def fault(spec: DataPrepJobSpec, defaults: PodDefaults) -> str | None:
-    """Return the first thing that the job asks for and that isn't allowed, with its field and the chart's value that decides, or None."""
+    """Return the first request of the job that isn't allowed, with its field and the chart's value that decides, or None."""
     return next(_faults(spec, defaults), None)
 
 
@@ -123,7 +123,7 @@ def _privileges(spec: DataPrepJobSpec) -> Iterator[tuple[str, str]]:
 
 
 def _requests_of_the_node(container: Mapping[str, Any]) -> Iterator[str]:
-    """Yield the probes and hooks by which the kubelet would connect to another host than the pod."""
+    """Yield the probes and hooks by which the kubelet would connect to a host other than the pod."""
     hooks = untrusted.mapping(container.get("lifecycle"))
     handlers = {name: container.get(name) for name in _PROBES} | {f"lifecycle.{name}": hooks.get(name) for name in _HOOKS}
     for name, handler in handlers.items():

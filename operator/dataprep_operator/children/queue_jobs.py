@@ -21,7 +21,7 @@ def queue_job(
     observed: Observed, spec: DataPrepJobSpec, *, attempt: int, gpu: bool, memory: str | None, parallelism: int, defaults: PodDefaults
 ) -> Body:
     """Return the Job that asks the queue for the quota of all workers. Kueue resumes this Job when the queue admits it."""
-    # The converter pods need the most of all steps, so the pods of the other steps fit into the same quota.
+    # No other step's pods need more than the converter pods, so the pods of all steps fit into the same quota.
     pod = pod_template(observed, spec, step="convert", attempt=attempt, arguments=["work"], gpu=gpu, memory=memory, defaults=defaults)
     labels = owned_labels(observed, step=QUEUE, attempt=attempt)
     pod["metadata"]["labels"] |= labels

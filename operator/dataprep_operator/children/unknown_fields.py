@@ -1,7 +1,7 @@
 """Translates the API server's refusal of unknown pod fields into the fields of the DataPrepJob that contain them. All functions are pure.
 
-The CRD passes volumes, affinity and init containers on unchecked, because their schemas belong to the cluster's version of Kubernetes.
-The API server checks their names when the Job of the plan step is created.
+The CRD passes volumes, affinity and init containers on unchecked, because their schemas belong to the cluster's Kubernetes version. The API
+server checks their names when the Job of the plan step is created.
 """
 
 import re

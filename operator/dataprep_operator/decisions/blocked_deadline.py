@@ -27,7 +27,7 @@ _CAUSE: Final = "ErrImagePull"
 
 
 def seconds(message: str, spec: DataPrepJobSpec, status: DataPrepJobStatus, *, since: datetime) -> float:
-    """Return within how many seconds after `since` the problem in `message` must be fixed."""
+    """Return the number of seconds after `since` within which the problem in `message` must be fixed."""
     if spec.blocked_deadline_seconds is not None:
         return spec.blocked_deadline_seconds
     text = message.lower()

@@ -50,8 +50,8 @@ def quota_condition(
 ) -> tuple[Literal["True", "False"], Reason, str] | None:
     """Return the condition's status, reason and message, or None to leave the condition unchanged.
 
-    `child` is the Job in the queue, if it exists. `has_condition` says whether the job already has the condition, and `whole` whether the
-    Job represents all steps.
+    `child` is the Job in the queue, if it exists. `has_condition` says whether the job already has the condition, and `whole` says whether
+    the Job represents all steps.
     """
     admission = observed.admission
     if child is None and has_condition:

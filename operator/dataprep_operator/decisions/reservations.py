@@ -1,6 +1,7 @@
 """Decides what a job's queue Job needs: the Job that holds the quota of all steps in a Kueue queue. All functions are pure.
 
-The steps run only while the queue has admitted the queue Job. `queueing.py` says which jobs have a queue Job, and what the status tells.
+The steps run only while the queue has admitted the queue Job. `queueing.py` decides which jobs have a queue Job, and what the status says
+about it.
 """
 
 from datetime import datetime
@@ -79,8 +80,8 @@ def _stop(observed: Observed, current: Child | None) -> list[Action]:
 
 
 def _rescale(spec: DataPrepJobSpec, status: DataPrepJobStatus, queue: Child) -> list[Action]:
-    """Change the number of pods that a waiting job asks for. An admitted job keeps its number until the queue admits it again."""
-    # Kueue refuses a number below the least one.
+    """Change the number of pods that a waiting job asks for. An admitted job keeps its number of pods until the queue admits it again."""
+    # Kueue refuses a number below the job's minimum.
     wanted = max(queue.least, _parallelism(spec, status))
     return [PatchJob(queue, {"parallelism": wanted})] if queue.active == 0 and queue.parallelism != wanted else []
 
@@ -97,7 +98,8 @@ def _parallelism(spec: DataPrepJobSpec, status: DataPrepJobStatus) -> int:
 
 
 def _report_use(observed: Observed, queue: Child) -> list[Action]:
-    """Write how many pods use the quota. A stopped queue Job is used until the last pod has ended; only then Kueue takes the quota back."""
+    """Write how many pods use the quota. A stopped queue Job is used until the last pod has ended; only then does Kueue take the quota
+    back."""
     pods = queue.parallelism if not queue.suspended or _is_used(observed, queue) else 0
     started = any(child.finished or any(pod.started for pod in observed.pods_of(child)) for child in _step_jobs(observed, queue.attempt))
     desired: Body = queue_jobs.use_status(pods=pods, ready=started)

@@ -159,7 +159,7 @@ def _keep_times(before: DataPrepJobStatus, after: DataPrepJobStatus) -> DataPrep
 
 
 def _keep_final(context: Context) -> DataPrepJobStatus:
-    """Return the final status. Only the observed generation and a retry annotation on a job that can't be retried are recorded in it."""
+    """Return the final status. It changes only to record the observed generation, and a retry annotation if the job can't be retried."""
     observed = context.observed
     status = observed.status.model_copy(update={"observed_generation": observed.generation})
     if observed.retry is not None and observed.retry != status.handled_retry:

@@ -494,7 +494,7 @@ Claim = tuple[bool, datetime, str]
 def claim(raw: Raw) -> Claim:
     """Return a job's sort key among the jobs with the same output. The job with the smallest key has the best claim.
 
-    Started jobs come first, then older jobs, then smaller uids. The age of a retried job counts from its retry.
+    Started jobs come first, then older jobs, then jobs with smaller uids. The age of a retried job counts from its retry.
     """
     status = untrusted.mapping(raw.get("status"))
     since = times.parse(raw["metadata"].get("creationTimestamp"))

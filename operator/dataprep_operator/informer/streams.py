@@ -34,7 +34,7 @@ _FORBIDDEN_RETRY_SECONDS: Final = 5.0
 FORGET_AFTER_SECONDS: Final = 60.0
 """The objects of a namespace that has been forbidden for this long are dropped, so that they can't block jobs in other namespaces."""
 # A truncated line isn't valid JSON or UTF-8, so parsing it raises a ValueError. JSON of an unexpected shape raises one of the four errors
-# after ValueError.
+# that follow ValueError.
 _STREAM_ERRORS: Final = (
     ValueError,
     LookupError,

@@ -55,7 +55,7 @@ class Dependency:
 
 @dataclass(frozen=True)
 class Admission:
-    """The state in Kueue of the Job in the queue."""
+    """The queued Job's state in Kueue."""
 
     exists: bool = False
     """Whether the Job has a Workload."""
@@ -151,7 +151,7 @@ class Observed:
 
     @property
     def edited(self) -> bool:
-        """Whether the spec of a job that failed before its start has been edited since, in a field that is frozen after the start."""
+        """Whether the job failed before its start, and a spec field that is frozen after the start has been edited since then."""
         status = self.status
         is_open = self.finished and status.start_time is None and not self.deleting
         return is_open and status.rejected_spec not in (None, self.spec_digest)

@@ -84,7 +84,7 @@ def _bucket(location: str, endpoint: str | None, *, namespace: str) -> str:
 
 
 def _path(path: str, workers: Mapping[str, Any], *, namespace: str) -> str:
-    """Return the location of a file path, given by the volume that is mounted there.
+    """Return the location of a file path. The volume that is mounted there determines it.
 
     A volume claim is the same location wherever it is mounted. The same path on two volume claims is two locations.
     """

@@ -219,8 +219,8 @@ class Actuator:
             if spec is None:
                 spec = jobs.read_spec(await self._create_or_get(CONFIG_MAPS, action.config_map, observed))
                 self._observer.freeze_spec(observed.uid, spec)
-            # The later Jobs are not created strictly: a job that an earlier release has planned must not fail because of a field that the API
-            # server has ignored so far.
+            # The later Jobs are not created with strict validation: a job that an earlier release has planned must not fail because of a
+            # field that the API server has ignored so far.
             labels = action.body["metadata"]["labels"]
             is_first = (labels[names.LABEL_STEP], labels[names.LABEL_ATTEMPT]) == (QUEUE, "1")
             is_strict = is_first or labels[names.LABEL_STEP] == "plan"

@@ -76,7 +76,8 @@ class CronReconciler:
         logger.info("%s: %s deleted", key, job.name)
 
     async def _create_due_job(self, observed: ObservedCron, decision: Decision, due: datetime, *, now: datetime) -> Decision:
-        """Create the due job. If a job with its name exists but isn't this DataPrepCronJob's, the returned status reports a conflict."""
+        """Create the due job. If a job with its name exists but doesn't belong to this DataPrepCronJob, the returned status reports a
+        conflict."""
         body = crons.job_body(observed, due)
         name = body["metadata"]["name"]
         try:

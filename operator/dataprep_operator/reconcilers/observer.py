@@ -360,7 +360,7 @@ class Observer:
         return None
 
     async def _admission(self, observed: Observed, *, now: datetime) -> Admission | None:
-        """Return the state in Kueue of the Job in the queue, or None if Kueue has already admitted the Job or isn't used."""
+        """Return the queued Job's state in Kueue, or None if Kueue has already admitted the Job or isn't used."""
         child = queueing.queued_job(observed, observed.status.attempt)
         if self._kueue is None or observed.queue is None or child is None or child.finished or child.deleting:
             return None

@@ -78,7 +78,7 @@ class _Store:
             self.pods[pod_uid] = _first(counts, now=now)
             return
         current = self.pods[pod_uid] = earlier.after(counts, now=now)
-        # One interval after a cut, all pods have learned of it. Refusals of requests from before that belong to the earlier rate.
+        # One interval after a cut, all pods have learned of it. Refusals of requests sent before then belong to the earlier rate.
         is_new = current.counted_at == now and current.refused > 0 and earlier.counted_at >= self.pace.cut_at + interval
         if is_new:
             pods = self.pods.values()
@@ -96,8 +96,8 @@ class _Store:
         if len(self.pods) <= FEW_PODS or now - self.divided_at >= _LEAST_SECONDS:
             self._divide(rate, now=now)
         fair = self.fair_shares.get(pod_uid, rate / len(self.pods))
-        # The other pods keep their shares until their next reports. What they hold can't be given away before, except for a little, so that a
-        # pod that has just started can begin.
+        # The other pods keep their shares until their next reports. Before that, only a small part of what they hold is given away, so that
+        # a new pod can begin.
         held_by_others = self.held - (own.share or 0.0)
         share = min(fair, max(rate - held_by_others, _FIRST_PART * fair))
         self.pods[pod_uid] = replace(own, share=share)
