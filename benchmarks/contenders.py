@@ -46,7 +46,7 @@ class Contender:
     measured, to be read back."""
 
     def records(self, of: int) -> int:
-        """Returns its number of records, given the number of all records."""
+        """Returns the contender's number of records, given the number of all records."""
         return max(1, ceil(of * self.share))
 
     def run(self, source: Path, output: Path, records: int) -> Took:
@@ -166,12 +166,13 @@ def limit(name: str, kind: str, script: str = "limits.py", *, options: tuple[str
 
 
 def write(record_bytes: int | None = None) -> Contender:
-    """Returns a limit that only writes: records of this many bytes, or as many bytes as the input has."""
+    """Returns a limit that only writes: either records of this many bytes, or as many bytes as the input has."""
     return limit("write alone", "write", options=() if record_bytes is None else (str(record_bytes),))
 
 
 def digest(record_bytes: int | None = None) -> Contender:
-    """Returns a limit that computes SHA-256 and writes, on one core: records of this many bytes, or as many bytes as the input has."""
+    """Returns a limit that computes SHA-256 and writes on one core: either records of this many bytes, or as many bytes as the input
+    has."""
     return limit("SHA-256 and write alone", "digest", options=() if record_bytes is None else (str(record_bytes),))
 
 

@@ -232,7 +232,7 @@ def kept(folder: Path, name: str, records: int, seed: int) -> Path:
             made = Path(making) / "input"
             made.mkdir()
             MAKERS[name](made, records, np.random.default_rng(seed))
-            # Two concurrent workloads may both have made it. The first one is kept.
+            # Two concurrent workloads may both have made this folder. The first one is kept.
             with suppress(OSError):
                 made.rename(place)
     return place

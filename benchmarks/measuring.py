@@ -112,7 +112,7 @@ def _watch(process: int, peak: list[int], over: threading.Event) -> None:
 
 
 def _resident(process: int) -> int:
-    """Returns the resident bytes of a process and its descendants. Shared memory is counted for each process."""
+    """Returns the resident bytes of a process and its descendants. Shared memory is counted once for each process."""
     try:
         pages = int(Path(f"/proc/{process}/statm").read_text().split()[1])
         children = [int(child) for task in Path(f"/proc/{process}/task").iterdir() for child in (task / "children").read_text().split()]

@@ -1,4 +1,4 @@
-"""Formats the results: a table for the terminal, and `docs/benchmarks.md` with its plot. Page and plot are made from
+"""Formats the results: a table for the terminal, and `docs/benchmarks.md` with its plot. The page and the plot are made from
 `docs/benchmarks.json`."""
 
 import json

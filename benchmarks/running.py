@@ -210,7 +210,7 @@ def _same(one: Checked, other: Checked, records: str) -> bool:
 
 
 def _checked(state: _State) -> str:
-    """Returns the result of the comparisons as text. It assumes that no fault was found, and is empty if no output is written."""
+    """Returns the result of the comparisons as text, assuming that no fault was found. The text is empty if no output is written."""
     workload, against = state.workload, state.workload.against
     told = []
     if workload.check:

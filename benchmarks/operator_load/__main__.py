@@ -35,7 +35,7 @@ _NODES: Final = 8
 
 @dataclass(frozen=True)
 class Row:
-    """One measurement, and the limits of its figures."""
+    """One measurement, and the limits for its figures."""
 
     name: str
     title: str

@@ -1,5 +1,5 @@
-"""The measurements: one function for each row of the table. Each starts with an idle operator and deletes its jobs, unless a later row uses
-them."""
+"""The measurements: one function for each row of the table. Each function starts with an idle operator and deletes its jobs, unless a later
+row uses them."""
 
 import asyncio
 import itertools
@@ -113,7 +113,7 @@ class Bench:
         return peak
 
     def create_all(self, namespace: str, names: Sequence[str], part: str) -> float:
-        """Creates many jobs as fast as the API server accepts them. Returns the time before the first."""
+        """Creates many jobs as fast as the API server accepts them. Returns the time just before the first creation."""
         begun, made = time.monotonic(), itertools.count(1)
 
         def create(name: str) -> None:
@@ -155,8 +155,8 @@ def latency(bench: Bench, *, jobs: int) -> Figures:
 
 
 def burst(bench: Bench, *, jobs: int) -> Figures:
-    """Creates many jobs together, and measures the time until each has its plan Job and until all are complete, the requests and the
-    memory."""
+    """Creates many jobs together, and measures four things: the time until each has its plan Job, the time until all are complete, the
+    requests, and the memory."""
     before = bench.read()
     batch = client.BatchV1Api(bench.api)
     with (
@@ -187,7 +187,7 @@ def burst(bench: Bench, *, jobs: int) -> Figures:
 
 def growth(bench: Bench, *, lives: int, jobs: int) -> Figures:
     """Measures the memory after batches of jobs that are created, completed and deleted, until the operator has completed `lives` jobs. The
-    jobs of earlier rows count.
+    jobs of earlier rows count too.
 
     The first batch fills the caches that are kept permanently. The jobs find a finished data set, so each has only one child.
     """
@@ -264,7 +264,7 @@ def restart(bench: Bench, *, jobs: int) -> Figures:
         def at_work() -> int:
             return observing.running(bench.api, namespace, step="convert")
 
-        # Kubernetes creates twenty pods a second. Until the last one runs, the operator has more to do than reconciling unchanged jobs.
+        # Kubernetes creates twenty pods a second. Until the last pod runs, the operator has more to do than reconciling unchanged jobs.
         bench.patience.until("all workers", lambda: at_work() >= jobs, every=5, reached=lambda: f"{at_work()} of {jobs} run")
         children = observing.children(bench.api, namespace)
         leading, looks = _leader_pod(bench), 0.0
@@ -274,7 +274,7 @@ def restart(bench: Bench, *, jobs: int) -> Figures:
 
         def looked_after() -> bool:
             nonlocal looks
-            # The killed pod may still be listed without answering.
+            # The killed pod may still be listed although it no longer answers.
             with suppress(ClusterError):
                 reading = observing.read_leader(bench.installation)
                 looks = reading.values.get("dataprep_reconcile_duration_seconds_count", 0) if reading is not None else 0.0
@@ -289,7 +289,7 @@ def restart(bench: Bench, *, jobs: int) -> Figures:
 
 
 def idle(bench: Bench, *, jobs: int, seconds: float) -> Figures:
-    """Measures the CPU use and the writes of an idle operator with many finished jobs. The jobs that earlier rows have kept count."""
+    """Measures the CPU use and the writes of an idle operator with many finished jobs. Jobs kept by earlier rows count too."""
     there = int(bench.succeeded())
     with bench.namespace("bench-idle", keep=True) as namespace:
         for first in range(there, jobs, 1000):

@@ -1,7 +1,7 @@
 """The clock of every run. It prints the time that the work took, as one line of JSON.
 
-The clock starts after libraries are imported and inputs that the workload has in memory are loaded. This module uses only the standard
-library, because peers have separate environments.
+The clock starts once the libraries are imported and the workload's in-memory inputs are loaded. This module uses only the standard library,
+because peers have separate environments.
 """
 
 import json
@@ -14,7 +14,7 @@ from pathlib import Path
 
 
 def clocked(work: Callable[[], int], *, waits: bool = True, again: bool = True) -> None:
-    """Does the work, which returns its number of records, and prints the time that it took.
+    """Does the work, and prints the time that the work took. The work returns its number of records.
 
     `waits` is False if other processes do the work and outlive it, because their CPU time is then unknown. If BENCH_TWICE is set, the work
     is done once before the clock starts, and the files in OUTPUT (the script's third argument) are removed. `again` is False if the work
@@ -39,8 +39,8 @@ def tell(records: int, seconds: float, cpu_seconds: float | None) -> None:
 
 def _bring_memory() -> None:
     """Writes a file and deletes it, so that the system has memory available. A virtual machine returns free memory to its host. The first
-    access to such a page took 9 µs, and less than 1 µs for an available page. So the time of a run depended on the memory that the previous
-    run had just freed.
+    access to such a page took 9 µs, while the first access to an available page took less than 1 µs. So the time of a run depended on the
+    memory that the previous run had just freed.
     """
     piece = b"\1" * (1 << 20)
     with tempfile.TemporaryFile(buffering=0) as file:

@@ -78,7 +78,7 @@ def pictures(part: Part) -> Iterator[tuple[int, Bytes]]:
 
 
 def rows(part: Part, *, record_bytes: int) -> Iterator[tuple[int, Bytes]]:
-    """Yields (number of records, bytes) for a part of a CSV file, with `record_bytes` for each record in total."""
+    """Yields (number of records, bytes) for a part of a CSV file, with a total of `record_bytes` for each record."""
     piece = memoryview(bytes(range(256)) * (_IN_CACHE // 256))
     (path,) = part.files
     with path.open(newline="") as file:

@@ -72,8 +72,8 @@ def load(job: DataPrepJob) -> None:
 
 
 def import_for_others() -> None:
-    """Waits until the fork server has done its imports. In a `dataprep` command it imports while the command starts. Peers' processes have
-    done their imports before the clock starts, too."""
+    """Waits until the fork server has done its imports. In a `dataprep` command, the fork server imports while the command starts. Peers'
+    processes also do their imports before the clock starts."""
     fork_server.get_ready()
     one = fork_server.context().Process(target=abs, args=(0,))  # type: ignore[attr-defined]
     one.start()

@@ -49,7 +49,7 @@ def main(source: Path, output: Path, records: int) -> None:
     context.enable_progress_bars = False
     context.execution_options.preserve_order = True
     logging.getLogger("ray.data").setLevel(logging.ERROR)
-    # Ray's workers import TensorFlow when they write their first records. This many records may start both workers.
+    # Ray's workers import TensorFlow when they write their first records. Converting this many records may start both workers.
     convert(source, output / "tried", records)
     shutil.rmtree(output / "tried")
 

@@ -275,7 +275,7 @@ number of records."""
 
 
 def told(record: bytes) -> list[float]:
-    """Returns a few values of a decoded image. The image is the float16 values at the end of its record."""
+    """Returns a few values of a decoded image. The image consists of the float16 values at the end of its record."""
     values = np.frombuffer(record[-(len(record) // 2 * 2) :], np.float16).astype(np.float64)
     return [round(float(value), 2) for value in values[-_EVERY::-_EVERY]]
 
