@@ -792,7 +792,7 @@ def test_explain_tells_types_choices_and_meaning(cluster: Cluster) -> None:
 
 
 def test_two_versions_in_one_definition_are_applied_and_explained(cluster: Cluster) -> None:
-    """Client-side apply stores the complete object in an annotation, which may have 256 KiB."""
+    """Client-side apply stores the complete object in an annotation, which is limited to 256 KiB."""
     definition = with_second_version(crd.crd())
     group, plural = f"{NAMESPACE}.dataprep.io", "twoversions"
     definition["metadata"] = {"name": f"{plural}.{group}"}

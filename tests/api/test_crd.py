@@ -1,4 +1,4 @@
-"""The generator of the CRDs: keywords of JSON Schema, generated files, and the rules about which fields may change."""
+"""The generator of the CRDs: JSON Schema keywords, generated files, and the rules about which fields may change."""
 
 import json
 import re
@@ -341,7 +341,7 @@ def test_braces_of_the_schema_are_safe_from_helm(monkeypatch: pytest.MonkeyPatch
 
 @pytest.fixture(scope="module")
 def made_files() -> Mapping[Path, str]:
-    """All files of the generator, which takes a second for them."""
+    """All files of the generator, which takes a second to make them."""
     return crd.files()
 
 

@@ -1,4 +1,4 @@
-"""Shards and tasks: every rank of every split is in exactly one shard, every shard in exactly one task."""
+"""Shards and tasks: every rank of every split is in exactly one shard, and every shard is in exactly one task."""
 
 import pytest
 from hypothesis import given

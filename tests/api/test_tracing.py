@@ -1,4 +1,4 @@
-"""Traces: if tracing is on, spans contain the names of job and run. If it is off, OpenTelemetry isn't imported."""
+"""Traces: if tracing is on, spans contain the names of the job and the run. If tracing is off, OpenTelemetry isn't imported."""
 
 import os
 import subprocess

@@ -1,4 +1,4 @@
-"""How many examples a property test tries. Each run tries others, so `make test` tries a third, and `make nightly` all of them."""
+"""How many examples a property test tries. Each run tries others, so `make test` tries only a third as many as `make nightly`."""
 
 import os
 from typing import Final

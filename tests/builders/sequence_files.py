@@ -1,4 +1,4 @@
-"""Hadoop sequence files, written by the specification of their format."""
+"""Hadoop sequence files, written according to the specification of their format."""
 
 import struct
 import zlib

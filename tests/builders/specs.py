@@ -8,7 +8,7 @@ from dataprep_api.resources.job import DataPrepJob
 
 
 def parse_job(spec: Mapping[str, Any], *, name: str = "x") -> DataPrepJob:
-    """Return the job with this spec, which has the form of YAML."""
+    """Return the job with this spec, which is given in the form of YAML."""
     return DataPrepJob.parse({"apiVersion": "dataprep.io/v1alpha1", "kind": "DataPrepJob", "metadata": {"name": name}, "spec": spec})
 
 

@@ -384,7 +384,7 @@ def test_the_list_of_images_is_all_that_the_release_and_its_jobs_pull(render: Re
 
 def test_the_notes_name_the_images_and_the_value_that_keeps_cpu_jobs_off_gpu_nodes(helm: Path, tmp_path: Path) -> None:
     def notes(values: Mapping[str, object]) -> str:
-        """Helm renders the notes only with a cluster, so this renders them as a file of the chart."""
+        """Helm renders the notes only with a cluster, so this function renders them as a file of the chart."""
         chart = tmp_path / "chart"
         shutil.rmtree(chart, ignore_errors=True)
         shutil.copytree(CHART, chart)

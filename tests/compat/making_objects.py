@@ -110,7 +110,7 @@ def leaving() -> World:
 
 
 def pending() -> World:
-    """A converting job, and one that waits for it to read its output."""
+    """A converting job, and a job that waits for it because it reads the first job's output."""
     world = converting()
     world.apply("second", source={"fromJob": {"name": "mnist"}}, output={"uri": "s3://out/second"})
     world.settle("second")
@@ -199,7 +199,7 @@ def privileged() -> World:
 
 
 def evicted() -> World:
-    """Two pods were evicted, which the status doesn't record."""
+    """Two pods were evicted, but the status doesn't record the evictions."""
     world = converting()
     for number in range(2):
         now = times.text(world.cluster.now)

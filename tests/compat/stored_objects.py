@@ -19,7 +19,7 @@ STORED: dict[str, list[tuple[str, Any]]] = {
 
 
 def at(moment: str, *, changed: Callable[[str], str] = str, **settings: Any) -> World:
-    """A cluster at this moment with the earlier release's objects and this release's operator. `changed` edits the objects' JSON."""
+    """A cluster with the earlier release's objects at this moment, and with this release's operator. `changed` edits the objects' JSON."""
     world = World(pods=PodDefaults(image="dataprep:2", **settings.pop("pods", {})), **settings)
     world.cluster._version = 1000
     for plural, body in json.loads(changed(json.dumps(STORED[moment]))):

@@ -93,10 +93,10 @@ def is_open(schema: Schema) -> bool:
 
 
 def strict_rules(schema: Schema) -> set[tuple[str, str]]:
-    """Return the path and text of each rule that is checked again even if the object that it is about is unchanged.
+    """Return the path and text of each rule that is checked again even if its object is unchanged.
 
-    The API server skips the rules of an unchanged object (ratcheting), but it never takes an object for unchanged that has fields outside
-    the schema. A rule that reads `oldSelf` can skip such objects itself.
+    The API server skips the rules of an unchanged object (ratcheting), but an object that has fields outside the schema never counts as
+    unchanged. A rule that reads `oldSelf` can skip such objects itself.
     """
     return {
         (path, rule["rule"])

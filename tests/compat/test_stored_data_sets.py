@@ -43,7 +43,7 @@ def fault_of(job: DataPrepJob) -> str | None:
 
 
 def repaired_or_refused(fault: str | None) -> bool:
-    """Whether the data set was repaired. With a fault it must be rejected with a message that names it."""
+    """Whether the data set was repaired. If there is a fault, the repair must be refused with a message that names the fault."""
     if fault is None:
         repair.repair("out", Access())
         return True

@@ -22,7 +22,7 @@ JOBS = "dataprepjobs"
 
 
 def come_to_its_end(world: World) -> None:
-    """The conversion of `mnist` and its commit finish."""
+    """Finish the conversion and the commit of `mnist`."""
     world.converted()
     world.settle()
     world.committed()

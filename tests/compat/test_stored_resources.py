@@ -1,4 +1,4 @@
-"""Custom resources stored by an earlier release are valid in this release's models and CRDs.
+"""Custom resources stored by an earlier release are valid according to this release's models and CRDs.
 
 Its CEL rules are covered by tests/api/test_admission.py.
 """
@@ -26,7 +26,8 @@ TYPES: dict[str, Any] = {"object": dict, "array": list, "string": str, "boolean"
 
 
 def faults(value: Value, schema: Schema, path: str = "") -> Iterator[str]:
-    """Return a message for each violation of a structural schema, without CEL rules. Unknown fields count, because they would be pruned."""
+    """Return a message for each violation of a structural schema. CEL rules aren't checked. Unknown fields count, because they would be
+    pruned."""
     if schema.get("x-kubernetes-int-or-string"):
         if not isinstance(value, int | str):
             yield f"{path} is neither a number nor a text"

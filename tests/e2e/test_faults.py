@@ -30,7 +30,7 @@ def delete_pods(namespace: Namespace) -> int:
 
 
 def kill_processes(namespace: Namespace) -> int:
-    """Kills the converter process with SIGKILL from the machine that acts as the node. Returns the number of containers hit."""
+    """Kills the converter process with SIGKILL from the machine that acts as the node. Returns the number of containers that were hit."""
     killed: set[str] = set()
     for pod in running_workers(namespace):
         container = pod["status"]["containerStatuses"][0].get("containerID", "").removeprefix("containerd://")

@@ -13,7 +13,7 @@ TIMED_OUT = "timeout waiting for: [{}]"
 
 
 def reconcile(namespace: Namespace, *jobs: Document, seconds: int = PATIENCE_SECONDS) -> tuple[dict[str, str], str]:
-    """Let Flux apply the jobs and wait for them. Return what it did with each job, and its error."""
+    """Let Flux apply the jobs and wait for them. Return what Flux did with each job, and Flux's error."""
     placed = [job | {"metadata": job["metadata"] | {"namespace": namespace.name}} for job in jobs]
     command = [str(binaries.built("flux")), str(namespace.cluster.kubeconfig), f"{seconds}s"]
     done = subprocess.run(command, input=json.dumps(placed), capture_output=True, text=True, check=False, timeout=seconds + 60)
@@ -41,7 +41,7 @@ def test_flux_waits_for_a_mended_and_resumed_job_and_finds_no_drift_in_it(namesp
     name = f"DataPrepJob/{namespace.name}/mended"
 
     assert reconcile(namespace, invalid) == ({"mended": "created"}, FAILED_EARLY.format(f"{name} status: 'Failed'"))
-    # The status of the invalid job is still stored when this wait begins, and is not taken for the edited job's.
+    # The status of the invalid job is still stored when this wait begins, and must not be mistaken for the edited job's status.
     assert reconcile(namespace, suspended, seconds=5) == ({"mended": "configured"}, TIMED_OUT.format(f"{name} status: 'InProgress'"))
     assert namespace.status("mended")["phase"] == "Suspended"
     assert reconcile(namespace, job) == ({"mended": "configured"}, "")

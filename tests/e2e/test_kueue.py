@@ -27,7 +27,7 @@ DONE_SECONDS = 120
 
 @pytest.fixture(scope="module")
 def running_kueue(cluster: Cluster, operator: Installation) -> Iterator[None]:
-    """Kueue. Processes that share the cluster share it as well, and `workbench.testing` uninstalls it after the last one."""
+    """Kueue. Processes that share the cluster also share Kueue, and `workbench.testing` uninstalls it after the last process."""
     del operator  # requested for its effect
     kueue.install(cluster)
     yield
@@ -46,7 +46,7 @@ def queues(namespace: Namespace, running_kueue: None) -> Iterator[Namespace]:
 
 
 def queued(job: Document, queue: str, **marks: str) -> Document:
-    """The job in a queue, with other marks of Kueue: `priority_class` is a label, and `job_min_parallelism` an annotation."""
+    """The job in a queue, with other Kueue marks: `priority_class` is a label, and `job_min_parallelism` is an annotation."""
     metadata = job["metadata"]
     metadata.setdefault("labels", {})[QUEUE_LABEL] = queue
     for name, value in marks.items():
@@ -103,7 +103,7 @@ def until(true: Callable[[], bool], *, what: str, seconds: float = 30) -> None:
 
 
 def test_a_queued_job_without_kueue_gets_a_warning(namespace: Namespace, stores: Stores) -> None:
-    """This is the first test of the file, because Kueue is installed from the next one on."""
+    """This test comes first in the file, because Kueue is installed for all later tests."""
     [job] = small_jobs(stores, namespace, ["forgotten"])
     namespace.apply(queued(job, f"nobodys-{uuid.uuid4().hex[:4]}"))
     told = held(namespace, "forgotten", reason="NotQueued", words=["Check that Kueue is running"], seconds=90)
@@ -120,7 +120,7 @@ def test_a_job_waits_for_quota_with_kueues_message_and_then_writes_the_same_byte
     queues.apply(queued(second, "research"))
     assert "0 jobs of the queue are before it." in held(queues, "first", reason="Queued", words=["are before it."])
     held(queues, "second", reason="Queued", words=["1 job of the queue is before it."])
-    # Nothing runs before the admission, and the plan neither.
+    # Nothing runs before the admission, not even the plan.
     assert [each["metadata"]["labels"]["dataprep.io/step"] for each in queues.all("jobs", selector="dataprep.io/job=first")] == ["queue"]
     assert step_job(queues, "first", "queue")["spec"]["suspend"] is True
 
@@ -187,7 +187,7 @@ def test_a_job_is_preempted_in_its_plan_and_resumes(queues: Namespace, stores: S
 
 @contextmanager
 def slow_plan(stores: Stores, namespace: Namespace) -> Iterator[None]:
-    """Slows down what the plan step writes."""
+    """Slows down the plan step's writes."""
     stores.oss.inject(Fault(kind="stall", method="PUT", matching=rf"/{BUCKET}/{namespace.name}/_dataprep/", seconds=60, count=1000))
     try:
         yield

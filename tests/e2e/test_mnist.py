@@ -100,7 +100,7 @@ TRAIN_SHARD_BYTES = {
 
 @pytest.mark.long
 def test_shard_counts_and_parallelism_keep_the_bytes(namespace: Namespace, stores: Stores, digits: Path, tmp_path: Path) -> None:
-    """All shard counts, with parallelism 1 and 4 on the cluster and also locally, give the same bytes."""
+    """All shard counts yield the same bytes, with parallelism 1 and 4 on the cluster and also locally."""
     volume = mount(namespace, stores)
     wanted: dict[str, dict[str, Any]] = {f"n{count}": {"count": count} for count in SHARDS} | {"target": {"targetSize": "8Mi"}}
     names = {"output__fileName": "{split}-{shard}-of-{shards}.{ext}"}

@@ -21,7 +21,7 @@ HEALED_SECONDS = 90
 
 
 def waits(namespace: Namespace, name: str, *, reason: str, words: list[str]) -> Document:
-    """Waits until the condition `Running` has the reason why no pod runs."""
+    """Waits until the condition `Running` says why no pod runs."""
 
     def said(status: Document) -> bool:
         return bool(condition(status, "Running").get("reason") == reason)

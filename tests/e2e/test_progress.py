@@ -64,7 +64,7 @@ def test_progress_rises_and_ends_exact(namespace: Namespace, stores: Stores, dig
 
 
 def test_suspend_keeps_what_is_done_and_resume_goes_on(namespace: Namespace, stores: Stores, digits_on_hdfs: str) -> None:
-    """Resumes with fewer workers, and ends with more again."""
+    """Resumes with fewer workers, and ends with more workers again."""
     namespace.apply(a_slow_job(namespace, stores, digits_on_hdfs, parallelism=3))
     try:
         namespace.wait("slow", lambda s: (s.get("progress") or {}).get("shards", {}).get("done", 0) >= 1, what="one shard far")

@@ -50,7 +50,7 @@ def test_a_job_without_requests_runs_under_the_documented_quota(limited: Namespa
 
     requests = [container["resources"]["requests"] for pod in limited.pods("photos") for container in pod["spec"]["containers"]]
     assert requests == [{"cpu": "250m", "memory": "1Gi"}] * 3
-    # Finished pods don't count, finished jobs and Jobs do.
+    # Finished pods don't count toward the quota, but finished DataPrepJobs and Jobs do.
     until_quota(limited, "used", {"count/dataprepjobs.dataprep.io": "1", "count/jobs.batch": "3", "pods": "0", "requests.cpu": "0"})
 
 

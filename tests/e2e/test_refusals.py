@@ -16,7 +16,8 @@ SECONDS = 30
 
 
 def fails(namespace: Namespace, job: Document, *, reason: str, words: list[str]) -> Document:
-    """Checks that the job fails with this reason and message and no converter pod, and that its plan pod is as quick as documented."""
+    """Checks that the job fails with this reason and message and without a converter pod, and that its plan pod is as fast as
+    documented."""
     namespace.apply(job)
     name = job["metadata"]["name"]
     status = namespace.wait_phase(name, "Failed")

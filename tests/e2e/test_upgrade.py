@@ -36,7 +36,7 @@ ACCEPTED = 'dataprep_progress_reports_total{code="200"}'
 
 @dataclass(frozen=True)
 class Releases:
-    """What the operator is replaced by: the release before and after."""
+    """The operator's releases before and after its replacement."""
 
     before: Release
     after: Release

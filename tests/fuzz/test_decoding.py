@@ -1,6 +1,6 @@
 """Reads and decodes image files that are damaged or have false headers.
 
-The result must be pixels or a reason, with little memory. A PNG must give the right pixels or none.
+Decoding must yield pixels or a reason, and use little memory. A PNG must yield the right pixels or none.
 """
 
 import os

@@ -134,7 +134,7 @@ def little_memory() -> Iterator[None]:
 def is_checked(name: str, original: bytes, damage: bytes) -> bool:
     """Whether the reader verifies checksums of the complete content.
 
-    It doesn't for gzip, if damage hides the first bytes that identify it, nor for uncompressed arrays, which are read by offset.
+    It doesn't verify gzip files if the damage hides the first bytes, which identify gzip, or uncompressed arrays, which are read by offset.
     """
     is_known = damage.startswith(original[:2]) or not original.startswith(b"\x1f\x8b")
     return is_known and name.startswith(("tfrecord", "numpy-DeflatedNpz"))

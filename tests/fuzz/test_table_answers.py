@@ -1,4 +1,4 @@
-"""Damaged responses of a MaxCompute service must give the right rows, or an error that names the table, and never other rows.
+"""Damaged responses of a MaxCompute service must yield the right rows, or an error that names the table, and never other rows.
 
 Rows come in chunks with checksums. Session descriptions are JSON without checksums, so for them only the error is checked.
 """

@@ -45,7 +45,7 @@ def made(
 ) -> Path:
     """Returns the folder of a data set with a single split, `train`, in SHARDS shards.
 
-    `output` sets the format, `features` the features, `reading` further fields of the source.
+    `output` sets the format, `features` sets the features, and `reading` sets further fields of the source.
     """
     inputs = folder / "input"
     inputs.mkdir(parents=True)

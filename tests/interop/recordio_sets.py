@@ -74,7 +74,7 @@ def made(folder: Path) -> dict[str, Path]:
 
 
 def with_the_number(folder: Path) -> Path:
-    """A file with three records, the second of which contains the magic number: -1,804,698,880 has its bytes."""
+    """A file with three records, the second of which contains the magic number: the value -1,804,698,880 has the same bytes."""
     (folder / "rows.csv").write_text("1,2\n3,-1804698880\n5,6\n")
     spec = {
         "source": {"csv": {"uris": [str(folder / "rows.csv")]}},

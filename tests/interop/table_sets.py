@@ -23,7 +23,8 @@ def made(format_: str, folder: Path) -> dict[str, Path]:
 
 
 def rows(format_: str, source: str) -> list[data_sets.Row]:
-    """All records. Text formats have a float32 in its shortest form. Parsed as a float64, this differs from the value in binary formats."""
+    """All records. Text formats write a float32 in its shortest form. Parsed as a float64, that text differs from the value in binary
+    formats."""
     return [_row(format_, source, row) for row in data_sets.rows(source)]
 
 

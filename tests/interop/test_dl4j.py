@@ -111,7 +111,7 @@ def walks(folder: Path) -> Case:
 
 
 def digits(folder: Path) -> Case:
-    """idx → MultiDataSet: tensors of bytes, and a label in its own type next to a float one."""
+    """idx → MultiDataSet: tensors of bytes, and a label as int64 and again as a float."""
     made = mnist.write(folder / "digits", train=10, test=10)
     subset = {"name": "train", "images": str(made / "train-images-idx3-ubyte.gz"), "labels": str(made / "train-labels-idx1-ubyte.gz")}
     spec = {
@@ -133,7 +133,7 @@ def digits(folder: Path) -> Case:
 
 
 def numbers(folder: Path) -> Case:
-    """parquet → MultiDataSet: all types of ND4J, a list of steps as label, and the ends of the ranges."""
+    """parquet → MultiDataSet: all ND4J types, a list of steps as label, and the ends of the ranges."""
     types = {"float16": "HALF", "float32": "FLOAT", "float64": "DOUBLE", "int8": "BYTE", "int16": "SHORT", "int32": "INT", "int64": "LONG"}
     types["uint8"] = "UBYTE"
     columns: dict[str, Any] = {}

@@ -1,4 +1,5 @@
-"""Hadoop's readers and `hadoop fs -text` read sequenceFile and mapFile, DL4J reads their records; Hadoop's writers make the same files."""
+"""Hadoop's readers and `hadoop fs -text` read sequenceFile and mapFile, and DL4J reads the records; Hadoop's writers make the same
+files."""
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -112,7 +113,7 @@ class Hadoop:
             self._found[int(number)].append(fields)
 
     def lines(self, *name: str, kind: str | None = None) -> list[list[str]]:
-        """The output lines, all or of one kind."""
+        """All output lines, or only those of one kind."""
         found = self._found[self._names[name]]
         return [fields[1:] if kind else fields for fields in found if kind in (None, fields[0])]
 

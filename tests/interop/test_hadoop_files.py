@@ -1,4 +1,4 @@
-"""The source `sequenceFile` reads files of Hadoop's and DL4J's own writers: many classes, codecs and both kinds of compression."""
+"""The source `sequenceFile` reads files written by Hadoop's and DL4J's own writers: many classes, codecs and both kinds of compression."""
 
 import csv
 from collections.abc import Sequence

@@ -179,7 +179,7 @@ def test_resizing_agrees(tf: Any, photo: Image.Image, method: str, tolerance: fl
 
 @pytest.mark.parametrize("size", SIZES, ids=str)
 def test_bicubic_agrees_but_where_it_overshoots(tf: Any, photo: Image.Image, size: tuple[int, int]) -> None:
-    # Pillow clips to 0 … 255 after each of the two passes, TensorFlow not at all.
+    # Pillow clips to 0 … 255 after each of the two passes; TensorFlow doesn't clip at all.
     found = difference(tf, photo, "Bicubic", size)
     assert np.quantile(found, 0.999) <= 1.5
     assert found.max() <= 12

@@ -49,7 +49,7 @@ Body = dict[str, Any]  # the API's JSON
 
 
 def written(apply: tuple[int, Body]) -> tuple[Body, list[tuple[str, Any]]]:
-    """Write a status through an API server that answers an apply with a code and a body. Return the result and the requests."""
+    """Write a status through an API server that answers an apply with this code and body. Return the result and the requests."""
     requests: list[tuple[str, Any]] = []
 
     async def answer(request: web.Request) -> web.Response:

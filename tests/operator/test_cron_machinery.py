@@ -1,4 +1,4 @@
-"""Tests of the parts that make DataPrepCronJobs be reconciled: the cache, the watches, and the check of CRDs at startup."""
+"""Tests of the parts that trigger reconciles of DataPrepCronJobs: the cache, the watches, and the check of CRDs at startup."""
 
 import asyncio
 from typing import Any

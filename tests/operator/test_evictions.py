@@ -1,4 +1,5 @@
-"""Evicted pods are counted and shown in the status, and followed by a pause. A pod that ends similarly without an eviction has failed."""
+"""Evictions are counted and shown in the status, and the job pauses after them. A pod that ends similarly without an eviction has
+failed."""
 
 from datetime import timedelta
 from typing import Any

@@ -143,7 +143,8 @@ def test_a_message_that_is_not_ours_fails_the_step(world: World) -> None:
 
 
 def test_a_field_that_only_a_later_operator_knows_makes_a_new_job_wait(world: World) -> None:
-    """The CustomResourceDefinition is upgraded before the operator. A default that it adds to a spec must not make jobs fail."""
+    """The CustomResourceDefinition is upgraded before the operator. A default that the new definition adds to a spec must not make jobs
+    fail."""
     world.apply(provenence=False)
 
     assert world.settle() == "Pending"

@@ -98,7 +98,7 @@ def test_a_text_in_a_log_is_one_line(text: str) -> None:
 
 
 def test_labels_of_metrics_hold_no_text_of_users(world: World) -> None:
-    """The labels of metrics only have phases, reasons, codes and methods as values."""
+    """The values of metric labels are only phases, reasons, codes and methods."""
     world.apply("hostile-name", output={"uri": "s3://out/<script>"})
     world.settle("hostile-name")
     world.cluster.end("dataprepjobs", NAMESPACE, "hostile-name")

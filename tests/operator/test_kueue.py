@@ -29,7 +29,7 @@ def world() -> World:
 
 
 def queued(world: World, **labels: str) -> Body:
-    """Bring a job to a convert Job that waits in a queue, as an operator does that knows no queue Jobs; then the operator is upgraded."""
+    """Bring a job to a convert Job that waits in a queue, with an operator that knows no queue Jobs; then upgrade the operator."""
     kueue, world.settings = world.settings.kueue, replace(world.settings, kueue=False)
     world.restart()
     world.apply(labels={QUEUE_LABEL: "research", **labels})
@@ -239,7 +239,8 @@ def test_the_setting_is_the_chart_s() -> None:
 
 
 def kueue_manages_all(world: World, suffix: str) -> None:
-    """Suspend a running Job, as Kueue does if it has not admitted it: by its webhook at the creation, or later by its controller."""
+    """Suspend a running Job, as Kueue suspends a Job that it has not admitted: by its webhook at the Job's creation, or later by its
+    controller."""
     world.cluster.change("jobs", world.job(suffix)["metadata"]["name"], {"spec": {"suspend": True}})
 
 

@@ -1,4 +1,4 @@
-"""The Lease: one replica leads, and another takes over when it is silent."""
+"""The Lease: one replica leads, and another takes over when the leader is silent."""
 
 import asyncio
 

@@ -1,4 +1,4 @@
-"""Random sequences of actions by users, pods, the Job controller and the watch, and of operator restarts, with invariants to check.
+"""Random sequences of operator restarts and of actions by users, pods, the Job controller and the watch, with invariants to check.
 
 The tests use the `World` of `world.py`, in which an API server in memory replaces the operator's client. Hypothesis chooses the actions, and
 shortens a sequence that fails.

@@ -1,4 +1,5 @@
-"""Tests of which watch events cause a reconcile. Many don't, because they change no field that is read or are the operator's own writes."""
+"""Tests for which watch events trigger a reconcile. Many events don't, because they change no field that the operator reads, or because the
+operator's own writes caused them."""
 
 from types import SimpleNamespace
 from typing import Any
@@ -93,7 +94,7 @@ def test_what_was_read_past_the_watch_is_still_news() -> None:
 
 
 def test_a_look_leaves_nothing_for_the_echo_of_its_status(world: World) -> None:
-    """The watch event of a status write causes no reconcile, so the reconcile that wrote it must leave no work for a second one."""
+    """The watch event of a status write triggers no reconcile, so the reconcile that wrote the status must leave no work."""
 
     for step in (world.apply, world.planned, world.converted, world.committed):
         step()

@@ -1,4 +1,4 @@
-"""Tests of what jobs may not ask of their pods, in every field through which it could reach the pod."""
+"""Tests of what jobs may not request for their pods, in every field through which the request could reach a pod."""
 
 from dataclasses import replace
 from typing import Any

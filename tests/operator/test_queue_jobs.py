@@ -136,7 +136,7 @@ def test_at_the_end_the_quota_is_given_back(world: World, outcome: str) -> None:
     cause = {"Complete": "SuccessCriteriaMet", "Failed": "FailureTarget"}[outcome]
     assert {condition["type"] for condition in status["conditions"]} == {cause, outcome}
     assert (status["active"], status["ready"]) == (0, 0)
-    # The API server refuses a start after the end.
+    # The API server refuses a start time after the end time.
     assert status["startTime"] <= status.get("completionTime", status["startTime"])
     assert ("completionTime" in status) == (outcome == "Complete")
 
@@ -250,7 +250,7 @@ def test_a_waiting_job_asks_for_as_many_pods_as_it_needs(world: World) -> None:
 
 
 def test_a_stopped_job_asks_for_another_number_only_when_its_pods_have_ended(world: World) -> None:
-    """Until then, Kueue counts the quota of the earlier number."""
+    """Until its pods have ended, Kueue counts the quota of the earlier number."""
     queued(world)
     admit(world)
     run(world, "plan")
@@ -277,7 +277,7 @@ def test_kueues_least_number_of_pods_stays_possible(world: World) -> None:
 
 @pytest.mark.parametrize(("least", "kept"), [("2", False), ("7", False), ("1", True), ("many", True)])
 def test_a_least_number_that_allows_no_fewer_pods_is_left_out(world: World, least: str, *, kept: bool) -> None:
-    """Kueue's webhook refuses a number that isn't below the parallelism. It also refuses a text, and says so."""
+    """Kueue's webhook refuses a number that isn't below the parallelism. It also refuses text, and reports that."""
     world.apply(labels={QUEUE_LABEL: "research"}, workers={"parallelism": 2})
     world.edit(annotations={"kueue.x-k8s.io/job-min-parallelism": least})
     world.settle()

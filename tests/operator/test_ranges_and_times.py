@@ -1,4 +1,4 @@
-"""Tests of ranges of indexes, times and conditions in statuses."""
+"""Tests of index ranges, times, and conditions in statuses."""
 
 from datetime import UTC, datetime, timedelta
 from typing import Literal

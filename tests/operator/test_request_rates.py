@@ -27,7 +27,7 @@ def test_a_refusal_slows_all_pods() -> None:
     first = rates.shares(counts(25 + 80, 30), pod_uid="a", now=2, interval=2)
     second = rates.shares(counts(25 + 50), pod_uid="b", now=2, interval=2)
 
-    # The store accepted 25 requests a second of each pod.
+    # The store accepted 25 requests a second from each pod.
     assert first == second == {"0": 23.0}
 
 
@@ -57,7 +57,7 @@ def test_what_another_pod_still_holds_is_not_given_away_except_for_a_little() ->
     rates = RequestRates()
     assert rates.shares(counts(40, limit=40.0), pod_uid="a", now=0, interval=2) == {"0": 40.0}
 
-    # Half of the limit is b's, but until its next report, a sends all 40 requests.
+    # Half of the limit belongs to pod b, but pod a sends all 40 requests until its next report.
     assert rates.shares(counts(1, limit=40.0), pod_uid="b", now=1, interval=2) == {"0": 5.0}
     assert rates.shares(counts(120, limit=40.0), pod_uid="a", now=2, interval=2) == {"0": 20.0}
     assert rates.shares(counts(11, limit=40.0), pod_uid="b", now=3, interval=2) == {"0": 20.0}
@@ -96,7 +96,7 @@ def test_counts_that_begin_again_take_nothing_from_those_of_other_pods() -> None
     rates.shares(counts(10), pod_uid="a", now=2, interval=2)
 
     shares = rates.shares(counts(500 + 100, 20), pod_uid="b", now=2, interval=2)
-    # In its first second, a sent 10 requests, and the store accepted 40 of b's requests a second.
+    # In its first second, pod a sent 10 requests, and the store accepted 40 requests a second from pod b.
     assert shares == {"0": pytest.approx(0.92 * (10 + 40) / 2)}
 
 

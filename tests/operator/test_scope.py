@@ -24,7 +24,7 @@ class Stopped(Exception):
 
 
 class Releases:
-    """Several releases on one cluster. Time advances only while one of them sleeps, and the others renew their markers meanwhile."""
+    """Several releases on one cluster. Time advances only while one of the releases sleeps; meanwhile, the others renew their markers."""
 
     def __init__(self) -> None:
         self.cluster = FakeCluster()

@@ -1,4 +1,4 @@
-"""The observed state may be stale. The operator must not delete, overwrite or forget objects because of that.
+"""The observed state may be stale. The operator must not delete, overwrite or forget objects because it has a stale state.
 
 In each test the watch is late, or delivers an event in the middle of a request. The tests use the `World` of `world.py`.
 """
@@ -147,7 +147,7 @@ def test_a_pod_that_has_ended_after_all_is_not_declared_failed(world: World) -> 
 
 
 def test_the_finalizer_is_not_taken_away_by_what_the_policy_was(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The policy becomes Retain and then Delete again, while the reconcile of Retain waits for an answer. The output must be removed."""
+    """The policy changes to Retain and back to Delete, while the reconcile for Retain waits for an answer. The output must be removed."""
     succeeded(world)
     world.edit(deletionPolicy="Retain")
     listing = world.cluster.list
@@ -270,7 +270,7 @@ def test_an_answer_that_comes_after_the_news_of_the_end_brings_nothing_back(worl
 
 
 def test_a_child_that_somebody_deleted_is_made_again_when_the_job_controller_has_forgotten_it(world: World) -> None:
-    """The Job controller counts expected pods by the Job's name. A Job with the same name that follows immediately gets no pods for minutes."""
+    """The Job controller counts expected pods by the Job's name. A Job that takes over the name immediately gets no pods for minutes."""
     world.running()
     before = world.job("convert-1")["metadata"]
     world.cluster.remove("jobs", NAMESPACE, before["name"])

@@ -24,7 +24,7 @@ Body = dict[str, Any]  # the API's JSON
 
 
 def an_object(kind: Kind) -> Body:
-    """Return an object with all fields that the operator reads of this kind."""
+    """Return an object of this kind with all fields that the operator reads."""
     owner = {Kind.JOBS: KIND, Kind.PODS: "Job", Kind.DATAPREPJOBS: CRON_KIND}.get(kind, "Other")
     labels = {names.LABEL_JOB_UID: "uid-1", names.LABEL_STEP: "convert", names.LABEL_ATTEMPT: "1", "kueue.x-k8s.io/queue-name": "q"}
     annotations = {pods.INDEX_ANNOTATION: "0", ANNOTATION_TASKS: "0-3", names.ANNOTATION_SCRIPT: "true", names.ANNOTATION_RETRY: "1"}

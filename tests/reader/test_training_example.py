@@ -1,4 +1,4 @@
-"""examples/train-on-mnist.yaml: its script checks the counts that the ConfigMap of a finished job has.
+"""examples/train-on-mnist.yaml: its script checks the counts in the ConfigMap of a finished job.
 
 tests/e2e/test_training.py does the same on a cluster.
 """

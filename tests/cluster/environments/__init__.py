@@ -1,7 +1,8 @@
 """Virtual environments for third-party readers whose dependencies conflict with the project's dependencies or with each other.
 
-`requirements/environments/<name>.txt`, a lock file with hashes, describes each. Each environment is built once and cached under a hash of
-its lock file. A reader is a small script that takes arguments and prints what it has read, as JSON unless its docstring says otherwise.
+`requirements/environments/<name>.txt`, a lock file with hashes, describes each environment. Each environment is built once and cached under
+a hash of its lock file. A reader is a small script that takes arguments and prints what it has read, as JSON unless its docstring says
+otherwise.
 """
 
 import os

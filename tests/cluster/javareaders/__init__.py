@@ -37,7 +37,7 @@ def run(
     """Runs the class `main` of these sources and returns its output; `options` are for the JVM.
 
     Sources are compiled only when their content has changed. Raises BuildFailed if there is no compiler or compilation fails, and
-    JavaFailed if the program exits with another status than 0.
+    JavaFailed if the program exits with a status other than 0.
     """
     classes = cache.entry(f"java-{main}-{cache.key_of(*sources)}", lambda into: _compile(sources, classpath, into))
     command = [*_JVM, *options, "-cp", f"{classes}:{classpath}", main, *arguments]

@@ -20,8 +20,8 @@ BRIDGE_IP_VARIABLE = "DATAPREP_TEST_BRIDGE_IP"
 def up(preloaded: Mapping[str, Path] | None = None) -> Cluster:
     """Return a running cluster of the first available kind, starting it if necessary.
 
-    `preloaded` are archives of images by name. A cluster that this package assembles starts with them; for all others, `load_image` loads
-    them. It does nothing for an image that is already there.
+    `preloaded` maps the names of images to their archives. A cluster that this package assembles starts with these images; into all other
+    clusters, `load_image` loads them. `load_image` does nothing for an image that is already there.
     """
     if given := os.environ.get(KUBECONFIG_VARIABLE):
         return _given(Path(given))

@@ -65,7 +65,7 @@ class Cluster:
         self._patch_capacity(node, {name: str(count) for name, count in resources.items()})
 
     def remove_capacity(self, node: str, *names: str) -> None:
-        """Let a node no longer advertise these resources."""
+        """Make a node stop advertising these resources."""
         self._patch_capacity(node, dict.fromkeys(names))
 
     def _patch_capacity(self, node: str, resources: Mapping[str, str | None]) -> None:

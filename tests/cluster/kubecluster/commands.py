@@ -1,4 +1,4 @@
-"""Runs a command of the system to completion.
+"""Runs a system command to completion.
 
 Processes that keep running are started by `daemons`. A failed command raises with its output, so that a test report shows the cause and not
 just an exit status.

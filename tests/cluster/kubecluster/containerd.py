@@ -11,12 +11,12 @@ _CONFIGURATION = "containerd.toml"
 
 
 def root(folder: Path) -> Path:
-    """Return where the containerd of a folder keeps its images."""
+    """Return where a folder's containerd keeps its images."""
     return folder / "containerd"
 
 
 def socket(folder: Path) -> Path:
-    """Return the socket of the containerd of a folder."""
+    """Return the socket of a folder's containerd."""
     return folder / "containerd.sock"
 
 
@@ -26,12 +26,12 @@ def write_configuration(folder: Path, *, network: Path) -> None:
 
 
 def command(folder: Path) -> list[str | Path]:
-    """Return the command line of the containerd of a folder."""
+    """Return the command line of a folder's containerd."""
     return ["containerd", "--config", folder / _CONFIGURATION]
 
 
 def answers(folder: Path) -> bool:
-    """Say whether the containerd of a folder answers."""
+    """Say whether a folder's containerd answers."""
     return attempt(["ctr", "--address", socket(folder), "version"]).returncode == 0
 
 

@@ -16,11 +16,11 @@ SERVER_PORT = 6443
 SERVER = f"https://{network.BRIDGE_IP}:{SERVER_PORT}"
 ETCD_CLIENTS = "http://127.0.0.1:23790"
 ETCD_PEERS = "http://127.0.0.1:23800"
-# Seconds until a dead node is noticed, and again until its pods are deleted; the defaults are minutes.
+# Seconds until a dead node is noticed, and then until its pods are deleted; the defaults are minutes.
 NODE_GRACE_SECONDS = 20
 TOLERATION_SECONDS = 10
 
-# Users that the default RBAC bindings of Kubernetes expect, by kubeconfig name.
+# Users that Kubernetes' default RBAC bindings expect, by kubeconfig name.
 CLIENTS = {
     "admin": ("admin", "system:masters"),
     "kubelet-client": ("kube-apiserver-kubelet-client", "system:masters"),
@@ -90,7 +90,8 @@ class Folders:
 
     @property
     def audit(self) -> Path:
-        """Requests of service accounts, one JSON object per line. Full files are renamed to `audit-….log`, and few are kept."""
+        """Requests of service accounts, one JSON object per line. Full files are renamed to `audit-….log`, and only a few of them are
+        kept."""
         return self.memory / "audit.log"
 
     @property

@@ -36,8 +36,8 @@ class Daemon:
 def start(command: Sequence[str | Path], *, log: Path) -> Daemon:
     """Start a command in its own session and append its output to a log.
 
-    It inherits only PATH from the environment: a proxy configured for downloads would route its calls off the machine. All are Go programs
-    with small heaps, which are collected a quarter as often as usual: that saves a tenth of their processor time.
+    It inherits only PATH from the environment: a proxy configured for downloads would route its calls off the machine. All daemons are Go
+    programs with small heaps. Their garbage is collected a quarter as often as usual, which saves a tenth of their processor time.
     """
     group = _group()
     group.mkdir(exist_ok=True)
@@ -107,7 +107,7 @@ def kill_leftovers() -> None:
     """Kill the remaining children of the daemons."""
     kill_group(_group())
     for hierarchy in CONTROL_GROUPS.iterdir():
-        # runc creates this for all containers of the machine. It can be removed only if the tests' containers were the only ones.
+        # runc creates this for all containers of the machine. It can be removed only if the tests' containers were the only containers.
         with contextlib.suppress(OSError):
             (hierarchy / CONTAINERS).rmdir()
 
@@ -121,7 +121,7 @@ def kill_container(container: str) -> None:
 
 
 def weigh_containers() -> None:
-    """Raise the containers' cgroup from the weight of a single process, with which pods on a busy machine take minutes to start."""
+    """Raise the weight of the containers' cgroup. With the weight of a single process, pods on a busy machine take minutes to start."""
     unified = (CONTROL_GROUPS / "cgroup.controllers").exists()
     group = CONTROL_GROUPS / CONTAINERS if unified else CONTROL_GROUPS / "cpu" / CONTAINERS
     if not group.parent.is_dir():
@@ -180,6 +180,6 @@ def _started_tick(pid: int) -> int | None:
         text = Path(f"/proc/{pid}/stat").read_text()
     except (FileNotFoundError, ProcessLookupError):
         return None
-    # The second field, the name in parentheses, may contain anything. The third is the state, the twenty-second the start time.
+    # The second field, the name in parentheses, may contain anything. The third is the state, and the twenty-second is the start time.
     state, *fields = text[text.rindex(")") + 2 :].split()
     return None if state in "ZX" else int(fields[18])

@@ -1,8 +1,8 @@
 """Container images without a registry, built by buildah and stored as docker-archive files.
 
 There are four kinds: the pause image that holds a pod's network, written by hand; images of a single program of `binaries`; the base image
-with Debian and Python, made by debootstrap; and images from a Dockerfile whose `BASE_IMAGE` argument is that base. All are cached under a
-hash of their inputs.
+with Debian and Python, made by debootstrap; and images from a Dockerfile whose `BASE_IMAGE` argument is that base. All images are cached
+under a hash of their inputs.
 """
 
 import fcntl

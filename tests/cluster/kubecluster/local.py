@@ -1,6 +1,6 @@
 """The cluster that this package assembles: start, attach, change, stop.
 
-Each step is recorded in `state` as it happens. `down` undoes all of them, including the remains of a killed test.
+Each step is recorded in `state` as it happens. `down` undoes all recorded steps, and so removes the remains of a killed test.
 """
 
 import json
@@ -175,8 +175,8 @@ def missing() -> list[str]:
 def attach() -> LocalCluster | None:
     """Return the running cluster of this machine, or None if there is none.
 
-    On a busy machine the API server may be slow to answer. It is given time, because the caller may start a new cluster in place of one that
-    is not returned.
+    On a busy machine the API server may be slow to answer. It is given time, because otherwise the caller may start a new cluster in place
+    of the running one.
     """
     deadline = time.monotonic() + ATTACH_SECONDS
     while (written := state.read()) is not None and written.ready and written.of_this_boot():
@@ -196,7 +196,7 @@ def ended_daemons() -> str:
 
 
 def up(preloaded: Mapping[str, Path]) -> LocalCluster:
-    """Return the running cluster of this machine, starting it if necessary, with these archives of images by name on all nodes."""
+    """Return the running cluster of this machine, starting it if necessary. All nodes have these images, given as archives by name."""
     if lacks := missing():
         raise ClusterUnavailable(f"A cluster on this machine needs {', '.join(lacks)}.")
     with state.starting_or_stopping():

@@ -91,7 +91,7 @@ def add_address(ip: str) -> None:
 def remove() -> None:
     """Remove everything that `create` and kube-proxy made.
 
-    The firewall is created first and removed last. If it doesn't exist, a bridge or table with one of these names belongs to another
+    The firewall is created first and removed last. If there is no firewall, a bridge or table with one of these names belongs to another
     program.
     """
     if attempt(["nft", "list", "table", "inet", TABLE]).returncode != 0:

@@ -138,7 +138,7 @@ def _kubelet_configuration(node: Node, *, taints: Sequence[str]) -> dict[str, ob
         "failSwapOn": False,
         "oomScoreAdj": 0,
         "makeIPTablesUtilChains": False,
-        # The node doesn't own the disk either: if the disk is full, pods must not be evicted or images deleted.
+        # The node doesn't own the disk either: if the disk is full, pods must not be evicted, and images must not be deleted.
         "evictionHard": {"memory.available": "0%", "nodefs.available": "0%", "nodefs.inodesFree": "0%", "imagefs.available": "0%"},
         "imageGCHighThresholdPercent": 100,
         "registryPullQPS": 0,

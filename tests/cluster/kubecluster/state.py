@@ -99,14 +99,14 @@ def starting_or_stopping() -> Iterator[None]:
 
 @contextmanager
 def loading_images() -> Iterator[None]:
-    """Keep other processes from loading images, most likely the same ones, meanwhile."""
+    """Meanwhile, keep other processes from loading images (most likely the same ones)."""
     with _locked("images.lock"):
         yield
 
 
 @contextmanager
 def installing() -> Iterator[None]:
-    """Keep other processes from installing, most likely the same program, into the cluster meanwhile."""
+    """Meanwhile, keep other processes from installing a program (most likely the same one) into the cluster."""
     with _locked("programs.lock"):
         yield
 

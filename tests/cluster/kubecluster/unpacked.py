@@ -1,7 +1,7 @@
-"""Folders of containerd with unpacked images, kept in the cache.
+"""containerd's folders with unpacked images, kept in the cache.
 
 Importing the images of the operator and the converter takes 40 seconds of processor time. A node that begins with a copy of such a folder
-needs none of it. The copy shares all files but the databases with the original, because containerd never changes an unpacked file.
+skips this import. The copy shares all files but the databases with the original, because containerd never changes an unpacked file.
 """
 
 import hashlib
@@ -34,7 +34,7 @@ def folder(images: Mapping[str, Path]) -> Path:
 
 
 def copy(source: Path, target: Path) -> None:
-    """Copy a folder that no containerd uses; by hard links, if both are on the same file system."""
+    """Copy a folder that no containerd uses. The copy consists of hard links if it is on the same file system."""
     if attempt(["cp", "--archive", "--link", source, target]).returncode != 0:
         shutil.rmtree(target, ignore_errors=True)
         run(["cp", "--archive", source, target], timeout_seconds=600)

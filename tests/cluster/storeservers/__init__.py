@@ -1,8 +1,8 @@
 """The stores that the tests write to, each in its own processes.
 
-`hdfs` is a real NameNode with real DataNodes, `s3` a real S3 server (versitygw), `azure` Azure's own emulator. `oss` and `gcs` are fakes
-that speak the services' protocols, because no server is available for them. `python -m storeservers` starts the first two and `oss` for
-manual work.
+`hdfs` is a real NameNode with real DataNodes, `s3` is a real S3 server (versitygw), and `azure` is Azure's own emulator. `oss` and `gcs`
+are fakes that speak the services' protocols, because no server is available for them. For manual work, `python -m storeservers` starts
+`hdfs`, `s3` and `oss`.
 """
 
 from storeservers.azure import AzureServer

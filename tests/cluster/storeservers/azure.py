@@ -1,7 +1,7 @@
 """Azure's own emulator, Azurite, from npm: the Blob Storage protocol with signatures and permissions.
 
 It has no Data Lake folders and no tokens over plain http. Requests are signed here independently, so that tests can inspect what was
-written without the client under test.
+written without using the client under test.
 """
 
 from __future__ import annotations
@@ -94,7 +94,7 @@ class AzureServer(OneServer):
         return self.request("GET", f"{container}/{key}")
 
     def shared_access(self, permissions: str, *, days: int = 1) -> str:
-        """Return a signature for the account with these permissions, letters of `rwdlac`."""
+        """Return a signature for the account with these permissions (letters of `rwdlac`)."""
         expiry = _in(days)
         text = f"{self.account}\n{permissions}\nb\nsco\n\n{expiry}\n\n\n{_VERSION}\n\n"
         fields = {"sv": _VERSION, "ss": "b", "srt": "sco", "sp": permissions, "se": expiry, "sig": self._signature(text)}
@@ -107,7 +107,7 @@ class AzureServer(OneServer):
         self.request("PUT", container, query={"comp": "acl", "restype": "container"}, body=document.encode())
 
     def shared_access_by(self, container: str, policy: str) -> str:
-        """Return a signature for the container that allows what the policy allows at the time of a request."""
+        """Return a signature for the container. It allows what the policy allows at the time of a request."""
         text = f"\n\n\n/blob/{self.account}/{container}\n{policy}\n\n\n{_VERSION}\nc\n\n\n\n\n\n\n"
         fields = {"sv": _VERSION, "sr": "c", "si": policy, "sig": self._signature(text)}
         return urllib.parse.urlencode(fields)
@@ -142,5 +142,5 @@ class AzureServer(OneServer):
 
 
 def _in(days: int) -> str:
-    """The time that many days from now, in the service's format."""
+    """The time `days` days from now, in the service's format."""
     return (datetime.now(UTC) + timedelta(days=days)).strftime("%Y-%m-%dT%H:%M:%SZ")

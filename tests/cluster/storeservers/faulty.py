@@ -1,7 +1,7 @@
 """A proxy between a client and a real store server that injects network and server faults into selected requests.
 
 `HttpProxy` understands requests and responses and can answer in the server's place. `TcpProxy` only sees connections and bytes, and is for
-HDFS's RPC. Both run on their own thread on loopback, and count requests from the moment they are armed.
+HDFS's RPC. Each runs on its own thread on loopback, and counts the requests since it was armed.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ _SLOW_SECONDS = 0.03
 
 @dataclass(frozen=True)
 class Fault:
-    """Makes the `number`-th request since arming (from 1) fail in this way."""
+    """Makes the `number`-th request since arming (counted from 1) fail in this way."""
 
     number: int
     kind: Kind
@@ -90,7 +90,7 @@ class _Proxy:
         self._loop.close()
 
     def arm(self, faults: Sequence[Fault] = ()) -> None:
-        """Restarts the count at 1 with these faults. Without faults, the proxy forwards everything unchanged."""
+        """Replaces the faults and restarts the count at 1. Without faults, the proxy forwards everything unchanged."""
         with self._lock:
             self.count = 0
             self.hits = []
@@ -199,7 +199,7 @@ class HttpProxy(_Proxy):
 
 
 class ThrottlingProxy(HttpProxy):
-    """Answers `503 SlowDown` to requests above a number of requests in any second."""
+    """Answers `503 SlowDown` to requests beyond `per_second` in any second."""
 
     def __init__(self, port: int, *, per_second: int) -> None:
         super().__init__(port, expired="")

@@ -166,7 +166,7 @@ class HdfsCluster(Server):
         datanodes = len(self._processes) - 1
         namenode = self._processes["namenode"]
         namenode.wait_until(lambda: self._is_operational(datanodes=datanodes), seconds=_READY_SECONDS)
-        # A DataNode counts as live before it has reported its blocks; until then their files can't be read.
+        # A DataNode counts as live before it has reported its blocks; until then, the files in these blocks can't be read.
         namenode.wait_until(self._is_healthy, seconds=_READY_SECONDS)
 
     def kill_datanode(self, number: int) -> None:

@@ -1,4 +1,4 @@
-"""A real HDFS with two NameNodes in one name service, of which one is active. For a client, this is an HA cluster.
+"""A real HDFS with two NameNodes in one name service. One of the NameNodes is active. For a client, this is an HA cluster.
 
 Both share a folder of edits, so there are no JournalNodes. Only the tests trigger a failover, so there is no ZooKeeper.
 """
@@ -49,7 +49,7 @@ class HdfsPair(HdfsCluster):
     # -- fail-over ----------------------------------------------------------------------------------------------
 
     def kill(self, number: int) -> None:
-        """Kill a NameNode, as a power failure does. If it was active, the other one becomes active."""
+        """Kill a NameNode, as a power failure does. If it was active, the other NameNode becomes active."""
         running = self._processes.pop(_name(number), None)
         if running is not None:
             running.kill()

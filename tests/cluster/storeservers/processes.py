@@ -65,8 +65,8 @@ class ProcessIdentity:
 
 
 def _start_ticks(pid: int) -> int | None:
-    # The command's name is in parentheses and may contain spaces, so count the fields after it: the state is the first, the start time the
-    # twentieth.
+    # The command's name is in parentheses and may contain spaces, so count the fields after it: the state is the first, and the start time
+    # is the twentieth.
     try:
         fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
     except (FileNotFoundError, ProcessLookupError):
@@ -95,10 +95,10 @@ class ServerProcess:
         lifetime: Lifetime,
         awaited: bool = False,
     ) -> ServerProcess:
-        """Start a command and append its output to the log. `awaited` says that the starting thread also waits for its end."""
+        """Start a command and append its output to the log. `awaited` says that the starting thread also waits for the command's end."""
         prefix: list[str] = []
         if lifetime is Lifetime.WITH_STARTER:
-            # The kernel ties the server to the thread that started it, not to its process.
+            # The kernel ties the server to the thread that started it, not to that thread's process.
             if not awaited and threading.current_thread() is not threading.main_thread():
                 raise ServerFailed(f"{name} must be started by the main thread, or it dies with the thread.")
             # The parent may die before the kernel starts watching it, so check afterwards that it is still there.

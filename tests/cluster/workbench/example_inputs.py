@@ -83,7 +83,7 @@ def few_digits(folder: Path) -> Path:
 
 
 def trips(folder: Path) -> Path:
-    """Five trips in the format that the example invents; one has a single point, one doesn't move."""
+    """Five trips in the format that the example invents; one has a single point, and one doesn't move."""
     made = folder / "trips"
     made.mkdir()
     for number, points in enumerate((["0;1;2", "1;2;3"], ["0;1;2"], ["0;1;2", "1;1;2"], ["0;1;2", "9;1;3"], ["0;0;0", "1;3;4", "2;6;8"])):

@@ -153,7 +153,7 @@ def _change_pod(pod: Document) -> None:
 
 
 def _certificate() -> tuple[str, dict[str, str]]:
-    """The CA, and the data of a Secret with a certificate that it signed for Kueue's services."""
+    """The CA, and the data of a Secret with the certificate that this CA signed for Kueue's services."""
     with tempfile.TemporaryDirectory() as made:
         folder = Path(made)
         certificates.create_authority(folder)

@@ -1,7 +1,7 @@
-"""Synthetic MNIST in IDX files: image i has pixel j = (31 i + 7 j) mod 256, its label is i mod 10.
+"""Synthetic MNIST in IDX files: image i has pixel j = (31 i + 7 j) mod 256, and its label is i mod 10.
 
-Images 0 to 59,999 are the training files, 60,000 to 69,999 the test files. The digests of the TFRecord files come from hand-written wire
-bytes, checked against protobuf's own code and read by TensorFlow 2.21.
+Images 0 to 59,999 are in the training files, and images 60,000 to 69,999 are in the test files. The digests of the TFRecord files come from
+hand-written wire bytes, checked against protobuf's own code and read by TensorFlow 2.21.
 """
 
 import gzip
@@ -38,7 +38,7 @@ FASHION_FILES = {
 
 
 def write(folder: Path, *, train: int = TRAIN, test: int = TEST) -> Path:
-    """Writes the four gzip files under MNIST's own names. Smaller sets are the first images."""
+    """Writes the four gzip files under MNIST's own names. Smaller sets consist of the first images."""
     folder.mkdir(parents=True, exist_ok=True)
     for name, first, count in (("train", 0, train), ("t10k", TRAIN, test)):
         with gzip.GzipFile(folder / f"{name}-images-idx3-ubyte.gz", "wb", 1, mtime=0) as images:

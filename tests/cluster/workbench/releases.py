@@ -1,7 +1,7 @@
 """The releases between which tests upgrade and downgrade: this working copy, and an earlier commit whose sources are in `tests/compat`.
 
 The earlier code runs with this working copy's libraries and Dockerfile. So its image shares all layers but that of the code, and a test
-shows what the code of two releases says to each other.
+shows how the code of the two releases works together.
 """
 
 import shutil
@@ -43,7 +43,7 @@ def load_earlier(cluster: Cluster, folder: Path) -> Release:
     with tarfile.open(_SOURCES) as archive:
         archive.extractall(folder, filter="data")
     (folder / _LIBRARIES).parent.mkdir()
-    # With its time, so that the layer of the libraries is found in the cache.
+    # Keep the file's time, so that the image build finds the layer of the libraries in its cache.
     shutil.copy2(ROOT / _LIBRARIES, folder / _LIBRARIES)
     release = Release(folder, COMMIT)
     inputs = [_LIBRARIES, "api", "converter"]

@@ -25,5 +25,5 @@ def is_whole() -> bool:
 
 
 def is_shared() -> bool:
-    """Whether `testing.run_on_cluster` started this process, so that it doesn't own the cluster and the operator."""
+    """Whether `testing.run_on_cluster` started this process, which then doesn't own the cluster and the operator."""
     return VARIABLE in os.environ

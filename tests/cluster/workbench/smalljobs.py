@@ -69,7 +69,7 @@ def assert_done_once(stores: Stores, namespace: Namespace, *, lost_answers: bool
     """Checks that each job succeeded at its first attempt with one Job and one pod per step, and that all wrote the same bytes.
 
     With `lost_answers`, a Job may have had a second pod: if the API server dies after storing a new pod but before responding, the Job
-    controller creates another one. It deletes that one later, unless both have finished by then.
+    controller creates another one. It deletes this other pod later, unless both pods have finished by then.
     """
     jobs = namespace.all("dataprepjobs")
     statuses = {job["metadata"]["name"]: job["status"] for job in jobs}

@@ -1,8 +1,8 @@
-"""Runs all cluster tests: several test processes share one cluster with the operator, which starts before and stops after them.
+"""Runs all cluster tests: several test processes share one cluster with the operator. The cluster starts before them and stops after them.
 
 These tests mostly wait, so several processes run side by side. Tests marked `apart`, which start their own operators, run afterwards in the
-same way, and then those marked `kueue`. Tests marked `exclusive` run last, one at a time. Tests marked `nightly` run only if they are named
-on the command line, or at night.
+same way, followed by tests marked `kueue`. Tests marked `exclusive` run last, one at a time. Tests marked `nightly` run only if they are
+named on the command line, or at night.
 """
 
 import os

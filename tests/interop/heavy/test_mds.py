@@ -45,7 +45,7 @@ def test_every_field_of_every_record_is_read_and_written_alike(tmp_path: Path) -
     for (source, output), found in zip(outputs.items(), said["sets"], strict=True):
         assert found["samples"] == [sample(source, row) for row in data_sets.rows(source)]
         shard = (output / "train/shard.00000.mds").read_bytes()
-        assert bool(found["written"]) == (source != "libsvm")  # the writer rejects empty lists, the reader accepts them
+        assert bool(found["written"]) == (source != "libsvm")  # the writer rejects empty lists, but the reader accepts them
         if found["written"]:
             assert shard.hex() == found["written"]["shard.00000.mds"]
             ours = json.loads((output / "train/index.json").read_text())

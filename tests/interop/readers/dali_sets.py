@@ -1,7 +1,7 @@
 """Reads shards with DALI on the CPU. Input: a JSON file of {sets: [{format, files, indexes, records, …}]}; output: values as lists, bytes
 in hex.
 
-`tfrecord` takes `features: {name: bytes | int64 | float}`, `webdataset` takes `extensions`, each with the bytes of a file.
+`tfrecord` takes `features: {name: bytes | int64 | float}`, and `webdataset` takes `extensions`, each with the bytes of a file.
 """
 
 import importlib.metadata

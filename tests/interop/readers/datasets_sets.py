@@ -1,4 +1,5 @@
-"""Loads Parquet files with Hugging Face's `datasets`. Input: their paths; output: the features, and all records with decoded images."""
+"""Loads Parquet files with Hugging Face's `datasets`. Input: the files' paths; output: the features, and all records with decoded
+images."""
 
 import importlib.metadata
 import json

@@ -1,6 +1,7 @@
 """Runs generated loaders and prints what they loaded as JSON: loaded_by.py FRAMEWORK NEEDED LOADER...
 
-NEEDED is a folder of packages that the loaders need in addition to the environment's, and for Spark its jars; `-` for none.
+NEEDED is a folder with the packages that the loaders need in addition to the environment's, or for Spark the class path of its jars, or `-`
+for none.
 """
 
 import contextlib

@@ -28,7 +28,7 @@ def plain(value: Any) -> Any:
 
 def written(samples: list[dict[str, Any]], columns: dict[str, str]) -> dict[str, str]:
     if any(isinstance(value, np.ndarray) and not value.size for sample in samples for value in sample.values()):
-        return {}  # the writer rejects empty arrays, the reader accepts them
+        return {}  # the writer rejects empty arrays, but the reader accepts them
     with tempfile.TemporaryDirectory() as folder:
         with MDSWriter(out=f"{folder}/out", columns=columns, hashes=["sha256"], size_limit=None) as writer:
             for sample in samples:

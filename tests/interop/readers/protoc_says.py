@@ -1,4 +1,4 @@
-"""Compiles schemas with protoc. Input: their paths; output: a list of its messages, empty for a schema that compiles."""
+"""Compiles schemas with protoc. Input: the schemas' paths; output: protoc's messages for each schema, empty for one that compiles."""
 
 import json
 import subprocess

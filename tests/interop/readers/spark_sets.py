@@ -1,7 +1,7 @@
 """Reads complete folders with Spark, including hidden files. Input: a JSON file of {jars, sets: {name: {format, folder}}}.
 
-Reads `tfrecord` with TensorFlow's own input format, as lists of serialised messages per task, and every other format with Spark's reader of
-that name, as rows in the order of their files. Also returns the lines of each list of paths, and digests of the listed files.
+Reads `tfrecord` with TensorFlow's own input format, as lists of serialised messages per task. Reads every other format with Spark's reader
+of that name, as rows in the order of their files. Also returns the lines of each list of paths, and digests of the listed files.
 """
 
 import base64

@@ -17,7 +17,7 @@ SERVICE = "probe.kubecluster-smoke.svc.cluster.local"
 
 
 def get(url: str) -> str:
-    """Fetch a URL, as this pod's service account if it is the API server's."""
+    """Fetch a URL. If it is the API server's, authenticate as this pod's service account."""
     request = urllib.request.Request(url)  # noqa: S310 -- only http and https URLs
     context = None
     if url.startswith("https:"):

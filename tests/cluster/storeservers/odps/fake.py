@@ -15,7 +15,7 @@ from storeservers.odps.warehouse import Part, Rows, Table, Upload, Warehouse
 
 
 class FakeMaxCompute:
-    """A fake of MaxCompute, for use with `with`. Its tables are in memory only."""
+    """A fake of MaxCompute, for use in a `with` statement. Its tables are in memory only."""
 
     def __init__(self, *, access_id: str = "test-access-id", secret: str = "test-secret-key") -> None:  # noqa: S107  # protects nothing but test data
         self.access_id = access_id
@@ -47,7 +47,7 @@ class FakeMaxCompute:
     # --- tables ----------------------------------------------------------------------------------------------------
 
     def make(self, name: str, columns: Mapping[str, str], schema: pa.Schema, *, keys: Sequence[str] = (), project: str = "p") -> None:
-        """Creates an empty table. `columns` are MaxCompute types, `schema` the matching Arrow types."""
+        """Creates an empty table. `columns` contains MaxCompute types, and `schema` contains the matching Arrow types."""
         table = Table(dict(columns), schema, list(keys))
         self._warehouse.tables[project, name] = table
         if not keys:

@@ -124,7 +124,7 @@ class _Handler(BaseHTTPRequestHandler):
 
 
 def _refusal(error: OdpsError, *, is_service: bool) -> Answer:
-    """The service sends errors as XML, the tunnel as JSON."""
+    """The service sends errors as XML, and the tunnel sends them as JSON."""
     if not is_service:
         return Answer(error.status, json.dumps({"Code": error.code, "Message": error.message}).encode())
     elements = {"Code": error.code, "Message": error.message, "RequestId": "2026", "HostId": "fake"}

@@ -110,7 +110,7 @@ class FakeOss(OneServer):
         self._command("keys", {**asdict(key), "denied": sorted(key.denied)})
 
     def deny(self, *actions: str) -> None:
-        """Deny the first key these actions; without any, restore all its rights."""
+        """Deny the first key these actions; without actions, restore all its rights."""
         self.add_key(AccessKey(self.access_key, self.secret_key, denied=frozenset(actions)))
 
     def remove_key(self, access_key: str) -> None:

@@ -70,7 +70,7 @@ def operation_of(
     query: Mapping[str, str],
     headers: Mapping[str, str],
 ) -> Operation:
-    """Return the operation of a request. Unsupported ones are rejected by name."""
+    """Return the operation of a request. An unsupported operation is rejected with a message that names it."""
     on = "object" if key else "bucket"
     for operation in OPERATIONS:
         if bucket and operation.method == method and operation.on == on and _has_marker(operation, query, headers):

@@ -70,7 +70,7 @@ class Request:
 
 @dataclass(frozen=True)
 class Stretch:
-    """A range of an open file, the body of a response."""
+    """A range of an open file, used as the body of a response."""
 
     file: BinaryIO
     offset: int

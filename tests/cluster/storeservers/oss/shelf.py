@@ -139,7 +139,7 @@ class Shelf:
         return found
 
     def stats(self, bucket: str, keys: Iterable[str]) -> list[StoredObject]:
-        """Return those of these objects that exist."""
+        """Return the objects with these keys, as far as they exist."""
         with self._lock:
             objects = self.bucket(bucket).objects
             return [objects[key] for key in keys if key in objects]
