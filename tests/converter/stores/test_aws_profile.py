@@ -7,7 +7,8 @@ from tests.converter.stores.loopback import Quiet, served
 
 from dataprep_converter.core.errors import BadCredentials, BadSpec
 from dataprep_converter.stores import StoreSettings
-from dataprep_converter.stores.credentials.aws import AwsCredentials, CredentialChain
+from dataprep_converter.stores.credentials.aws import CredentialChain
+from dataprep_converter.stores.credentials.aws_keys import AwsCredentials
 from dataprep_converter.stores.objects.s3 import S3Store
 
 

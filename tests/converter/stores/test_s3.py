@@ -24,7 +24,8 @@ from dataprep_converter.core.errors import (
     Unreachable,
 )
 from dataprep_converter.stores import StoreSettings
-from dataprep_converter.stores.credentials.aws import AwsCredentials, CredentialChain
+from dataprep_converter.stores.credentials.aws import CredentialChain
+from dataprep_converter.stores.credentials.aws_keys import AwsCredentials
 from dataprep_converter.stores.objects.s3 import S3Store
 from dataprep_converter.stores.objects.s3_requests import S3Requests
 from dataprep_converter.stores.store_requests import Answer

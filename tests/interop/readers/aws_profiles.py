@@ -10,7 +10,7 @@ sys.path[:0] = sys.argv[1:split]
 from dataprep_converter.core.errors import ConvertError  # noqa: E402 - after the path is set
 from dataprep_converter.stores.credentials.aws import CredentialChain  # noqa: E402 - as above
 
-answers = {}
+answers: dict[str, list[object]] = {}
 for name in sys.argv[split + 1 :]:
     os.environ["AWS_PROFILE"] = name
     try:
