@@ -22,6 +22,17 @@ values.
 """
 
 
+NESTED: Final = "nested"
+"""Key in the metadata of a column of nested values (structs, lists of structs, maps), which the reader has turned into JSON text.
+
+The value is the description of the values' type (`formats/nested/descriptions.py`).
+"""
+
+
+STRUCTS: Final = "structs"
+"""Key in a reader's state that is true if structs are columns of their own because the job keeps structs (`run_id.StructRule`)."""
+
+
 TEXT: Final = "text"
 """Key in the metadata of a text column. The value explains to the user why the column isn't numeric, and what to do about it."""
 

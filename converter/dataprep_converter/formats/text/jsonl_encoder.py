@@ -3,7 +3,8 @@
     {"id":7,"score":0.5,"name":"a \\"b\\"","tags":["x","y"],"image":"iVBORw0K…","missing":null}
 
 Floats are written as the shortest text that gives the same value in their type, and integers with all digits. Tensors, lists and sequences
-are nested arrays, and bytes are written as base64. Python's json module reads back the same values. The encoder works on complete columns.
+are nested arrays, nested values are objects and arrays, and bytes are written as base64. Python's json module reads back the same values.
+The encoder works on complete columns.
 """
 
 import json
@@ -21,12 +22,11 @@ from dataprep_converter.core.lists import flatten_lists
 from dataprep_converter.core.tensors import Array, pc
 from dataprep_converter.formats.columnar.tables_encoder import leaves, ordered
 from dataprep_converter.formats.encoder import SingleFile
+from dataprep_converter.formats.nested.json_texts import array, escape, quote
 from dataprep_converter.formats.text import texts
 from dataprep_converter.formats.tfrecord.contents import even_offsets
 from dataprep_converter.records.feature import FeatureSpec
 
-_ESCAPED: Final = "[\\x00-\\x1f]"
-_SHORT: Final = {"\b": "\\b", "\t": "\\t", "\n": "\\n", "\f": "\\f", "\r": "\\r"}
 _NON_FINITE: Final = {
     "Null": ("null", "null", "null"),
     "Text": ('"NaN"', '"Infinity"', '"-Infinity"'),
@@ -93,36 +93,20 @@ class JsonlEncoder(SingleFile):
         if -1 in shape:
             rows = flatten_lists(values)
             ends = np.concatenate((np.zeros(1, np.int64), np.cumsum(rows.counts)))
-            return _array(self._format_rows(rows.items, feature, shape[1:]), ends)
+            return array(self._format_rows(rows.items, feature, shape[1:]), ends)
         items = self._scalars(leaves(values), feature)
         for depth in range(len(shape) - 1, -1, -1):
-            items = _array(items, even_offsets(len(values) * math.prod(shape[:depth]), shape[depth]))
+            items = array(items, even_offsets(len(values) * math.prod(shape[:depth]), shape[depth]))
         return items
 
     def _scalars(self, values: Array, feature: FeatureSpec) -> Array:
+        if feature.nested is not None:
+            return texts.strings(values, feature_name=feature.name)
         if feature.dtype != "bytes":
             return _numbers(values, self._options.non_finite)
         if feature.text or self._options.bytes == "Text":
-            return _quote(_escape(texts.strings(values, feature_name=feature.name)))
-        return _quote(texts.base64(values))
-
-
-def _array(items: Array, offsets: Any) -> Array:
-    return texts.join(texts.text("["), texts.lists(items, offsets, ","), texts.text("]"))
-
-
-def _quote(values: Array) -> Array:
-    return texts.join(texts.text('"'), values, texts.text('"'))
-
-
-def _escape(values: Array) -> Array:
-    """Escape texts for JSON, with the same short escapes as Python."""
-    replace: Any = pc.replace_substring
-    escaped: Array = replace(replace(values, "\\", "\\\\"), '"', '\\"')
-    if pc.any(pc.match_substring_regex(escaped, _ESCAPED)).as_py():
-        for code in range(0x20):
-            escaped = replace(escaped, chr(code), _SHORT.get(chr(code), f"\\u{code:04x}"))
-    return escaped
+            return quote(escape(texts.strings(values, feature_name=feature.name)))
+        return quote(texts.base64(values))
 
 
 def _numbers(values: Array, non_finite: str) -> Array:

@@ -1,0 +1,148 @@
+"""The types of nested values, and their descriptions in the plan and the manifest, which are JSON values.
+
+    {"list": {"struct": [["role", "string"], ["tokens", "int64"]]}}
+    {"map": ["string", {"list": "float32", "size": 4}]}
+
+A struct is a list of pairs, because the manifest sorts the keys of its objects.
+"""
+
+import json
+import re
+from collections.abc import Mapping
+from types import MappingProxyType
+from typing import Any, Final
+
+import pyarrow as pa
+
+from dataprep_converter.core.tensors import NUMPY_NAMES
+from dataprep_converter.records.batch import NESTED
+
+NON_FINITE: Final = (("nan", "NaN"), ("inf", "Infinity"), ("-inf", "-Infinity"))
+"""Arrow's text of each value that isn't finite, and the word for it in JSON."""
+
+_NAMES: Final = {pa.float16(): "float16", pa.float32(): "float32", pa.float64(): "float64"}
+"""The names of types whose names in Arrow differ from numpy's."""
+_DECIMAL: Final = re.compile(r"decimal(128|256)\((\d+), (-?\d+)\)")
+_ZONED: Final = re.compile(r"timestamp\[(ms|us|ns), tz=(.+)\]")
+_SMALL_DECIMAL: Final = 38
+
+_types: Any = pa.types  # the stubs know only some of the types that each function accepts
+_arrow: Any = pa
+
+
+def plain_type(kind: pa.DataType) -> pa.DataType | None:
+    """Returns the type in which nested values are written, for values of type `kind` in the input. None if JSON has no form for the values.
+
+    Dictionaries, views and large types become plain types, and times get the unit that Parquet keeps.
+    """
+    inner: Any = kind
+    if isinstance(kind, pa.BaseExtensionType):
+        return plain_type(kind.storage_type)
+    if _types.is_dictionary(kind):
+        return plain_type(inner.value_type)
+    if _types.is_struct(kind):
+        fields = [(field.name, plain_type(field.type)) for field in inner]
+        is_plain = fields and len({name for name, _ in fields}) == len(fields) and all(type_ is not None for _, type_ in fields)
+        return _arrow.struct(fields) if is_plain else None
+    if _types.is_map(kind):
+        key, value = plain_type(inner.key_type), plain_type(inner.item_type)
+        return None if key is None or value is None else _arrow.map_(key, value)
+    if is_list(kind):
+        value = plain_type(inner.value_type)
+        if value is None:
+            return None
+        if _types.is_fixed_size_list(kind):
+            return _arrow.list_(value, inner.list_size) if inner.list_size else None
+        return _arrow.list_(value)
+    return _plain_value_type(kind)
+
+
+def _plain_value_type(kind: Any) -> pa.DataType | None:
+    if kind in NUMPY_NAMES or _types.is_null(kind) or kind == pa.uint64():
+        return kind
+    if _types.is_string(kind) or _types.is_large_string(kind) or _types.is_string_view(kind):
+        return pa.string()
+    if is_binary(kind):
+        return pa.binary()
+    if _types.is_decimal(kind):
+        return pa.decimal128(kind.precision, kind.scale) if kind.precision <= _SMALL_DECIMAL else pa.decimal256(kind.precision, kind.scale)
+    if _types.is_date(kind):
+        return pa.date32()
+    if _types.is_timestamp(kind):
+        return pa.timestamp("ms" if kind.unit == "s" else kind.unit, tz=kind.tz)
+    if _types.is_time(kind):
+        return pa.time32("ms") if kind.unit == "s" else kind
+    return kind if _types.is_duration(kind) else None
+
+
+def has_text_keys(kind: Any) -> bool:
+    """Returns whether the keys of a map are text, so that the map is an object in JSON."""
+    return plain_type(kind.key_type) == pa.string()
+
+
+def has_maps(kind: Any) -> bool:
+    """Returns whether values of type `kind` contain maps."""
+    if _types.is_struct(kind):
+        return any(has_maps(field.type) for field in kind)
+    return bool(_types.is_map(kind)) or (is_list(kind) and has_maps(kind.value_type))
+
+
+def is_list(kind: pa.DataType) -> bool:
+    """Returns whether the type is a list, of variable or fixed size."""
+    return bool(_types.is_list(kind) or _types.is_large_list(kind) or _types.is_fixed_size_list(kind))
+
+
+def is_binary(kind: pa.DataType) -> bool:
+    """Returns whether the type is bytes, of any kind."""
+    return bool(_types.is_binary(kind) or _types.is_large_binary(kind) or _types.is_binary_view(kind) or _types.is_fixed_size_binary(kind))
+
+
+def description(kind: pa.DataType) -> Any:
+    """Returns the description of a type that `plain_type` returned."""
+    inner: Any = kind
+    if _types.is_struct(kind):
+        return {"struct": [[field.name, description(field.type)] for field in inner]}
+    if _types.is_map(kind):
+        return {"map": [description(inner.key_type), description(inner.item_type)]}
+    if is_list(kind):
+        size = {"size": inner.list_size} if _types.is_fixed_size_list(kind) else {}
+        return {"list": description(inner.value_type)} | size
+    return _NAMES.get(kind, str(kind))
+
+
+def parse_description(described: Any) -> pa.DataType:
+    """Returns the type with this description."""
+    if isinstance(described, str):
+        return _parse_name(described)
+    kind: pa.DataType
+    if "struct" in described:
+        kind = _arrow.struct([(name, parse_description(inner)) for name, inner in described["struct"]])
+    elif "map" in described:
+        kind = _arrow.map_(*map(parse_description, described["map"]))
+    else:
+        kind = _arrow.list_(parse_description(described["list"]), described.get("size", -1))
+    return kind
+
+
+def _parse_name(name: str) -> pa.DataType:
+    kind: pa.DataType
+    if decimal := _DECIMAL.fullmatch(name):
+        make = _arrow.decimal128 if decimal[1] == "128" else _arrow.decimal256
+        kind = make(int(decimal[2]), int(decimal[3]))
+    elif zoned := _ZONED.fullmatch(name):
+        kind = _arrow.timestamp(zoned[1], tz=zoned[2])
+    else:
+        kind = _arrow.type_for_alias(name)
+    return kind
+
+
+def nested_field(name: str, kind: pa.DataType, metadata: Mapping[str, str] = MappingProxyType({})) -> "pa.Field[Any]":
+    """Returns the field of a column whose texts are the JSON of values of type `kind`."""
+    field: pa.Field[Any] = _arrow.field(name, pa.large_string(), metadata={**metadata, NESTED: json.dumps(description(kind))})
+    return field
+
+
+def nested_type(field: "pa.Field[Any]") -> pa.DataType | None:
+    """Returns the type of the values whose JSON is in the column. None for a column of other values, such as the result of a step."""
+    described = (field.metadata or {}).get(NESTED.encode())
+    return None if described is None or field.type != pa.large_string() else parse_description(json.loads(described))
