@@ -25,6 +25,7 @@ from dataprep_converter.formats.columnar import arrow_messages
 from dataprep_converter.formats.columnar.hugging_face import unwrapped
 from dataprep_converter.formats.decoder import Decoder, MakesColumns, ReadsArrays, ReadsBlocks
 from dataprep_converter.formats.format import ReadUnit
+from dataprep_converter.formats.nested.json_texts import json_column
 from dataprep_converter.formats.registry import by_feature, decoder, format_of
 from dataprep_converter.formats.tfrecord.examples import parse
 from dataprep_converter.formats.tfrecord.frames import payloads
@@ -159,6 +160,8 @@ class ShardLayout:
 
 def _convert(column: Any, kind: Any) -> Any:
     column = unwrapped(column, kind)
+    if kind == pa.large_string() and pa.types.is_nested(column.type):
+        return json_column(column)
     if is_tensor(kind) and not is_tensor(column.type):
         return _any.ExtensionArray.from_storage(kind, column.cast(kind.storage_type))
     return column if column.type.equals(kind) else column.cast(kind)

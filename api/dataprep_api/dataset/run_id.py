@@ -54,6 +54,7 @@ PARTS: Mapping[str, Part] = {
     "nulls": Part(version=2, is_used=lambda spec: _keeps_records_with_nulls(spec), oldest=1),
     "recordio": Part(version=2, is_used=lambda spec: _is_flat_or_sparse(spec)),
     "shuffle": Part(version=2, is_used=lambda spec: spec.shuffle is not None, oldest=1),
+    "structs": Part(version=2, is_used=lambda spec: _keeps_structs(spec), oldest=1),
     "sqlTimes": Part(version=2, is_used=lambda spec: _counts_postgres_rows(spec)),
 }
 """The parts, keyed by their names in plans and manifests. A new version of a part gets a line in the changelog.
@@ -142,6 +143,46 @@ def null_rule(spec: DataPrepJobSpec, parts: Mapping[str, int]) -> NullRule:
     if spec.nulls == "Bad":
         return "Bad"
     return "Dropped" if parts.get("nulls", 1) == 1 and _keeps_records_with_nulls(spec) else "Keep"
+
+
+@dataclass(frozen=True)
+class StructRule:
+    """Which structs of a source's records are columns of their own. The fields of all structs are columns in any case."""
+
+    keeps: bool = False
+    """Whether every outermost struct is a column, and its fields are columns that are written only if the spec names them."""
+    named: frozenset[str] = frozenset()
+    """The columns that features and labels name. A struct with such a name is a column."""
+
+
+FLAT: Final = StructRule()
+"""The rule of the readers when there is no job: only the fields of structs are columns."""
+
+_HOLD_STRUCTS: Final = ("parquet", "arrow", "jsonl")
+"""The sources and formats of records that may contain structs."""
+
+
+def _keeps_structs(spec: DataPrepJobSpec) -> bool:
+    """Whether structs of the source are kept since version 2, in a format that can hold them. Before, their fields were written.
+
+    A job that may refer to the fields as features keeps the meaning that it had.
+    """
+    source = spec.source
+    if source is None or source.kind not in _HOLD_STRUCTS or spec.output.format not in _HOLD_STRUCTS:
+        return False
+    hugging_face = spec.output.parquet.hugging_face
+    names_fields = hugging_face is not None and any("/" in name for name in hugging_face.images or [])
+    names_fields |= any("/" in name for name in getattr(source.member, "defaults", None) or {})
+    if source.jsonl is not None and source.jsonl.columns is not None:
+        return False
+    return spec.features is None and not spec.transforms and spec.output.table is None and not names_fields
+
+
+def struct_rule(spec: DataPrepJobSpec, parts: Mapping[str, int]) -> StructRule:
+    """Return which structs are columns if the job's plan follows these versions of the parts."""
+    targets = [*(spec.features or []), *(spec.labels or [])]
+    named = frozenset(name for feature in targets for name in feature.columns or [feature.name])
+    return StructRule(keeps=parts.get("structs", 1) > 1 and _keeps_structs(spec), named=named)
 
 
 def versions(spec: DataPrepJobSpec, *, parts: Mapping[str, Part] = PARTS) -> dict[str, int]:

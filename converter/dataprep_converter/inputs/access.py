@@ -6,7 +6,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
 from dataprep_api.dataset import run_id
-from dataprep_api.dataset.run_id import NullRule
+from dataprep_api.dataset.run_id import NullRule, StructRule
 from dataprep_api.redaction import has_user
 from dataprep_api.spec import DataPrepJobSpec, Source
 from dataprep_api.spec.model import STORED
@@ -58,6 +58,8 @@ class Access:
         """The versions of the rules that the job's plan follows, as recorded in the plan; None means the versions of this release."""
         self.nulls: NullRule = "Keep"
         """How the job treats nulls."""
+        self.structs: StructRule = run_id.FLAT
+        """Which structs of the inputs are columns of their own."""
 
     @property
     def keeps_nulls(self) -> bool:
@@ -68,6 +70,7 @@ class Access:
         """Sets the rules that the job's plan follows."""
         self.parts = parts
         self.nulls = run_id.null_rule(spec, parts)
+        self.structs = run_id.struct_rule(spec, parts)
 
     @contextmanager
     def refusing_nulls(self) -> Iterator[None]:

@@ -20,6 +20,7 @@ from dataprep_api.spec import Feature, LabelFeature, Output
 from dataprep_converter.core.errors import BadSpec
 from dataprep_converter.core.lists import flatten_lists, item_type, put_together, row_shape
 from dataprep_converter.core.tensors import NUMPY_NAMES, Array, is_tensor, masked, null_mask, to_arrow, to_numpy
+from dataprep_converter.formats.nested.descriptions import nested_type
 from dataprep_converter.formats.registry import encoder_class
 from dataprep_converter.pipeline.nulls import Nulls, fault_of_empty_record, nulls_of
 from dataprep_converter.records.batch import SAMPLE, WAS, Batch
@@ -266,7 +267,8 @@ def _mapping(feature: Feature, schema: pa.Schema, output: Output) -> _Mapping:
     kind = "bytes" if raw or dtype == "bytes" else "float" if dtype.startswith("float") else "int64"
     full_shape = (-1, *shape) if sequence else shape
     text = all(_is_text(item_type(field.type)) for field in fields)
-    spec = FeatureSpec(feature.name, kind, dtype, full_shape, raw=raw, label=label, sequence=sequence, text=text)
+    nested = nested_type(fields[0]) if len(fields) == 1 else None
+    spec = FeatureSpec(feature.name, kind, dtype, full_shape, raw=raw, label=label, sequence=sequence, text=text, nested=nested)
     is_float64 = "float64" in dtypes if feature.dtype is None else feature.dtype == "float64"
     return _Mapping(spec, tuple(columns), num_classes, narrowed=is_float64 and spec.dtype == "float32")
 

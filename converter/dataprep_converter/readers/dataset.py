@@ -24,6 +24,7 @@ from dataprep_converter.dataset.listing import listing_fault, load_manifest
 from dataprep_converter.dataset.output_folder import OutputFolder
 from dataprep_converter.formats import values
 from dataprep_converter.formats.decoder import Decoder
+from dataprep_converter.formats.nested.descriptions import nested_field, parse_description
 from dataprep_converter.formats.registry import by_feature, decoder, format_of
 from dataprep_converter.formats.tfrecord.examples import ColumnFeature, parse
 from dataprep_converter.formats.tfrecord.lockstep import BYTES, FLOATS, INTS
@@ -57,12 +58,17 @@ class DatasetReader(BlockReader):
         del source
         self._manifest = _manifest_of(state)
         self._features: Sequence[Mapping[str, Any]] = self._manifest.features
+        self._nested = self._manifest.nested
         self._examples = examples_of(self._features) if format_of(self._manifest.format).holds_examples else None
         self._walks: LruCache[str, _Walk] = self._files.views(_KEPT_WALKS, close=_Walk.close)
 
     def schema(self) -> pa.Schema:
         """The features as columns, with the types that the manifest gives: tensors, lists, sequences, text and bytes."""
-        return values.schema(self._features)
+        fields = []
+        for field in values.schema(self._features):
+            nested = self._nested.get(field.name)
+            fields.append(field if nested is None else nested_field(field.name, parse_description(nested)))
+        return pa.schema(fields)
 
     def classes(self) -> dict[str, list[str]]:
         """Class names of the labels."""

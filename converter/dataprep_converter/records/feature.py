@@ -1,8 +1,10 @@
 """Resolved features, which are the input of encoders."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from typing import Any
+
+import pyarrow as pa
 
 
 @dataclass(frozen=True)
@@ -44,8 +46,14 @@ class FeatureSpec:
     """The feature's position in the spec, where features come before labels. Formats with ordered columns use this order."""
     text: bool = False
     """For a feature of `bytes`, whether all its columns contain text (UTF-8)."""
+    nested: pa.DataType | None = None
+    """For text that is the JSON of nested values, the type of the values. Formats that can hold nested values write the values themselves."""
 
 
 def describe(features: Sequence[FeatureSpec]) -> list[dict[str, Any]]:
-    """Returns the features in the form that the manifest uses."""
-    return [asdict(feature) | {"shape": list(feature.shape)} for feature in features]
+    """Returns the features in the form that the manifest uses. The types of nested values have a field of their own in the manifest."""
+    return [{**_fields(feature), "shape": list(feature.shape)} for feature in features]
+
+
+def _fields(feature: FeatureSpec) -> dict[str, Any]:
+    return {name: value for name, value in asdict(replace(feature, nested=None)).items() if name != "nested"}

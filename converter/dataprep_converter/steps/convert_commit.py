@@ -17,6 +17,7 @@ from dataprep_converter.dataset import sidecars
 from dataprep_converter.dataset.listing import abbreviate, difference, remove_stale_files, sizes
 from dataprep_converter.dataset.output_folder import OutputFolder, RunFolder
 from dataprep_converter.dataset.sidecars import FinishedDataSet
+from dataprep_converter.formats.nested.descriptions import description
 from dataprep_converter.formats.registry import encoder_class
 from dataprep_converter.inputs.access import Access
 from dataprep_converter.pipeline.pipeline import Pipeline
@@ -134,6 +135,7 @@ def _manifest(
         format=spec.output.format,
         compression=encoder_class(spec.output.format).compressor(spec.output).name,
         features=describe(pipeline.features),
+        nested={feature.name: description(feature.nested) for feature in pipeline.features if feature.nested is not None},
         labels=pipeline.class_names(),
         records_in=sum(report.records_in for report in reports),
         records_out=sum(report.records_out for report in reports),

@@ -8,8 +8,8 @@ from typing import Any
 import pyarrow as pa
 import pytest
 from hypothesis import given, settings
-from hypothesis import strategies as st
 from tests.builders.examples import examples
+from tests.builders.nested_values import nested_columns
 
 from dataprep_converter.core.tensors import Array
 from dataprep_converter.formats.nested.descriptions import description, nested_field, nested_type, parse_description, plain_type
@@ -116,53 +116,9 @@ def test_json_of_another_type_is_refused(text: str, kind: Any, message: str) -> 
 
 # --- properties -----------------------------------------------------------------------------------------------------
 
-SINGLE = {
-    pa.int8(): st.integers(-128, 127),
-    pa.int64(): st.integers(-(2**63), 2**63 - 1),
-    pa.float32(): st.floats(width=32),
-    pa.float64(): st.floats(),
-    pa.string(): st.text(),
-    pa.binary(): st.binary(),
-    pa.bool_(): st.booleans(),
-    pa.timestamp("us", tz="UTC"): st.integers(-(10**16), 10**16),
-    pa.decimal128(9, 2): st.decimals(-(10**6), 10**6, places=2),
-}
-TYPES = st.recursive(
-    st.sampled_from(list(SINGLE)),
-    lambda inner: st.one_of(
-        inner.map(pa.list_),
-        inner.map(lambda kind: _arrow.list_(kind, 2)),
-        inner.map(lambda kind: pa.map_(pa.string(), kind)),
-        st.dictionaries(st.text(max_size=3), inner, min_size=1, max_size=3).map(lambda fields: _arrow.struct(list(fields.items()))),
-    ),
-    max_leaves=4,
-)
-
-
-def values_of(kind: Any) -> Any:
-    """A strategy for nullable values of a type."""
-    if pa.types.is_struct(kind):
-        values: Any = st.fixed_dictionaries({field.name: values_of(field.type) for field in kind})
-    elif pa.types.is_map(kind):
-        values = st.dictionaries(st.text(max_size=3), values_of(kind.item_type), max_size=3).map(lambda pairs: list(pairs.items()))
-    elif pa.types.is_fixed_size_list(kind):
-        values = st.lists(values_of(kind.value_type), min_size=2, max_size=2)
-    elif pa.types.is_list(kind):
-        values = st.lists(values_of(kind.value_type), max_size=3)
-    else:
-        values = SINGLE[kind]
-    return st.none() | values
-
-
-@st.composite
-def columns(draw: Any) -> Array:
-    kind = draw(TYPES)
-    column: Array = _arrow.array(draw(st.lists(values_of(kind), max_size=4)), kind)
-    return column
-
 
 @pytest.mark.slow
-@given(columns())
+@given(nested_columns())
 @settings(max_examples=examples(200), deadline=None)
 def test_any_column_comes_back_from_its_json(column: Array) -> None:
     texts = json_column(column)

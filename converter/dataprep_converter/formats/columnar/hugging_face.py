@@ -65,7 +65,7 @@ def wrapped(records: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
 
 def unwrapped(column: Array, kind: pa.DataType) -> Array:
     """Convert a column back to type `kind`. A column that was never wrapped is returned unchanged."""
-    if column.type == IMAGE:
+    if column.type == IMAGE and kind != IMAGE:
         image_bytes: Array = pc.struct_field(column, "bytes")
         return image_bytes
     if is_tensor(kind) and not is_tensor(column.type):
@@ -84,6 +84,8 @@ def _plain(kind: pa.DataType) -> pa.DataType:
 
 def _wrap_column(column: Array, kind: pa.DataType) -> Array:
     missing = column.is_null() if column.null_count else None
+    if column.type == kind:
+        return column
     if kind == IMAGE:
         parts = [column, pa.nulls(len(column), pa.string())]
         pictures: Array = _arrow.StructArray.from_arrays(parts, fields=list(_arrow.struct(IMAGE)), mask=missing)

@@ -11,6 +11,8 @@ from dataprep_api.dataset.report import Manifest
 from dataprep_converter.core.errors import BrokenRecord
 from dataprep_converter.core.tensors import is_tensor
 from dataprep_converter.formats.columnar.tables_encoder import ordered
+from dataprep_converter.formats.nested.descriptions import parse_description
+from dataprep_converter.formats.nested.json_texts import json_column
 from dataprep_converter.records.feature import FeatureSpec
 from dataprep_converter.runtime.temporary import TemporaryFile
 
@@ -20,7 +22,21 @@ Row: TypeAlias = tuple[pa.RecordBatch, int]
 
 def features_of(manifest: Manifest) -> list[FeatureSpec]:
     """Return the features of the records, in the order of the spec."""
-    return ordered([FeatureSpec(**{**feature, "shape": tuple(feature["shape"])}) for feature in manifest.features])
+    nested = {name: parse_description(described) for name, described in manifest.nested.items()}
+    return ordered(
+        [
+            FeatureSpec(**{**feature, "shape": tuple(feature["shape"]), "nested": nested.get(feature["name"])})
+            for feature in manifest.features
+        ]
+    )
+
+
+def with_json_texts(batch: pa.RecordBatch, features: Mapping[str, FeatureSpec]) -> pa.RecordBatch:
+    """Return the batch with the JSON of nested values in place of the values."""
+    for name, feature in features.items():
+        if feature.nested is not None:
+            batch = batch.set_column(batch.schema.get_field_index(name), name, json_column(batch.column(name)))
+    return batch
 
 
 @contextmanager

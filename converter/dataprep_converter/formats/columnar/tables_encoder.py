@@ -18,6 +18,7 @@ from dataprep_converter.core.errors import BadData
 from dataprep_converter.core.lists import flatten_lists, is_list
 from dataprep_converter.core.native import Lengths
 from dataprep_converter.core.tensors import Array, arrow_type, binary_data, is_tensor, null_mask, pc, to_arrow, to_numpy
+from dataprep_converter.formats.nested.nested_arrays import nested_array
 from dataprep_converter.records.feature import FeatureSpec
 
 LARGEST_GROUP: Final = 1 << 30
@@ -38,6 +39,8 @@ def schema_of(features: Sequence[FeatureSpec]) -> pa.Schema:
 
 
 def _type_of(feature: FeatureSpec) -> pa.DataType:
+    if feature.nested is not None:
+        return feature.nested
     if len(feature.shape) > 1 and -1 not in feature.shape and feature.dtype != "bytes":
         return arrow_type(feature.dtype, feature.shape)
     kind = _leaf_of(feature)
@@ -97,10 +100,23 @@ class Groups:
         columns = []
         for feature, field in zip(self._features, self.schema, strict=True):
             parts: list[Any] = [batch.column(feature.name) for batch in batches]
+            if feature.nested is not None:
+                columns.append(_nested_values(parts, feature))
+                continue
             if len({part.type for part in parts}) > 1 or isinstance(parts[0].type, pa.DictionaryType):
                 parts = [conformed(part, field.type, feature_name=feature.name) for part in parts]
             columns.append(conformed(parts[0] if len(parts) == 1 else pa.concat_arrays(parts), field.type, feature_name=feature.name))
         return pa.RecordBatch.from_arrays(columns, schema=self.schema)
+
+
+def _nested_values(parts: Sequence[Array], feature: FeatureSpec) -> Array:
+    """Return the values of JSON texts. Raises BadData for a text that isn't the JSON of such values, which a step may have changed."""
+    assert feature.nested is not None  # noqa: S101 - the caller has checked it
+    texts: Array = pa.concat_arrays([part.cast(pa.large_string()) for part in parts])
+    try:
+        return nested_array(texts, feature.nested)
+    except ValueError as exc:
+        raise BadData(f"The feature {feature.name!r} has a value that isn't {feature.nested}: {exc}.") from exc
 
 
 class Pieces(io.RawIOBase):

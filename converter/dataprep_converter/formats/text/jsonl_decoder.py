@@ -13,6 +13,8 @@ from dataprep_api.spec.formats.jsonl import JsonlOptions
 from dataprep_converter.core.errors import BrokenRecord
 from dataprep_converter.core.tensors import Array
 from dataprep_converter.formats.columnar.tables_decoder import features_of
+from dataprep_converter.formats.nested.json_texts import json_column
+from dataprep_converter.formats.nested.nested_arrays import array_of
 from dataprep_converter.formats.text.lines import lines, rounded
 from dataprep_converter.formats.text.whole_columns import of_values
 from dataprep_converter.records.feature import FeatureSpec
@@ -44,7 +46,9 @@ class JsonlDecoder:
         values: dict[str, Any] = {}
         for name, feature in self._features.items():
             value = record[name]
-            if feature.sequence:
+            if feature.nested is not None:
+                values[name] = [] if value is None else [_json_texts([value], feature)[0].as_py().encode()]
+            elif feature.sequence:
                 values[name] = [self._flat(step, feature) for step in value or []]
             else:
                 values[name] = [] if value is None else self._flat(value, feature)
@@ -57,7 +61,8 @@ class JsonlDecoder:
             feature = self._features[field.name]
             if feature.sequence or (feature.dtype == "bytes" and not feature.text):
                 return None
-            column = of_values([record[field.name] for record in records], field.type)
+            values = [record[field.name] for record in records]
+            column = of_values(values, field.type) if feature.nested is None else _json_texts(values, feature)
             if column is None:
                 return None
             columns.append(column)
@@ -77,3 +82,11 @@ class JsonlDecoder:
             return [base64.b64decode(value, validate=True)]
         except binascii.Error as exc:
             raise BrokenRecord(f"the feature {feature.name!r} isn't valid base64: {exc}", offset=0) from exc
+
+
+def _json_texts(values: Sequence[Any], feature: FeatureSpec) -> Array:
+    """Return the canonical JSON of nested values. Raises BrokenRecord for a value that isn't of the feature's type."""
+    try:
+        return json_column(array_of(values, feature.nested))
+    except ValueError as exc:
+        raise BrokenRecord(f"the feature {feature.name!r} isn't {feature.nested}: {exc}", offset=0) from exc

@@ -30,7 +30,7 @@ _ipc: Any = pa.ipc  # the type stubs lack some options
 
 
 class ArrowReader(BlockReader):
-    """See the module. The reader's columns are the columns of the files. The field `b` of the struct `a` becomes the column `a/b`."""
+    """See the module. The reader's columns are the columns of the files. The field `b` of the struct `a` is the column `a/b`."""
 
     @staticmethod
     def discover(source: ArrowSource, access: Access) -> Discovery:
@@ -95,6 +95,8 @@ def _as_bytes(kind: Any) -> Any:
         return make.struct([field.with_type(_as_bytes(field.type)) for field in kind])
     if types.is_dictionary(kind):
         return make.dictionary(kind.index_type, _as_bytes(kind.value_type), kind.ordered)
+    if types.is_map(kind):
+        return make.map_(_as_bytes(kind.key_type), _as_bytes(kind.item_type))
     if types.is_fixed_size_list(kind):
         return make.list_(kind.value_field.with_type(_as_bytes(kind.value_type)), kind.list_size)
     if types.is_list(kind) or types.is_large_list(kind):
@@ -107,7 +109,7 @@ def _as_bytes(kind: Any) -> Any:
 
 
 def _units(arrow: ArrowSource, access: Access) -> Listing[Unit]:
-    settler = CommonSchema(arrow, of=_OF)
+    settler = CommonSchema(arrow, of=_OF, structs=access.structs)
     for root, path, entry in input_files(access, arrow.uris):
         with access.store(entry.uri).open(entry.uri) as source:
             yield from _batches(root, path, entry, source, settler)

@@ -1,7 +1,8 @@
 """Converts columns of tables into the columns of batches: flattens structs to `a/b`, and converts values to types that records can hold.
 
-A null becomes the column's default. Without a default, a null stays a null or makes its row bad, depending on the job. A null within a list
-always makes its row bad.
+Structs that are kept, lists of structs, maps and lists of lists become JSON text (`formats/nested`). A null becomes the column's default.
+Without a default, a null stays a null or makes its row bad, depending on the job. A null within a list of single values always makes its
+row bad; nested values may contain nulls.
 """
 
 import json
@@ -14,10 +15,15 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from dataprep_api.dataset.run_id import FLAT, StructRule
 from dataprep_converter.core.errors import BadSpec
+from dataprep_converter.core.lists import row_shape
 from dataprep_converter.core.tensors import NUMPY_NAMES, Array, is_tensor, null_mask, pc, to_arrow
+from dataprep_converter.formats.nested.descriptions import has_maps, nested_field, plain_type
+from dataprep_converter.formats.nested.json_texts import json_column
+from dataprep_converter.formats.nested.nested_arrays import array_of, repeated_keys
 from dataprep_converter.records.batch import WAS
-from dataprep_converter.records.columns import similar
+from dataprep_converter.records.columns import NOT_BY_DEFAULT, similar
 from dataprep_converter.records.lossy import lost_digits
 from dataprep_converter.records.schemas import schema_text
 
@@ -48,11 +54,18 @@ class Column:
     """The type of the column in batches."""
     was: pa.DataType | None = None
     """The type of the values in the input. The type is set only for times and decimals, because times and decimals are read as numbers."""
+    nested: pa.DataType | None = None
+    """For nested values, which become JSON text, the type in which formats write the values."""
+    by_default: bool = True
+    """Whether the column is written if the spec doesn't name its features."""
 
     def field(self) -> "pa.Field[Any]":
         """The column as a field of the reader's schema. The field's metadata contains the original type, which later steps need as well."""
-        metadata = None if self.was is None else {WAS: schema_text(pa.schema([(self.name, self.was)]))}
-        field: pa.Field[Any] = pa.field(self.name, self.type, metadata=metadata)
+        metadata = {} if self.was is None else {WAS: schema_text(pa.schema([(self.name, self.was)]))}
+        metadata |= {} if self.by_default else NOT_BY_DEFAULT
+        if self.nested is not None:
+            return nested_field(self.name, self.nested, metadata)
+        field: pa.Field[Any] = pa.field(self.name, self.type, metadata=metadata or None)
         return field
 
 
@@ -71,34 +84,44 @@ def check_names(names: Sequence[str], where: str) -> None:
 # --- which columns ------------------------------------------------------------------------------------------------
 
 
-def columns_of(schema: pa.Schema, selection: Sequence[str] | None, *, of: str, uri: str) -> list[Column]:
+def columns_of(schema: pa.Schema, selection: Sequence[str] | None, *, of: str, uri: str, structs: StructRule = FLAT) -> list[Column]:
     """The columns of batches for a file with this schema: all columns, or only those in `selection`, in this order.
 
-    `of` is the source's name in messages, such as `source.parquet`. Raises BadSpec, which names the file and the column, for a column that is
+    `structs` says which structs are columns of their own. The fields of such a struct are columns too, but aren't written by default. `of` is the source's name in messages, such as `source.parquet`. Raises BadSpec, which names the file and the column, for a column that is
     missing, duplicate, or of a type that records can't hold.
     """
-    leaves = [leaf for field in schema for leaf in _leaves((field.name,), field.type)]
+    leaves = [leaf for field in schema for leaf in _leaves((field.name,), field.type, structs)]
     names = ["/".join(path) for path, _ in leaves]
     check_names(names, uri)
     places = range(len(leaves)) if selection is None else [place for name in selection for place in _places(name, names, of=of, uri=uri)]
     check_names([names[place] for place in places], f"{of}.columns")
+    kept = {leaves[place][0] for place in places if isinstance(leaves[place][1], pa.StructType)}
     columns = []
     for place in places:
         path, kind = leaves[place]
-        batch_type = _batch_type(kind)
+        batch_type, nested = _batch_type(kind), None
+        if batch_type is None and pa.types.is_nested(kind):
+            nested = plain_type(kind)
+            batch_type = None if nested is None else pa.large_string()
+        is_inside = any(path[:length] in kept for length in range(1, len(path)))
+        if is_inside and names[place] not in structs.named and (batch_type is None or nested is not None or row_shape(batch_type)):
+            continue  # the struct can hold a list that the column can't, such as one with nulls
         if batch_type is None:
             raise BadSpec(
                 f"{uri}: the column {names[place]!r} is {kind}, which records can't contain. "
                 f"Leave it out of {of}.columns, or write the file with another type ({_advice(kind)})."
             )
-        columns.append(Column(names[place], path, batch_type, _was(kind)))
+        columns.append(Column(names[place], path, batch_type, _was(kind) if nested is None else None, nested, not is_inside))
     return columns
 
 
-def _leaves(path: tuple[str, ...], kind: pa.DataType) -> Iterator[tuple[tuple[str, ...], pa.DataType]]:
+def _leaves(path: tuple[str, ...], kind: pa.DataType, structs: StructRule) -> Iterator[tuple[tuple[str, ...], pa.DataType]]:
+    """Yields the structs that are columns of their own, and all values that aren't structs."""
     if isinstance(kind, pa.StructType):
+        if (structs.keeps and len(path) == 1) or "/".join(path) in structs.named:
+            yield path, kind
         for field in kind:
-            yield from _leaves((*path, field.name), field.type)
+            yield from _leaves((*path, field.name), field.type, structs)
     else:
         yield path, kind
 
@@ -171,10 +194,8 @@ def _advice(kind: pa.DataType) -> str:
         return "int64"
     if types.is_null(kind):
         return "it has no values at all"
-    if types.is_map(kind):
-        return "a struct, or two lists of keys and values"
     if types.is_nested(kind):
-        return "lists of numbers or of text, structs of these"
+        return "fields with names that differ, of numbers, text, bytes, decimals or times"
     return "numbers, text or bytes"
 
 
@@ -187,7 +208,7 @@ def taken(records: pa.RecordBatch, column: Column) -> Array:
     values: Array = records.column(column.path[0])
     for name in column.path[1:]:
         values = pc.struct_field(values, name)
-    return _cast(values, column.type)
+    return json_column(values) if column.nested is not None else _cast(values, column.type)
 
 
 def _cast(values: Any, kind: pa.DataType) -> Array:
@@ -265,6 +286,21 @@ def default_of(text: str, kind: pa.DataType, *, column: str, of: str, called: st
     raise BadSpec(f"{of}: the default {shown(text)} of {column!r} is not {'an' if called[0] in 'AEIOU' else 'a'} {called}.")
 
 
+def column_default(text: str, column: Column, *, of: str) -> Any:
+    """A default of a column, as an Arrow scalar. Raises BadSpec for an invalid default."""
+    if column.nested is not None:
+        return nested_default(text, column.nested, column=column.name, of=of)
+    return default_of(text, column.type, column=column.name, of=of, called=str(column.type))
+
+
+def nested_default(text: str, kind: pa.DataType, *, column: str, of: str) -> Any:
+    """A default of nested values, which is written as JSON, as an Arrow scalar. Raises BadSpec for an invalid default."""
+    try:
+        return json_column(array_of([json.loads(text)], kind))[0]
+    except (ValueError, RecursionError) as exc:
+        raise BadSpec(f"{of}: the default {shown(text)} of {column!r} is not the JSON of {kind}: {exc}.") from exc
+
+
 def _is_of(value: Any, kind: Any) -> bool:
     """Whether a JSON value is of a column's type. The type is checked here because Arrow would silently truncate a fraction."""
     if _is_list(kind):
@@ -295,6 +331,8 @@ def settled(
         is_refused = filled.null_count and not keep_nulls
         for row in np.flatnonzero(null_mask(filled)).tolist() if is_refused else ():
             wrong.setdefault(row, f"column {column.name!r} has no value and no default")
+        if column.nested is not None and has_maps(column.nested):
+            wrong = {row: f"column {column.name!r} has a map with {reason}" for row, reason in repeated_keys(filled).items()} | wrong
         inner = _inner(filled)
         if inner is not filled and inner.null_count:
             for row in _rows(filled)[null_mask(inner)].tolist():

@@ -44,7 +44,7 @@ _pq: Any = pq  # the type stubs lack some options
 
 
 class ParquetReader(BlockReader):
-    """See the module. The reader's columns are the columns of the files. The field `b` of the struct `a` becomes the column `a/b`."""
+    """See the module. The reader's columns are the columns of the files. The field `b` of the struct `a` is the column `a/b`."""
 
     default_label: ClassVar[str] = "label"
 
@@ -90,7 +90,7 @@ def fields_of(source: Input, uri: str) -> list[str]:
 
 
 def _units(parquet: ParquetSource, access: Access) -> Listing[Unit]:
-    settler = CommonSchema(parquet, of=_OF)
+    settler = CommonSchema(parquet, of=_OF, structs=access.structs)
     for root, path, entry in input_files(access, parquet.uris):
         with access.store(entry.uri).open(entry.uri) as source:
             yield from _groups(root, path, entry, source, settler)
@@ -167,7 +167,10 @@ class _File:
 
     def __init__(self, source: Input, uri: str, columns: list[Column]) -> None:
         self._uri = uri
-        self._names = [".".join(column.path) for column in columns]
+        paths = {column.path for column in columns}
+        # A struct that is a column includes its fields.
+        outer = [path for path in paths if not any(path[:length] in paths for length in range(1, len(path)))]
+        self._names = [".".join(column.path) for column in columns if column.path in outer]
         self._ranged_file = RangedFile(source)
         buffer = max(1 << 16, min(4 << 20, _BUFFERS // len(columns)))
         with _errors_as_bad_data(uri, "not a readable Parquet file"):

@@ -6,11 +6,14 @@ from typing import Any, TypeAlias
 
 import pyarrow as pa
 
+from dataprep_api.dataset.run_id import StructRule
 from dataprep_api.spec.sources.arrow import ArrowSource
 from dataprep_api.spec.sources.parquet import ParquetSource
 from dataprep_converter.core.errors import BadSpec
+from dataprep_converter.formats.nested.descriptions import description, parse_description
 from dataprep_converter.readers.base.blocks import Block, lost_name
-from dataprep_converter.readers.columnar.columns import Column, columns_of, default_of, digits, lost, settled, taken
+from dataprep_converter.readers.columnar.columns import Column, column_default, columns_of, digits, lost, settled, taken
+from dataprep_converter.records.batch import STRUCTS
 from dataprep_converter.records.lossy import SAFE_DIGITS
 from dataprep_converter.records.schemas import parse_schema, schema_text
 
@@ -20,8 +23,9 @@ TableSource: TypeAlias = ParquetSource | ArrowSource
 class CommonSchema:
     """Takes the columns from the first file, and checks that every other file has the same columns."""
 
-    def __init__(self, source: TableSource, *, of: str) -> None:
+    def __init__(self, source: TableSource, *, of: str, structs: StructRule) -> None:
         self._source = source
+        self._structs = structs
         self._source_path = of
         self._uri = ""
         self.columns: list[Column] | None = None
@@ -29,16 +33,16 @@ class CommonSchema:
     def settle(self, schema: pa.Schema, uri: str) -> list[Column]:
         """The columns of a file. Raises BadSpec for a column that can't be read, or that differs from the same column in the first file. If
         a column differs, the message names both files."""
-        columns = columns_of(schema, self._source.columns, of=self._source_path, uri=uri)
+        columns = columns_of(schema, self._source.columns, of=self._source_path, uri=uri, structs=self._structs)
         if self.columns is None:
             if not columns:
                 raise BadSpec(f"{uri} has no columns.")
             Table(self._source, columns, of=self._source_path, keep_nulls=False)
             self.columns, self._uri = columns, uri
             return columns
-        types = {column.name: column.type for column in columns}
+        types = {column.name: column.nested or column.type for column in columns}
         self._widen(columns, uri)
-        expected = {column.name: column.type for column in self.columns}
+        expected = {column.name: column.nested or column.type for column in self.columns}
         for name, kind in expected.items():
             if name not in types:
                 raise BadSpec(f"{uri} has no column {name!r}, which {self._uri} has; every file needs the same columns.")
@@ -74,7 +78,11 @@ class CommonSchema:
         schema = pa.schema([(column.name, column.type) for column in columns])
         state = {"schema": schema_text(schema), "paths": [list(column.path) for column in columns]}
         were = pa.schema([(column.name, column.was) for column in columns if column.was is not None])
-        return state | ({"were": schema_text(were)} if len(were) else {})
+        nested = {column.name: description(column.nested) for column in columns if column.nested is not None}
+        hidden = [column.name for column in columns if not column.by_default]
+        is_kept = self._structs.keeps and any(isinstance(column.nested, pa.StructType) for column in columns)
+        added = {"were": schema_text(were) if len(were) else None, "nested": nested, "hidden": hidden, STRUCTS: is_kept}
+        return state | {name: value for name, value in added.items() if value}
 
 
 def columns_from(state: Mapping[str, Any]) -> list[Column]:
@@ -83,7 +91,12 @@ def columns_from(state: Mapping[str, Any]) -> list[Column]:
         return []
     schema = parse_schema(state["schema"])
     were = {field.name: field.type for field in parse_schema(state["were"])} if "were" in state else {}
-    return [Column(field.name, tuple(path), field.type, were.get(field.name)) for field, path in zip(schema, state["paths"], strict=True)]
+    nested = {name: parse_description(described) for name, described in state.get("nested", {}).items()}
+    hidden = set(state.get("hidden", []))
+    return [
+        Column(field.name, tuple(path), field.type, were.get(field.name), nested.get(field.name), field.name not in hidden)
+        for field, path in zip(schema, state["paths"], strict=True)
+    ]
 
 
 class Table:
@@ -95,12 +108,12 @@ class Table:
         self.schema: pa.Schema = pa.schema([column.field() for column in columns])
         self.lost_of = lost_of(columns)
         """The columns for which blocks report lost digits."""
-        types = {column.name: column.type for column in columns}
+        by_name = {column.name: column for column in columns}
         self._defaults: dict[str, Any] = {}
         for name, text in (source.defaults or {}).items() if columns else ():
-            if name not in types:
-                raise BadSpec(f"{of}.defaults: there is no column {name!r}; the columns are {', '.join(types)}.")
-            self._defaults[name] = default_of(text, types[name], column=name, of=f"{of}.defaults", called=str(types[name]))
+            if name not in by_name:
+                raise BadSpec(f"{of}.defaults: there is no column {name!r}; the columns are {', '.join(by_name)}.")
+            self._defaults[name] = column_default(text, by_name[name], of=f"{of}.defaults")
 
     def block(self, records: pa.RecordBatch) -> Block:
         """The batch as a block. `settled` describes the bad rows."""

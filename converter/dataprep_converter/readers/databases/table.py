@@ -28,7 +28,7 @@ from dataprep_converter.inputs.maxcompute import Session, SessionEnded, Table
 from dataprep_converter.readers import Discovery, Listing
 from dataprep_converter.readers.base.blocks import Block, BlockReader, bytes_for_digest
 from dataprep_converter.readers.base.equal_batches import equal_batches
-from dataprep_converter.readers.columnar.columns import Column, columns_of, default_of
+from dataprep_converter.readers.columnar.columns import Column, column_default, columns_of
 from dataprep_converter.readers.columnar.tables import block_of, lost_of
 from dataprep_converter.records.columns import similar
 from dataprep_converter.records.schemas import parse_schema, schema_text
@@ -165,11 +165,11 @@ class _Rows:
     def of(cls, source: TableSource, schema: pa.Schema, *, keep_nulls: bool) -> Self:
         """The rows of a table with the given schema. Raises BadSpec for a default whose column doesn't exist or has another type."""
         columns = columns_of(schema, None, of="source.table", uri=source.uris[0])
-        kinds = {column.name: column.type for column in columns}
+        by_name = {column.name: column for column in columns}
         defaults = {}
         for name, text in (source.record_defaults or {}).items():
-            _check_column(name, list(kinds), "source.table.recordDefaults", source.uris[0])
-            defaults[name] = default_of(text, kinds[name], column=name, of="source.table.recordDefaults", called=str(kinds[name]))
+            _check_column(name, list(by_name), "source.table.recordDefaults", source.uris[0])
+            defaults[name] = column_default(text, by_name[name], of="source.table.recordDefaults")
         return cls(schema, columns, defaults, keep_nulls)
 
     @property

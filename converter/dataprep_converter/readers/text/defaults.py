@@ -1,14 +1,15 @@
 """Adds the defaults of a source, which are given by column, to the columns of text files."""
 
 from collections.abc import Iterable, Mapping, Sequence
-from typing import TypeVar
+from typing import TypeVar, cast
 
 from dataprep_api.spec import CsvColumn
 from dataprep_api.spec.sources.jsonl import JsonlColumn
 from dataprep_converter.core.errors import BadSpec
+from dataprep_converter.readers.text.json_nested import NestedColumn
 from dataprep_converter.records.columns import format_names, similar
 
-C = TypeVar("C", CsvColumn, JsonlColumn)
+C = TypeVar("C", bound=CsvColumn | JsonlColumn | NestedColumn)
 
 
 def with_defaults(columns: Sequence[C], defaults: Mapping[str, str] | None, *, of: str) -> list[C]:
@@ -22,7 +23,7 @@ def with_defaults(columns: Sequence[C], defaults: Mapping[str, str] | None, *, o
         default = rest.pop(column.name, None)
         if default is not None and column.default is not None:
             raise BadSpec(f"{of}: the column {column.name!r} has a default in columns and in defaults; leave one of them out.")
-        completed.append(column if default is None else column.model_copy(update={"default": default}))
+        completed.append(column if default is None else cast("C", column.model_copy(update={"default": default})))
     check_exist(rest, columns, of=f"{of}.defaults")
     return completed
 

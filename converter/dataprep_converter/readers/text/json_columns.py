@@ -1,19 +1,24 @@
 """Determines the columns of `jsonl` files from the first records: the keys, their types, and their paths. Only the planner does this."""
 
 import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, field
-from typing import Any, Final
+from typing import Any, Final, TypeAlias
 
+import pyarrow as pa
+
+from dataprep_api.dataset.run_id import FLAT, StructRule
 from dataprep_api.spec.sources.jsonl import JsonlColumn
 from dataprep_converter.core.errors import BadSpec
 from dataprep_converter.readers.columnar.columns import check_names
+from dataprep_converter.readers.text.json_nested import NestedColumn, SeveralTypes, kind_of
 from dataprep_converter.records.digits import keeps_digits
 
 _ADVICE: Final = "give source.jsonl.columns"
 
 Path = tuple[str, ...]
+AnyColumn: TypeAlias = JsonlColumn | NestedColumn
 
 
 @dataclass
@@ -34,16 +39,20 @@ class _Int64(int):
 
 _LONG: Final = "long Int64"
 _NUMBERS: Final = frozenset({"Int64", _LONG, "Float32", "Float64"})
+_SINGLE: Final = frozenset({*_NUMBERS, "String", "Bool", "kept object", "null"})
+"""The kinds of values that aren't lists."""
 
 
 def infer_columns(
-    lines: Sequence[tuple[int, bytes]], columns: Sequence[JsonlColumn] | None, uri: str, *, rule: int
-) -> list[tuple[JsonlColumn, Path]]:
-    """The columns and their paths in a record, inferred from some lines of the file `uri`. `rule` is the version of the inference rule.
+    lines: Sequence[tuple[int, bytes]], columns: Sequence[JsonlColumn] | None, uri: str, *, rule: int, structs: StructRule = FLAT
+) -> list[tuple[AnyColumn, Path]]:
+    """The columns and their paths in a record, inferred from some lines of the file `uri`. `rule` is the version of the inference rule, and
+    `structs` says which objects are columns of their own.
 
     `lines` are pairs (line number, line). Raises BadSpec if the spec names a column twice, or if a key's type can't be determined.
     """
     seen: dict[Path, _PathTypes] = {}
+    nested = _Nested(structs)
     for number, line in lines:
         try:
             record = json.loads(line) if rule == 1 else json.loads(line, parse_float=_parse_number, parse_int=_parse_whole_number)
@@ -51,17 +60,17 @@ def infer_columns(
             # A broken line becomes a bad record later, so ignore it here.
             continue
         if isinstance(record, dict):
-            for path, kind in _leaves((), record):
+            for path, kind in _leaves((), record, nested):
                 seen.setdefault(path, _PathTypes()).kinds.setdefault(kind, number)
     if columns is not None:
         check_names([column.name for column in columns], "source.jsonl.columns")
-        columns_and_paths = [(column, _path(column.name, seen)) for column in columns]
+        columns_and_paths: list[tuple[AnyColumn, Path]] = [(column, _path(column.name, seen)) for column in columns]
     else:
-        columns_and_paths = [(_column(path, each, uri), path) for path, each in seen.items() if set(each.kinds) != {"object"}]
+        columns_and_paths = _inferred(seen, nested, uri)
         check_names([column.name for column, _ in columns_and_paths], uri)
         if lines and not columns_and_paths:
             raise BadSpec(f"{uri}: there is no key in the first records; {_ADVICE}.")
-    paths = {path for _, path in columns_and_paths}
+    paths = {path for column, path in columns_and_paths if not _is_object(column)}
     for column, path in columns_and_paths:
         if any(path[:length] in paths for length in range(1, len(path))):
             raise BadSpec(
@@ -70,13 +79,84 @@ def infer_columns(
     return columns_and_paths
 
 
-def _leaves(path: Path, value: dict[str, Any]) -> Iterator[tuple[Path, str]]:
-    """Yields the path and kind of each value that is not an object, and of each empty object."""
+@dataclass
+class _Nested:
+    """The nested values that were found, by path."""
+
+    structs: StructRule
+    values: dict[Path, list[Any]] = field(default_factory=dict)
+
+    def is_column(self, path: Path) -> bool:
+        """Whether the object at a path is a column of its own."""
+        return (self.structs.keeps and len(path) == 1) or self.is_named(path)
+
+    def is_named(self, path: Path) -> bool:
+        """Whether a feature or a label names the path."""
+        return "/".join(path) in self.structs.named
+
+
+def _leaves(path: Path, value: dict[str, Any], nested: _Nested) -> Iterator[tuple[Path, str]]:
+    """Yields the path and kind of each value that is not an object, of each empty object, and of each object that is a column."""
     for key, each in value.items():
+        inner = (*path, key)
         if isinstance(each, dict) and each:
-            yield from _leaves((*path, key), each)
+            if nested.is_column(inner):
+                nested.values.setdefault(inner, []).append(each)
+                yield inner, "kept object"
+            yield from _leaves(inner, each, nested)
         else:
-            yield (*path, key), _kind(each)
+            kind = _kind(each)
+            is_nested = kind.startswith(("list of object", "list of list", "list of empty"))
+            if is_nested or (kind == "list of several types" and all(item is None or isinstance(item, list) for item in each)):
+                nested.values.setdefault(inner, []).append(each)
+                kind = "nested list"
+            yield inner, kind
+
+
+def _inferred(seen: Mapping[Path, _PathTypes], nested: _Nested, uri: str) -> list[tuple[AnyColumn, Path]]:
+    """The columns of all paths, in the order in which they were found. A kept object comes before its fields."""
+    columns: list[tuple[AnyColumn, Path]] = []
+    for path, each in seen.items():
+        if set(each.kinds) == {"object"}:
+            continue
+        is_inside = any(nested.is_column(path[:length]) for length in range(1, len(path)))
+        if is_inside and not nested.is_named(path) and (set(each.kinds) == {"null"} or not set(each.kinds) <= _SINGLE):
+            continue  # the object can hold values that the column can't, such as lists with nulls
+        if path in nested.values:
+            columns.append((_nested_column(path, each, nested.values[path], uri, by_default=not is_inside), path))
+            continue
+        column = _column(path, each, uri)
+        # As in the object, the numbers of a key inside it have 64 bits.
+        columns.append((column.model_copy(update={"type": "Float64"}) if is_inside and column.type == "Float32" else column, path))
+    return columns
+
+
+def _nested_column(path: Path, seen: _PathTypes, values: Sequence[Any], uri: str, *, by_default: bool) -> NestedColumn:
+    """The column for the nested values at one path. Raises BadSpec for values of several types."""
+    name = "/".join(path)
+    others = {kind: line for kind, line in seen.kinds.items() if kind not in ("null", "object", "empty list")}
+    if len(others) > 1 or ("kept object" in others and "empty list" in seen.kinds) or ("nested list" in others and "object" in seen.kinds):
+        raise BadSpec(_several_types(name, seen, uri))
+    line = next(iter(others.values()))
+    try:
+        nested = kind_of(values)
+    except SeveralTypes as exc:
+        raise BadSpec(f"{uri}, line {line}: {name!r} can't be read: {exc}; {_ADVICE} without it.") from exc
+    if nested is None:
+        raise BadSpec(f"{uri}, line {line}: {name!r} has only empty objects in the first records; {_ADVICE} without it.")
+    return NestedColumn(name, nested, by_default)
+
+
+def _several_types(name: str, seen: _PathTypes, uri: str) -> str:
+    first: dict[str, int] = {}
+    for kind, line in seen.kinds.items():
+        first.setdefault({_LONG: "Int64", "kept object": "object", "nested list": "list"}.get(kind, kind.replace(_LONG, "Int64")), line)
+    types = ", ".join(f"{each} (line {line})" for each, line in first.items() if each != "null")
+    return f"{uri}: {name!r} has values of several types: {types}; {_ADVICE}, with or without this key."
+
+
+def _is_object(column: AnyColumn) -> bool:
+    return isinstance(column, NestedColumn) and pa.types.is_struct(column.kind)
 
 
 def _parse_number(text: str) -> float:
@@ -139,11 +219,7 @@ def _column(path: Path, seen: _PathTypes, uri: str) -> JsonlColumn:
             f"{_ADVICE}, with or without this key."
         )
     if len(kinds) > 1 or ("empty list" in seen.kinds and not next(iter(kinds)).startswith("list")):
-        first: dict[str, int] = {}
-        for seen_kind, line in seen.kinds.items():
-            first.setdefault(seen_kind.replace(_LONG, "Int64"), line)
-        types = ", ".join(f"{each} (line {line})" for each, line in first.items() if each != "null")
-        raise BadSpec(f"{uri}: {name!r} has values of several types: {types}; {_ADVICE}, with or without this key.")
+        raise BadSpec(_several_types(name, seen, uri))
     kind = next(iter(kinds))
     single = kind.removeprefix("list of ")
     if single not in ("Int64", "Float32", "Float64", "String", "Bool"):

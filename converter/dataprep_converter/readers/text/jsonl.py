@@ -7,7 +7,7 @@ are bad, and a reason is reported for each of them.
 
 import json
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -18,6 +18,7 @@ from pyarrow import json as arrow_json
 from dataprep_api.spec.sources.jsonl import JsonlColumn, JsonlSource
 from dataprep_converter.core.errors import InputChanged
 from dataprep_converter.core.tensors import Array, pc
+from dataprep_converter.formats.nested.json_texts import json_column
 from dataprep_converter.inputs.access import Access
 from dataprep_converter.inputs.encodings import in_utf8
 from dataprep_converter.inputs.pinned import ForwardReader
@@ -26,12 +27,14 @@ from dataprep_converter.readers.base.blocks import Block
 from dataprep_converter.readers.base.good_runs import good_runs
 from dataprep_converter.readers.base.listing import input_files
 from dataprep_converter.readers.base.partitions import Partitions, discover_with_partitions, names_from, without_partition_columns
-from dataprep_converter.readers.columnar.columns import TYPES, Column, default_of, narrowed, settled, shown
+from dataprep_converter.readers.columnar.columns import TYPES, Column, default_of, narrowed, nested_default, settled, shown
 from dataprep_converter.readers.text import json_arrays, stretches
 from dataprep_converter.readers.text.defaults import with_defaults
-from dataprep_converter.readers.text.json_columns import Path, infer_columns
+from dataprep_converter.readers.text.json_columns import AnyColumn, Path, infer_columns
+from dataprep_converter.readers.text.json_nested import NestedColumn, unknown_key
 from dataprep_converter.readers.text.lines import Lines, not_utf8, scan, units_of_lines, with_lines
 from dataprep_converter.readers.text.stretches import BOM, Reading, StretchReader, compression_in, open_forward
+from dataprep_converter.records.batch import STRUCTS
 from dataprep_converter.sampling.units import Unit
 
 _SAMPLE_BYTES: Final = 1 << 20
@@ -41,7 +44,7 @@ _arrow_json: Any = arrow_json  # the type stubs lack the types of the options
 
 
 class JsonlReader(StretchReader):
-    """See the module. The columns are the keys. The key `b` inside the object `a` becomes the column `a/b`."""
+    """See the module. The columns are the keys. The key `b` inside the object `a` is the column `a/b`."""
 
     @staticmethod
     def discover(source: JsonlSource, access: Access) -> Discovery:
@@ -50,7 +53,7 @@ class JsonlReader(StretchReader):
 
     def __init__(self, source: JsonlSource, state: Mapping[str, Any], access: Access) -> None:
         super().__init__(access, Partitions(source.uris, state, of=_OF, keep_nulls=access.keeps_nulls))
-        columns = [(JsonlColumn.model_validate(column), tuple(path)) for column, path in state.get("columns", [])]
+        columns = [(_column_of(column), tuple(path)) for column, path in state.get("columns", [])]
         file_source = without_partition_columns(source, names_from(state), of=_OF)
         columns = _with_defaults(columns, file_source.defaults)
         self._parser = _Parser(columns, strict=source.columns is None, keep_nulls=access.keeps_nulls)
@@ -87,7 +90,7 @@ class JsonlReader(StretchReader):
 
 def _units(jsonl: JsonlSource, access: Access) -> Listing[Unit]:
     uri, lines = _sample(jsonl, access)
-    columns = infer_columns(lines, jsonl.columns, uri, rule=access.version_of("inference"))
+    columns = infer_columns(lines, jsonl.columns, uri, rule=access.version_of("inference"), structs=access.structs)
     _Parser(_with_defaults(columns, jsonl.defaults), strict=False)
     for root, path, entry in input_files(access, jsonl.uris):
         with access.store(entry.uri).open(entry.uri) as source, open_forward(source, entry, jsonl.encoding or "Utf8") as forward:
@@ -96,10 +99,20 @@ def _units(jsonl: JsonlSource, access: Access) -> Listing[Unit]:
                 yield from json_arrays.units_of_array(root, path, entry, start, forward)
             else:
                 yield from units_of_lines(root, path, entry, start, forward, skip_blank=True)
-    return {"columns": [[column.model_dump(by_alias=True, exclude_none=True), list(path)] for column, path in columns]}
+    state: dict[str, Any] = {"columns": [[_document(column), list(path)] for column, path in columns]}
+    is_kept = access.structs.keeps and any(isinstance(column, NestedColumn) and pa.types.is_struct(column.kind) for column, _ in columns)
+    return state | ({STRUCTS: True} if is_kept else {})
 
 
-def _with_defaults(columns: Sequence[tuple[JsonlColumn, Path]], defaults: Mapping[str, str] | None) -> list[tuple[JsonlColumn, Path]]:
+def _document(column: AnyColumn) -> dict[str, Any]:
+    return column.document() if isinstance(column, NestedColumn) else column.model_dump(by_alias=True, exclude_none=True)
+
+
+def _column_of(document: Mapping[str, Any]) -> AnyColumn:
+    return NestedColumn.of(document) if "nested" in document else JsonlColumn.model_validate(document)
+
+
+def _with_defaults(columns: Sequence[tuple[AnyColumn, Path]], defaults: Mapping[str, str] | None) -> list[tuple[AnyColumn, Path]]:
     completed = with_defaults([column for column, _ in columns], defaults, of=_OF)
     return [(column, path) for column, (_, path) in zip(completed, columns, strict=True)]
 
@@ -157,21 +170,16 @@ class _Objects:
 class _Parser:
     """Parses lines into records that have the source's columns. If `strict`, a record with a key that isn't a column is bad."""
 
-    def __init__(self, columns: Sequence[tuple[JsonlColumn, Path]], *, strict: bool, keep_nulls: bool = False) -> None:
+    def __init__(self, columns: Sequence[tuple[AnyColumn, Path]], *, strict: bool, keep_nulls: bool = False) -> None:
         self._strict = strict
         self._keep_nulls = keep_nulls
         self._spec_columns = [column for column, _ in columns]
-        self._columns = [Column(column.name, path, _type(column)) for column, path in columns]
+        kept = {path for column, path in columns if isinstance(column, NestedColumn) and pa.types.is_struct(column.kind)}
+        self._columns = [_read_column(column, path, kept) for column, path in columns]
         self._schemas = [_schema([column]) for column in self._columns]
         self._schema = _schema(self._columns)
-        self._defaults = {
-            column.name: default_of(
-                column.default, _wide(_type(column)), column=column.name, of="source.jsonl.columns", called=_type_name(column)
-            )
-            for column in self._spec_columns
-            if column.default is not None
-        }
-        self.schema: pa.Schema = pa.schema([(column.name, column.type) for column in self._columns])
+        self._defaults = {column.name: _default(column, column.default) for column in self._spec_columns if column.default is not None}
+        self.schema: pa.Schema = pa.schema([column.field() for column in self._columns])
 
     def parse(self, data: bytes, lines: Lines, line: int) -> Block:
         """Parses some lines. `line` is the line number of the first byte of `data`."""
@@ -269,6 +277,12 @@ class _Parser:
         """The path of the first key that isn't part of a column."""
         for key, value in record.items():
             inner_path = (*path, key)
+            nested = next((column.nested for column in self._columns if column.path == inner_path and column.nested is not None), None)
+            if nested is not None:
+                unknown = unknown_key(value, nested)
+                if unknown is not None:
+                    return "/".join((*inner_path, unknown))
+                continue
             if not any(column.path[: len(inner_path)] == inner_path for column in self._columns):
                 return "/".join(inner_path)
             if isinstance(value, dict) and (unknown := self._unknown_key(value, inner_path)):
@@ -279,6 +293,7 @@ class _Parser:
         """Returns the columns in their final types, with defaults filled in, and a dict that maps each row whose values don't fit to the reason."""
         combined = table.combine_chunks()
         columns = [_column_at(combined, column.path) for column in self._columns]
+        columns = [values if column.nested is None else json_column(values) for values, column in zip(columns, self._columns, strict=True)]
         columns, wrong = settled(columns, self._columns, self._defaults, keep_nulls=self._keep_nulls)
         for number, column in enumerate(self._columns):
             if pa.types.is_floating(_value_type(column.type)) and columns[number].type != column.type:
@@ -287,8 +302,23 @@ class _Parser:
         return columns, wrong
 
 
-def _type_name(column: JsonlColumn) -> str:
+def _type_name(column: AnyColumn) -> str:
     return f"list of {column.type}" if column.list else column.type
+
+
+def _read_column(column: AnyColumn, path: Path, kept: Collection[Path]) -> Column:
+    """A column of the records. The fields of an object that is a column of its own, which is in `kept`, aren't written by default."""
+    if isinstance(column, NestedColumn):
+        return Column(column.name, path, pa.large_string(), nested=column.kind, by_default=column.by_default)
+    is_inside = any(path[:length] in kept for length in range(1, len(path)))
+    return Column(column.name, path, _type(column), by_default=not is_inside)
+
+
+def _default(column: AnyColumn, text: str) -> Any:
+    of = "source.jsonl.columns"
+    if isinstance(column, NestedColumn):
+        return nested_default(text, column.kind, column=column.name, of=of)
+    return default_of(text, _wide(_type(column)), column=column.name, of=of, called=_type_name(column))
 
 
 def _type(column: JsonlColumn) -> pa.DataType:
@@ -310,7 +340,7 @@ def _wide(kind: pa.DataType) -> pa.DataType:
 def _schema(columns: Sequence[Column]) -> pa.Schema:
     tree = _Objects({})
     for column in columns:
-        tree.add(column.path, _wide(column.type))
+        tree.add(column.path, _wide(column.type) if column.nested is None else column.nested)
     return pa.schema(tree.fields())
 
 

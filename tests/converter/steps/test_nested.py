@@ -1,0 +1,227 @@
+"""Nested values (structs, lists of structs, maps) pass from every source of tables to every format: as values where the format can hold them,
+and as JSON elsewhere."""
+
+import json
+import tarfile
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from tests.builders.jobs import run_job, verified_run
+from tests.builders.specs import parse_job
+
+from dataprep_api.dataset.report import Manifest
+from dataprep_api.resources.job import DataPrepJob
+from dataprep_converter.core.errors import BadData, BadSpec
+from dataprep_converter.formats.tfrecord import records
+from dataprep_reader import open as open_data_set
+
+_pq: Any = pq  # the module has no type stubs
+_ipc: Any = pa.ipc
+_arrow: Any = pa
+
+MESSAGE = _arrow.struct([("role", pa.string()), ("content", pa.string())])
+COLUMNS: dict[str, Any] = {
+    "id": pa.array([1, 2, 3], pa.int64()),
+    "messages": pa.array([[{"role": "user", "content": 'say "é\n"'}, {"role": "bot", "content": None}], None, []], pa.list_(MESSAGE)),
+    "box": pa.array([{"x": 1, "corners": [0.5, 2.5]}, None, {"x": None, "corners": None}], _arrow.struct([("x", pa.int32()), ("corners", pa.list_(pa.float32()))])),
+    "grid": pa.array([[[1], [2, 3]], None, [[], None]], pa.list_(pa.list_(pa.int64()))),
+}  # fmt: skip
+TABLE = pa.table(COLUMNS)
+ROWS: list[dict[str, Any]] = TABLE.to_pylist()
+LINES = [
+    {"id": 1, "messages": [{"role": "user", "content": 'say "é\n"'}, {"role": "bot"}], "box": {"x": 1, "corners": [0.5, 2.5]}, "grid": [[1], [2, 3]]},
+    {"id": 2, "messages": None, "box": None, "grid": None},
+    {"id": 3, "messages": [], "box": {"x": None}, "grid": [[], None]},
+]  # fmt: skip
+
+
+def put(folder: Path, kind: str) -> Path:
+    folder.mkdir(parents=True, exist_ok=True)
+    file = folder / f"rows.{kind}"
+    if kind == "parquet":
+        _pq.write_table(TABLE, file)
+    elif kind == "arrow":
+        with pa.OSFile(str(file), "wb") as sink, _ipc.new_file(sink, TABLE.schema) as writer:
+            writer.write_table(TABLE)
+    else:
+        file.write_text("".join(json.dumps(line) + "\n" for line in LINES))
+    return file
+
+
+def a_job(folder: Path, format_: str, *, source: str = "parquet", out: str = "out", **spec: Any) -> DataPrepJob:
+    file = folder / "in" / f"rows.{source}"
+    if not file.exists():
+        put(folder / "in", source)
+    output = {"uri": str(folder / out), "format": format_, "shards": {"count": 1}, "overwrite": "IfChanged"} | spec.pop("output", {})
+    return parse_job({"source": {source: {"uris": [str(file)]} | spec.pop("reading", {})}, "output": output} | spec)
+
+
+def the_file(job: DataPrepJob) -> Path:
+    """The only shard of the job's data set, which is verified."""
+    manifest = verified_run(job)
+    return Path(job.spec.output.uri) / manifest.files[0].file
+
+
+def table_in(file: Path) -> Any:
+    return _pq.read_table(file) if file.suffix == ".parquet" else _ipc.open_file(pa.OSFile(str(file), "rb")).read_all()
+
+
+@pytest.mark.parametrize("source", ["parquet", "arrow"])
+@pytest.mark.parametrize("format_", ["parquet", "arrow"])
+def test_a_table_keeps_its_nested_columns(tmp_path: Path, source: str, format_: str) -> None:
+    made = table_in(the_file(a_job(tmp_path, format_, source=source)))
+    assert made.schema.equals(TABLE.schema)
+    assert made.to_pylist() == ROWS
+
+
+@pytest.mark.parametrize("source", ["parquet", "arrow"])
+def test_json_lines_have_the_values_of_a_table(tmp_path: Path, source: str) -> None:
+    lines = the_file(a_job(tmp_path, "jsonl", source=source)).read_text(encoding="utf-8").splitlines()
+    assert [json.loads(line) for line in lines] == ROWS
+
+
+def test_json_lines_become_json_lines_and_tables(tmp_path: Path) -> None:
+    lines = the_file(a_job(tmp_path, "jsonl", source="jsonl")).read_text(encoding="utf-8").splitlines()
+    rows = [json.loads(line) for line in lines]
+    assert rows[0]["messages"] == [LINES[0]["messages"][0], {"role": "bot", "content": None}]
+    assert [row["box"] for row in rows] == [{"x": 1, "corners": [0.5, 2.5]}, None, {"x": None, "corners": None}]
+    assert [row["grid"] for row in rows] == [line["grid"] for line in LINES]
+    made = table_in(the_file(a_job(tmp_path, "parquet", source="jsonl", out="table")))
+    assert made.to_pylist() == rows
+    assert made.schema.field("messages").type == pa.list_(MESSAGE)
+
+
+def test_another_format_has_the_json_of_lists_of_structs_and_the_fields_of_structs(tmp_path: Path) -> None:
+    data = the_file(a_job(tmp_path, "tfrecord")).read_bytes()
+    made = [records.parse_example(payload) for _, payload in records.read([data])]
+    assert made[0]["messages"] == ['[{"role":"user","content":"say \\"é\\n\\""},{"role":"bot","content":null}]'.encode()]
+    assert made[0]["box/x"] == [1]
+    assert made[0]["grid"] == [b"[[1],[2,3]]"]
+    assert made[1]["messages"] == []
+
+
+@pytest.mark.parametrize("source", ["parquet", "arrow", "jsonl"])
+def test_a_struct_that_is_a_feature_is_json(tmp_path: Path, source: str) -> None:
+    job = a_job(tmp_path, "webdataset", source=source, features=[{"name": "id"}, {"name": "box"}])
+    with tarfile.open(the_file(job)) as tar:
+        found = {name: tar.extractfile(name).read() for name in tar.getnames()}  # type: ignore[union-attr]
+    (text,) = (content for name, content in found.items() if content.startswith(b'{"x":1'))
+    assert json.loads(text) == {"x": 1, "corners": [0.5, 2.5]}
+
+
+@pytest.mark.parametrize("format_", ["parquet", "arrow", "jsonl", "tfrecord", "csv", "webdataset", "arrayRecord"])
+@pytest.mark.parametrize("again", ["parquet", "jsonl"])
+def test_a_data_set_with_nested_values_becomes_another_one(tmp_path: Path, format_: str, again: str) -> None:
+    features = [{"name": name} for name in COLUMNS]
+    run_job(a_job(tmp_path, format_, features=features))
+    second = parse_job(
+        {
+            "source": {"dataset": {"uri": str(tmp_path / "out")}},
+            "output": {"uri": str(tmp_path / "again"), "format": again, "shards": {"count": 1}},
+        }
+    )
+    file = the_file(second)
+    lines = file.read_bytes().splitlines() if again == "jsonl" else []
+    assert ([json.loads(line) for line in lines] or table_in(file).to_pylist()) == ROWS
+
+
+@pytest.mark.parametrize("format_", ["parquet", "arrow", "jsonl", "tfrecord"])
+def test_the_reader_gives_json(tmp_path: Path, format_: str) -> None:
+    run_job(a_job(tmp_path, format_, features=[{"name": "messages"}]))
+    opened: Any = list(open_data_set(str(tmp_path / "out"), as_="arrow"))
+    texts = [text for batch in opened for text in batch.column("messages").to_pylist()]
+    assert json.loads(texts[0]) == ROWS[0]["messages"]
+    assert texts[1:] == [None, "[]"]
+
+
+def test_a_field_of_a_kept_struct_is_a_label_or_a_rule_of_splits(tmp_path: Path) -> None:
+    splits = {"column": "box/x", "into": [{"name": "one", "values": ["1"]}, {"name": "rest"}]}
+    job = a_job(tmp_path, "parquet", labels=[{"name": "y", "columns": ["box/x"]}], splits=splits)
+    files = [Path(job.spec.output.uri) / file.file for file in verified_run(job).files]
+    rows = [row for file in files for row in _pq.ParquetFile(file).read().to_pylist()]
+    assert [(row["y"], row["box"]) for row in rows] == [(1, ROWS[0]["box"]), (None, None), (None, ROWS[2]["box"])]
+
+
+# --- which jobs keep structs ----------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "spec",
+    [
+        {"features": [{"name": "id"}, {"name": "x", "columns": ["box/x"]}]},
+        {"transforms": [{"filter": {"where": "id > 0"}}]},
+        {"reading": {"defaults": {"box/x": "0"}}},
+    ],
+    ids=["features", "transforms", "defaults"],
+)
+def test_a_job_that_may_name_the_fields_has_them_as_columns(tmp_path: Path, spec: dict[str, Any]) -> None:
+    job = a_job(tmp_path, "parquet", **spec)
+    assert "box" not in table_in(the_file(job)).column_names
+    assert "structs" not in manifest_of(job).parts
+
+
+def test_only_a_job_that_keeps_structs_has_another_run_id(tmp_path: Path) -> None:
+    kept = a_job(tmp_path, "parquet")
+    run_job(kept)
+    assert manifest_of(kept).parts == {"structs": 2}
+    flat = a_job(tmp_path, "parquet", out="flat", reading={"columns": ["id", "messages"]})
+    run_job(flat)
+    assert manifest_of(flat).parts == {}
+
+
+def test_a_kept_struct_may_have_nulls_in_its_lists(tmp_path: Path) -> None:
+    column = pa.array([{"l": [1, None], "m": [None]}, None], _arrow.struct([("l", pa.list_(pa.int64())), ("m", pa.list_(pa.string()))]))
+    _pq.write_table(pa.table({"s": column}), tmp_path / "a.parquet")
+    job = parse_job(
+        {
+            "source": {"parquet": {"uris": [str(tmp_path / "a.parquet")]}},
+            "output": {"uri": str(tmp_path / "out"), "format": "parquet", "shards": {"count": 1}},
+        }
+    )
+    assert table_in(the_file(job)).column("s").to_pylist() == column.to_pylist()
+
+
+def manifest_of(job: DataPrepJob) -> Manifest:
+    (file,) = Path(job.spec.output.uri).glob("_dataprep/*/manifest.json")
+    return Manifest.model_validate_json(file.read_bytes())
+
+
+# --- what is refused ------------------------------------------------------------------------------------------------
+
+
+def test_files_whose_nested_types_differ_are_both_named(tmp_path: Path) -> None:
+    for name, kind in (("a", pa.int64()), ("b", pa.string())):
+        column = pa.array([[{"k": None}]], pa.list_(_arrow.struct([("k", kind)])))
+        _pq.write_table(pa.table({"l": column}), tmp_path / f"{name}.parquet")
+    job = parse_job({"source": {"parquet": {"uris": [str(tmp_path / "*.parquet")]}}, "output": {"uri": str(tmp_path / "out")}})
+    with pytest.raises(BadSpec, match=r"b\.parquet: the column 'l' is list<.*k: string.*, but list<.*k: int64.* in .*a\.parquet"):
+        run_job(job)
+
+
+def test_a_map_with_a_key_twice_is_a_bad_record(tmp_path: Path) -> None:
+    column = pa.array([[("k", 1), ("k", 2)]], pa.map_(pa.string(), pa.int64()))
+    _pq.write_table(pa.table({"m": column}), tmp_path / "a.parquet")
+    job = parse_job({"source": {"parquet": {"uris": [str(tmp_path / "a.parquet")]}}, "output": {"uri": str(tmp_path / "out")}})
+    with pytest.raises(BadData, match="column 'm' has a map with the key 'k' twice"):
+        run_job(job)
+
+
+def test_a_key_that_the_first_records_lack_is_named(tmp_path: Path) -> None:
+    file = tmp_path / "a.jsonl"
+    file.write_text('{"l": [{"a": 1}]}\n' + " " * (1 << 20) + "\n" + '{"l": [{"a": 2, "b": {"c": 3}}]}\n')
+    job = parse_job({"source": {"jsonl": {"uris": [str(file)]}}, "output": {"uri": str(tmp_path / "out")}})
+    with pytest.raises(BadData, match="the key 'l/b' is no column"):
+        run_job(job)
+
+
+def test_values_of_several_types_in_an_object_are_named(tmp_path: Path) -> None:
+    file = tmp_path / "a.jsonl"
+    file.write_text('{"l": [{"a": 1}, {"a": "x"}]}\n')
+    job = parse_job({"source": {"jsonl": {"uris": [str(file)]}}, "output": {"uri": str(tmp_path / "out")}})
+    with pytest.raises(
+        BadSpec, match=r"line 1: 'l' can't be read: a has values of several types: Int64, String; give source\.jsonl\.columns"
+    ):
+        run_job(job)
