@@ -233,7 +233,10 @@ FAULTS: dict[str, tuple[str | bytes, str]] = {
     "too large in a list": (changed(d=[1, -1e39]), "-1e+39 is not a Float32 (column 'd')"),
     "a number for a list": (changed(d=1), "'1' is not a list of Float32 (column 'd')"),
     "text in a list": (changed(d=[1, "é"]), "'[1, \"é\"]' is not a list of Float32 (column 'd')"),
-    "null in a list": (changed(d=[1, None]), "column 'd' has a null among its values"),
+    "null in a list": (
+        changed(d=[1, None]),
+        "column 'd' has a null among its values; add nested: [\"d\"] to source.jsonl to keep such lists",
+    ),
     "a number for truth": (changed(e=0), "'0' is not a Bool (column 'e')"),
     "long": (changed(e="z" * 99), f"'\"{'z' * 63}…' is not a Bool (column 'e')"),
     "missing": (GOOD.replace('"c": "x", ', ""), "column 'c' has no value and no default"),

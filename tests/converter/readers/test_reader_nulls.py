@@ -157,7 +157,7 @@ def test_a_null_among_the_values_of_a_list_is_bad(tmp_path: Path) -> None:
     source = Source.model_validate({"jsonl": {"uris": [str(tmp_path)], "columns": [{"name": "l", "type": "Float32", "list": True}]}})
     found = batches(reader_class("jsonl"), source)
     assert [row["l"] for row in rows(found)] == [[1.0, 2.0], None]
-    assert faults(found) == {2: "line 3: column 'l' has a null among its values"}
+    assert faults(found) == {2: "line 3: column 'l' has a null among its values; add nested: [\"l\"] to source.jsonl to keep such lists"}
 
 
 @pytest.mark.parametrize("kind", ["parquet", "csv"])

@@ -235,9 +235,9 @@ def test_a_row_with_a_null_is_bad_and_moves_no_other(tmp_path: Path) -> None:
     assert faults(found) == {
         1: "column 'i' has no value and no default",
         2: "column 'o/l' has no value and no default",
-        3: "column 'o/l' has a null among its values",
+        3: "column 'o/l' has a null among its values; add nested: [\"o/l\"] to source.parquet to keep such lists",
         4: "column 'v' has no value and no default",
-        5: "column 'v' has a null among its values",
+        5: "column 'v' has a null among its values; add nested: [\"v\"] to source.parquet to keep such lists",
     }
     assert [(row["_sample"], row["i"], row["o/l"], row["v"]) for row in rows(found)] == [(0, 0, [0], [0, 0]), (6, 6, [6], [6, 6])]
 

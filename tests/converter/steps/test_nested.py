@@ -189,6 +189,94 @@ def manifest_of(job: DataPrepJob) -> Manifest:
     return Manifest.model_validate_json(file.read_bytes())
 
 
+# --- lists with nulls and structs, by the field `nested` ------------------------------------------------------------
+
+
+def of_parquet(folder: Path, format_: str = "parquet", reading: dict[str, Any] | None = None, **columns: Any) -> DataPrepJob:
+    """A job whose source is a Parquet file with these columns."""
+    _pq.write_table(pa.table(columns), folder / "a.parquet")
+    return parse_job(
+        {
+            "source": {"parquet": {"uris": [str(folder / "a.parquet")]} | (reading or {})},
+            "output": {"uri": str(folder / "out"), "format": format_, "shards": {"count": 1}},
+        }
+    )
+
+
+def of_lines(folder: Path, text: str, format_: str = "jsonl", **reading: Any) -> DataPrepJob:
+    """A job whose source is a file of JSON Lines."""
+    (folder / "a.jsonl").write_text(text)
+    return parse_job(
+        {
+            "source": {"jsonl": {"uris": [str(folder / "a.jsonl")]} | reading},
+            "output": {"uri": str(folder / "out"), "format": format_, "shards": {"count": 1}},
+        }
+    )
+
+
+@pytest.mark.parametrize(
+    ("format_", "kind"), [("parquet", pa.list_(pa.int64())), ("arrow", pa.list_(pa.int64())), ("parquet", pa.list_(pa.int8(), 2))]
+)
+def test_a_list_with_nulls_is_kept_if_the_job_asks_for_it(tmp_path: Path, format_: str, kind: Any) -> None:
+    column = pa.array([[1, None], None, [3, 4]], kind)
+    made = table_in(the_file(of_parquet(tmp_path, format_, {"nested": ["l"]}, l=column)))
+    assert made.column("l").combine_chunks().equals(column)
+
+
+def test_a_list_with_nulls_is_json_in_another_format(tmp_path: Path) -> None:
+    job = of_parquet(tmp_path, "tfrecord", {"nested": ["l"]}, l=pa.array([[1.5, None]]))
+    made = [records.parse_example(payload) for _, payload in records.read([the_file(job).read_bytes()])]
+    assert made == [{"l": [b"[1.5,null]"]}]
+
+
+def test_lists_with_nulls_of_json_lines_are_kept_if_the_job_asks_for_it(tmp_path: Path) -> None:
+    text = '{"l": [1, null], "o": {"m": [null, "x"]}}\n{"l": [], "o": null}\n'
+    job = of_lines(tmp_path, text, nested=["l", "o/m"], columns=[{"name": "k", "type": "Int64"}])
+    lines = [json.loads(line) for line in the_file(job).read_bytes().splitlines()]
+    assert lines == [{"k": None, "l": [1, None], "o/m": [None, "x"]}, {"k": None, "l": [], "o/m": None}]
+
+
+def test_a_struct_is_kept_as_json_if_the_job_asks_for_it(tmp_path: Path) -> None:
+    job = of_parquet(tmp_path, "tfrecord", {"nested": ["s"]}, s=pa.array([{"a": 1, "b": "x"}]), t=pa.array([{"a": 2}]))
+    made = [records.parse_example(payload) for _, payload in records.read([the_file(job).read_bytes()])]
+    assert made == [{"s": [b'{"a":1,"b":"x"}'], "t/a": [2]}]
+
+
+@pytest.mark.parametrize(
+    ("name", "message"),
+    [
+        ("n", r"source\.parquet\.nested: the column 'n' of .*a\.parquet is int64, which is neither a struct nor a list\."),
+        ("lst", r"source\.parquet\.nested: there is no column 'lst' in .*a\.parquet\. Did you mean 'list'\?"),
+    ],
+)
+def test_a_column_that_is_not_nested_is_refused(tmp_path: Path, name: str, message: str) -> None:
+    with pytest.raises(BadSpec, match=message):
+        run_job(of_parquet(tmp_path, reading={"nested": [name]}, n=pa.array([1]), list=pa.array([[1]])))
+
+
+@pytest.mark.parametrize("text", ['{"a": 1, "b": 2}\n', '{"b": null}\n'])
+def test_a_key_that_is_not_nested_is_refused(tmp_path: Path, text: str) -> None:
+    with pytest.raises(
+        BadSpec, match=r"source\.jsonl\.nested: the key 'a' is neither an object nor a list in the first records of .*a\.jsonl"
+    ):
+        run_job(of_lines(tmp_path, text, nested=["a"], columns=[{"name": "b", "type": "Int64"}]))
+
+
+def test_a_default_of_a_nested_column_is_json(tmp_path: Path) -> None:
+    column = pa.array([None, [{"k": 1}]], pa.list_(_arrow.struct([("k", pa.int64())])))
+    job = of_parquet(tmp_path, "mds", {"defaults": {"l": '[{"k": 7}]'}}, l=column)
+    run_job(job)
+    again = parse_job(
+        {"source": {"dataset": {"uri": str(tmp_path / "out")}}, "output": {"uri": str(tmp_path / "again"), "format": "parquet"}}
+    )
+    assert table_in(the_file(again)).to_pylist() == [{"l": [{"k": 7}]}, {"l": [{"k": 1}]}]
+    with pytest.raises(
+        BadSpec,
+        match=r"source\.parquet\.defaults: the default '7' of 'l' is not the JSON of list<item: struct<k: int64>>: expected list<item: struct<k: int64>>, got int\.",
+    ):
+        run_job(of_parquet(tmp_path, "mds", {"defaults": {"l": "7"}}, l=column))
+
+
 # --- what is refused ------------------------------------------------------------------------------------------------
 
 

@@ -395,7 +395,8 @@ def test_steps_that_compute_refuse_a_null_by_name(tmp_path: Path, step: dict[str
 def test_a_null_within_a_list_is_refused_by_name(tmp_path: Path) -> None:
     _pq.write_table(pa.table({"l": [[1], [2, None]]}), tmp_path / "a.parquet")
     spec = {"source": {"parquet": {"uris": [str(tmp_path / "a.parquet")]}}, "output": {"uri": str(tmp_path / "out"), "format": "parquet"}}
-    with pytest.raises(BadData, match=r"record 1: column 'l' has a null among its values\."):
+    message = r"record 1: column 'l' has a null among its values; add nested: \[\"l\"\] to source\.parquet to keep such lists\."
+    with pytest.raises(BadData, match=message):
         run_job(parse_job(spec))
 
 

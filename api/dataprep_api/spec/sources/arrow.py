@@ -13,7 +13,9 @@ class ArrowSource(Model):
     uris: Annotated[list[Uri], Field(min_length=1, max_length=64)]
     """Files, folders or globs. The entries are read in the order of this list. A folder stands for every file below it whose name doesn't begin with `_` or `.`. The files of one entry are sorted by name."""
     columns: Annotated[list[Column], Field(min_length=1, max_length=1024)] | None = None
-    """Columns to read. The columns are returned in the order of this list. `a` stands for all fields of a struct `a`. Default: all columns."""
+    """Columns to read. The columns are returned in the order of this list. `a` stands for a struct `a`, or for all its fields if the job doesn't keep structs. Default: all columns."""
+    nested: Annotated[list[Column], Field(min_length=1, max_length=1024)] | None = None
+    """Structs and lists to keep as nested values. Lists that contain nulls need this. Parquet, Arrow and JSON Lines hold the values, other formats their JSON. Lists of structs, maps and lists of lists are always kept."""
     defaults: NullDefaults | None = None
     """Values for nulls. The keys are columns. Write text for a string column, otherwise JSON (`0`, `true`, `[]`), or `NaN` for a float. Without a default, a null stays a null."""
     hive_partitions: Literal["Infer", "String"] | None = None

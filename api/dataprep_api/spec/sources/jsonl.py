@@ -29,6 +29,8 @@ class JsonlSource(Model):
     """Text encoding. A byte order mark at the beginning of a file takes precedence. UTF-16 files aren't divided among workers. Default: Utf8."""
     columns: Annotated[list[JsonlColumn], Field(min_length=1, max_length=1024)] | None = None
     """Keys to read. Other keys are ignored. Default: planning infers the keys once, and every record with any other key is bad."""
+    nested: Annotated[list[Column], Field(min_length=1, max_length=1024)] | None = None
+    """Objects and lists to keep as nested values. Lists that contain nulls need this. Parquet, Arrow and JSON Lines hold the values, other formats their JSON. These keys are read even if `columns` doesn't list them. Lists of objects and lists of lists are always kept, if there are no `columns`."""
     defaults: NullDefaults | None = None
     """Values for null keys. The keys are columns. The values also apply to missing keys. Use this field instead of the columns' `default`, so that `columns` needn't be listed. Write text for a String, otherwise JSON (`0`, `true`, `[]`), or `NaN` for a float."""
     hive_partitions: Literal["Infer", "String"] | None = None

@@ -178,7 +178,7 @@ def _check(values: Sequence[Any], types: tuple[type, ...], kind: Any) -> None:
     """Raises ValueError if a value is neither None nor of one of these types. A bool isn't an int here."""
     wrong = set(map(type, values)) - {*types, type(None)}
     if wrong:
-        raise ValueError(f"there is a {min(each.__name__ for each in wrong)} where {kind} is expected")
+        raise ValueError(f"expected {kind}, got {min(each.__name__ for each in wrong)}")
 
 
 def _python_types(kind: Any) -> tuple[type, ...]:

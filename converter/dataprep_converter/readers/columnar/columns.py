@@ -7,8 +7,8 @@ row bad; nested values may contain nulls.
 
 import json
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import Any, Final
 
 import numpy as np
@@ -21,7 +21,7 @@ from dataprep_converter.core.lists import row_shape
 from dataprep_converter.core.tensors import NUMPY_NAMES, Array, is_tensor, null_mask, pc, to_arrow
 from dataprep_converter.formats.nested.descriptions import has_maps, nested_field, plain_type
 from dataprep_converter.formats.nested.json_texts import json_column
-from dataprep_converter.formats.nested.nested_arrays import array_of, repeated_keys
+from dataprep_converter.formats.nested.nested_arrays import repeated_keys
 from dataprep_converter.records.batch import WAS
 from dataprep_converter.records.columns import NOT_BY_DEFAULT, similar
 from dataprep_converter.records.lossy import lost_digits
@@ -84,12 +84,22 @@ def check_names(names: Sequence[str], where: str) -> None:
 # --- which columns ------------------------------------------------------------------------------------------------
 
 
-def columns_of(schema: pa.Schema, selection: Sequence[str] | None, *, of: str, uri: str, structs: StructRule = FLAT) -> list[Column]:
+def columns_of(
+    schema: pa.Schema,
+    selection: Sequence[str] | None,
+    *,
+    of: str,
+    uri: str,
+    structs: StructRule = FLAT,
+    asked: Collection[str] = (),
+) -> list[Column]:
     """The columns of batches for a file with this schema: all columns, or only those in `selection`, in this order.
 
-    `structs` says which structs are columns of their own. The fields of such a struct are columns too, but aren't written by default. `of` is the source's name in messages, such as `source.parquet`. Raises BadSpec, which names the file and the column, for a column that is
-    missing, duplicate, or of a type that records can't hold.
+    `structs` says which structs are columns of their own. The fields of such a struct are columns too, but aren't written by default. `asked`
+    are the columns that the spec keeps as nested values. `of` is the source's name in messages, such as `source.parquet`. Raises BadSpec,
+    which names the file and the column, for a column that is missing, duplicate, or of a type that records can't hold.
     """
+    structs = replace(structs, named=structs.named.union(asked))
     leaves = [leaf for field in schema for leaf in _leaves((field.name,), field.type, structs)]
     names = ["/".join(path) for path, _ in leaves]
     check_names(names, uri)
@@ -100,7 +110,7 @@ def columns_of(schema: pa.Schema, selection: Sequence[str] | None, *, of: str, u
     for place in places:
         path, kind = leaves[place]
         batch_type, nested = _batch_type(kind), None
-        if batch_type is None and pa.types.is_nested(kind):
+        if (batch_type is None or names[place] in asked) and pa.types.is_nested(_stored(kind)):
             nested = plain_type(kind)
             batch_type = None if nested is None else pa.large_string()
         is_inside = any(path[:length] in kept for length in range(1, len(path)))
@@ -112,7 +122,21 @@ def columns_of(schema: pa.Schema, selection: Sequence[str] | None, *, of: str, u
                 f"Leave it out of {of}.columns, or write the file with another type ({_advice(kind)})."
             )
         columns.append(Column(names[place], path, batch_type, _was(kind) if nested is None else None, nested, not is_inside))
+    _check_asked(asked, {column.name: column for column in columns}, names, of=f"{of}.nested", uri=uri)
     return columns
+
+
+def _check_asked(asked: Collection[str], columns: Mapping[str, Column], names: Sequence[str], *, of: str, uri: str) -> None:
+    for name in asked:
+        if name not in columns:
+            raise BadSpec(f"{of}: there is no column {name!r} in {uri}.{similar(name, names)}")
+        if columns[name].nested is None:
+            raise BadSpec(f"{of}: the column {name!r} of {uri} is {columns[name].type}, which is neither a struct nor a list.")
+
+
+def _stored(kind: Any) -> pa.DataType:
+    """The type in which the values of an extension type are stored."""
+    return kind.storage_type if isinstance(kind, pa.BaseExtensionType) else kind
 
 
 def _leaves(path: tuple[str, ...], kind: pa.DataType, structs: StructRule) -> Iterator[tuple[tuple[str, ...], pa.DataType]]:
@@ -286,21 +310,6 @@ def default_of(text: str, kind: pa.DataType, *, column: str, of: str, called: st
     raise BadSpec(f"{of}: the default {shown(text)} of {column!r} is not {'an' if called[0] in 'AEIOU' else 'a'} {called}.")
 
 
-def column_default(text: str, column: Column, *, of: str) -> Any:
-    """A default of a column, as an Arrow scalar. Raises BadSpec for an invalid default."""
-    if column.nested is not None:
-        return nested_default(text, column.nested, column=column.name, of=of)
-    return default_of(text, column.type, column=column.name, of=of, called=str(column.type))
-
-
-def nested_default(text: str, kind: pa.DataType, *, column: str, of: str) -> Any:
-    """A default of nested values, which is written as JSON, as an Arrow scalar. Raises BadSpec for an invalid default."""
-    try:
-        return json_column(array_of([json.loads(text)], kind))[0]
-    except (ValueError, RecursionError) as exc:
-        raise BadSpec(f"{of}: the default {shown(text)} of {column!r} is not the JSON of {kind}: {exc}.") from exc
-
-
 def _is_of(value: Any, kind: Any) -> bool:
     """Whether a JSON value is of a column's type. The type is checked here because Arrow would silently truncate a fraction."""
     if _is_list(kind):
@@ -318,9 +327,11 @@ def settled(
     defaults: Mapping[str, Any],
     *,
     keep_nulls: bool,
+    of: str = "",
 ) -> tuple[list[Array], dict[int, str]]:
     """The columns with defaults in place of nulls, and the reason for each bad row. A row is bad if it has a null within a list, or text
-    that is not UTF-8. Unless `keep_nulls` is set, a row with a null without a default is bad too."""
+    that is not UTF-8. Unless `keep_nulls` is set, a row with a null without a default is bad too. `of` is the source's name in messages, if
+    the source has a field `nested`."""
     out: list[Array] = []
     wrong: dict[int, str] = {}
     for column, array in zip(columns, values, strict=True):
@@ -336,7 +347,8 @@ def settled(
         inner = _inner(filled)
         if inner is not filled and inner.null_count:
             for row in _rows(filled)[null_mask(inner)].tolist():
-                wrong.setdefault(row, f"column {column.name!r} has a null among its values")
+                advice = f"; add nested: [{json.dumps(column.name)}] to {of} to keep such lists" if of else ""
+                wrong.setdefault(row, f"column {column.name!r} has a null among its values{advice}")
         if len(not_utf8 := _not_utf8(inner)):
             for row in _rows(filled)[not_utf8].tolist():
                 wrong.setdefault(row, f"column {column.name!r} is not UTF-8")

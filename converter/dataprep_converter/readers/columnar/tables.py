@@ -12,7 +12,8 @@ from dataprep_api.spec.sources.parquet import ParquetSource
 from dataprep_converter.core.errors import BadSpec
 from dataprep_converter.formats.nested.descriptions import description, parse_description
 from dataprep_converter.readers.base.blocks import Block, lost_name
-from dataprep_converter.readers.columnar.columns import Column, column_default, columns_of, digits, lost, settled, taken
+from dataprep_converter.readers.columnar.columns import Column, columns_of, digits, lost, settled, taken
+from dataprep_converter.readers.columnar.defaults import column_default
 from dataprep_converter.records.batch import STRUCTS
 from dataprep_converter.records.lossy import SAFE_DIGITS
 from dataprep_converter.records.schemas import parse_schema, schema_text
@@ -33,7 +34,9 @@ class CommonSchema:
     def settle(self, schema: pa.Schema, uri: str) -> list[Column]:
         """The columns of a file. Raises BadSpec for a column that can't be read, or that differs from the same column in the first file. If
         a column differs, the message names both files."""
-        columns = columns_of(schema, self._source.columns, of=self._source_path, uri=uri, structs=self._structs)
+        columns = columns_of(
+            schema, self._source.columns, of=self._source_path, uri=uri, structs=self._structs, asked=self._source.nested or ()
+        )
         if self.columns is None:
             if not columns:
                 raise BadSpec(f"{uri} has no columns.")
@@ -104,6 +107,7 @@ class Table:
 
     def __init__(self, source: TableSource, columns: Sequence[Column], *, of: str, keep_nulls: bool) -> None:
         self.columns = list(columns)
+        self._source_path = of
         self._keep_nulls = keep_nulls
         self.schema: pa.Schema = pa.schema([column.field() for column in columns])
         self.lost_of = lost_of(columns)
@@ -117,7 +121,7 @@ class Table:
 
     def block(self, records: pa.RecordBatch) -> Block:
         """The batch as a block. `settled` describes the bad rows."""
-        return block_of(records, self.columns, self._defaults, keep_nulls=self._keep_nulls)
+        return block_of(records, self.columns, self._defaults, keep_nulls=self._keep_nulls, of=self._source_path)
 
 
 def _is_same_moment(one: Any, other: Any) -> bool:
@@ -132,10 +136,10 @@ def lost_of(columns: Sequence[Column]) -> list[str]:
     return [column.name for column in columns if digits(column.was) > SAFE_DIGITS]
 
 
-def block_of(records: pa.RecordBatch, columns: Sequence[Column], defaults: Mapping[str, Any], *, keep_nulls: bool) -> Block:
+def block_of(records: pa.RecordBatch, columns: Sequence[Column], defaults: Mapping[str, Any], *, keep_nulls: bool, of: str = "") -> Block:
     """The records as a block. `settled` describes the bad rows."""
     arrays = [taken(records, column) for column in columns]
-    values, wrong = settled(arrays, columns, defaults, keep_nulls=keep_nulls)
+    values, wrong = settled(arrays, columns, defaults, keep_nulls=keep_nulls, of=of)
     fields = [column.field() for column in columns]
     for name in lost_of(columns):
         place = next(place for place, column in enumerate(columns) if column.name == name)

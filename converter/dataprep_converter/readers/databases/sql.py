@@ -29,7 +29,8 @@ from dataprep_converter.readers import Discovery, Listing
 from dataprep_converter.readers.base.blocks import Block, BlockReader, bytes_for_digest, lost_name, without_lost
 from dataprep_converter.readers.base.equal_batches import equal_batches
 from dataprep_converter.readers.base.open_files import KEPT_FILES
-from dataprep_converter.readers.columnar.columns import Column, columns_of, default_of, settled, taken
+from dataprep_converter.readers.columnar.columns import Column, columns_of, settled, taken
+from dataprep_converter.readers.columnar.defaults import column_default
 from dataprep_converter.readers.databases.databases import Database, connect, quoted
 from dataprep_converter.records.columns import similar
 from dataprep_converter.records.schemas import parse_schema, schema_text
@@ -154,8 +155,7 @@ class _Rows:
         defaults = {}
         for name, text in (source.defaults or {}).items():
             option = "source.sql.defaults"
-            kind = columns[_place(name, result, of=option)].type
-            defaults[name] = default_of(text, kind, column=name, of=option, called=str(kind))
+            defaults[name] = column_default(text, columns[_place(name, result, of=option)], of=option)
         order_by = [_place(name, result, of="source.sql.orderBy") for name in source.order_by]
         return cls(result, columns, defaults, order_by, keep_nulls)
 

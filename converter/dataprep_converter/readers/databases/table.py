@@ -28,7 +28,8 @@ from dataprep_converter.inputs.maxcompute import Session, SessionEnded, Table
 from dataprep_converter.readers import Discovery, Listing
 from dataprep_converter.readers.base.blocks import Block, BlockReader, bytes_for_digest
 from dataprep_converter.readers.base.equal_batches import equal_batches
-from dataprep_converter.readers.columnar.columns import Column, column_default, columns_of
+from dataprep_converter.readers.columnar.columns import Column, columns_of
+from dataprep_converter.readers.columnar.defaults import column_default
 from dataprep_converter.readers.columnar.tables import block_of, lost_of
 from dataprep_converter.records.columns import similar
 from dataprep_converter.records.schemas import parse_schema, schema_text

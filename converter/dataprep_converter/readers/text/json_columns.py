@@ -44,15 +44,21 @@ _SINGLE: Final = frozenset({*_NUMBERS, "String", "Bool", "kept object", "null"})
 
 
 def infer_columns(
-    lines: Sequence[tuple[int, bytes]], columns: Sequence[JsonlColumn] | None, uri: str, *, rule: int, structs: StructRule = FLAT
+    lines: Sequence[tuple[int, bytes]],
+    columns: Sequence[JsonlColumn] | None,
+    uri: str,
+    *,
+    rule: int,
+    structs: StructRule = FLAT,
+    asked: Sequence[str] = (),
 ) -> list[tuple[AnyColumn, Path]]:
     """The columns and their paths in a record, inferred from some lines of the file `uri`. `rule` is the version of the inference rule, and
-    `structs` says which objects are columns of their own.
+    `structs` says which objects are columns of their own. `asked` are the keys that the spec keeps as nested values.
 
     `lines` are pairs (line number, line). Raises BadSpec if the spec names a column twice, or if a key's type can't be determined.
     """
     seen: dict[Path, _PathTypes] = {}
-    nested = _Nested(structs)
+    nested = _Nested(structs, frozenset(asked))
     for number, line in lines:
         try:
             record = json.loads(line) if rule == 1 else json.loads(line, parse_float=_parse_number, parse_int=_parse_whole_number)
@@ -63,13 +69,16 @@ def infer_columns(
             for path, kind in _leaves((), record, nested):
                 seen.setdefault(path, _PathTypes()).kinds.setdefault(kind, number)
     if columns is not None:
-        check_names([column.name for column in columns], "source.jsonl.columns")
+        check_names([*(column.name for column in columns), *asked], "source.jsonl.columns")
         columns_and_paths: list[tuple[AnyColumn, Path]] = [(column, _path(column.name, seen)) for column in columns]
+        columns_and_paths += [(column, path) for column, path in _inferred(_only(seen, nested), nested, uri) if column.name in nested.asked]
     else:
         columns_and_paths = _inferred(seen, nested, uri)
         check_names([column.name for column, _ in columns_and_paths], uri)
         if lines and not columns_and_paths:
             raise BadSpec(f"{uri}: there is no key in the first records; {_ADVICE}.")
+    if lines:
+        _check_asked(columns_and_paths, nested, uri)
     paths = {path for column, path in columns_and_paths if not _is_object(column)}
     for column, path in columns_and_paths:
         if any(path[:length] in paths for length in range(1, len(path))):
@@ -84,15 +93,20 @@ class _Nested:
     """The nested values that were found, by path."""
 
     structs: StructRule
+    asked: frozenset[str]
     values: dict[Path, list[Any]] = field(default_factory=dict)
 
     def is_column(self, path: Path) -> bool:
         """Whether the object at a path is a column of its own."""
         return (self.structs.keeps and len(path) == 1) or self.is_named(path)
 
+    def is_asked(self, path: Path) -> bool:
+        """Whether the spec keeps the values at a path as nested values."""
+        return "/".join(path) in self.asked
+
     def is_named(self, path: Path) -> bool:
-        """Whether a feature or a label names the path."""
-        return "/".join(path) in self.structs.named
+        """Whether a feature, a label or the source's `nested` names the path."""
+        return "/".join(path) in self.structs.named or self.is_asked(path)
 
 
 def _leaves(path: Path, value: dict[str, Any], nested: _Nested) -> Iterator[tuple[Path, str]]:
@@ -107,10 +121,24 @@ def _leaves(path: Path, value: dict[str, Any], nested: _Nested) -> Iterator[tupl
         else:
             kind = _kind(each)
             is_nested = kind.startswith(("list of object", "list of list", "list of empty"))
+            if isinstance(each, list) and nested.is_asked(inner):
+                is_nested = True
             if is_nested or (kind == "list of several types" and all(item is None or isinstance(item, list) for item in each)):
                 nested.values.setdefault(inner, []).append(each)
                 kind = "nested list"
             yield inner, kind
+
+
+def _only(seen: Mapping[Path, _PathTypes], nested: _Nested) -> dict[Path, _PathTypes]:
+    """The paths that the spec keeps as nested values."""
+    return {path: each for path, each in seen.items() if nested.is_asked(path)}
+
+
+def _check_asked(columns: Sequence[tuple[AnyColumn, Path]], nested: _Nested, uri: str) -> None:
+    """Raises BadSpec for a key that the spec keeps as nested values, but that has no such values in the first records."""
+    found = {column.name for column, _ in columns if isinstance(column, NestedColumn)}
+    for name in sorted(nested.asked - found):
+        raise BadSpec(f"source.jsonl.nested: the key {name!r} is neither an object nor a list in the first records of {uri}.")
 
 
 def _inferred(seen: Mapping[Path, _PathTypes], nested: _Nested, uri: str) -> list[tuple[AnyColumn, Path]]:

@@ -27,7 +27,8 @@ from dataprep_converter.readers.base.blocks import Block
 from dataprep_converter.readers.base.good_runs import good_runs
 from dataprep_converter.readers.base.listing import input_files
 from dataprep_converter.readers.base.partitions import Partitions, discover_with_partitions, names_from, without_partition_columns
-from dataprep_converter.readers.columnar.columns import TYPES, Column, default_of, narrowed, nested_default, settled, shown
+from dataprep_converter.readers.columnar.columns import TYPES, Column, default_of, narrowed, settled, shown
+from dataprep_converter.readers.columnar.defaults import nested_default
 from dataprep_converter.readers.text import json_arrays, stretches
 from dataprep_converter.readers.text.defaults import with_defaults
 from dataprep_converter.readers.text.json_columns import AnyColumn, Path, infer_columns
@@ -90,7 +91,9 @@ class JsonlReader(StretchReader):
 
 def _units(jsonl: JsonlSource, access: Access) -> Listing[Unit]:
     uri, lines = _sample(jsonl, access)
-    columns = infer_columns(lines, jsonl.columns, uri, rule=access.version_of("inference"), structs=access.structs)
+    columns = infer_columns(
+        lines, jsonl.columns, uri, rule=access.version_of("inference"), structs=access.structs, asked=jsonl.nested or ()
+    )
     _Parser(_with_defaults(columns, jsonl.defaults), strict=False)
     for root, path, entry in input_files(access, jsonl.uris):
         with access.store(entry.uri).open(entry.uri) as source, open_forward(source, entry, jsonl.encoding or "Utf8") as forward:
@@ -294,7 +297,7 @@ class _Parser:
         combined = table.combine_chunks()
         columns = [_column_at(combined, column.path) for column in self._columns]
         columns = [values if column.nested is None else json_column(values) for values, column in zip(columns, self._columns, strict=True)]
-        columns, wrong = settled(columns, self._columns, self._defaults, keep_nulls=self._keep_nulls)
+        columns, wrong = settled(columns, self._columns, self._defaults, keep_nulls=self._keep_nulls, of=_OF)
         for number, column in enumerate(self._columns):
             if pa.types.is_floating(_value_type(column.type)) and columns[number].type != column.type:
                 columns[number], too_large = _narrow(columns[number])
