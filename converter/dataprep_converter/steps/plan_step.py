@@ -60,7 +60,7 @@ def _take_output(draft: Draft, warnings: Sequence[str], *, job: str, maker: Make
         return PlannedRun(plan=draft.plan, result=_result(draft.plan, draft.classes, folder, warnings=warnings, reused=(manifest, success)))
 
     if success is not None:
-        warnings = [*warnings, *_null_warnings(draft, folder, success)]
+        warnings = [*warnings, *_rule_warnings(draft, folder, success)]
     draft.check_base(success)
     warnings = [*warnings, *_refuse_others(draft, folder, success, job=job)]
     draft.take_over(folder)
@@ -74,15 +74,23 @@ def _take_output(draft: Draft, warnings: Sequence[str], *, job: str, maker: Make
     return PlannedRun(plan=plan, result=_result(plan, draft.classes, folder, warnings=warnings))
 
 
-def _null_warnings(draft: Draft, folder: RunFolder, success: Success) -> Iterator[str]:
-    """Yields a warning if the finished data set in the folder lacks records with nulls, and the new data set will contain them."""
-    if draft.spec.nulls is not None or "nulls" not in draft.plan.head.parts:
+def _rule_warnings(draft: Draft, folder: RunFolder, success: Success) -> Iterator[str]:
+    """Yields a warning for each rule by which the new data set will differ from the finished data set in the folder: if that data set lacks
+    records with nulls, or has the fields of structs as columns."""
+    parts = draft.plan.head.parts
+    has_new_nulls = draft.spec.nulls is None and "nulls" in parts
+    if not has_new_nulls and "structs" not in parts:
         return
     try:
         manifest = folder.manifest(success)
     except NotWhole:
         return
-    if "nulls" not in manifest.parts:
+    if "structs" in parts and "structs" not in manifest.parts:
+        yield (
+            f"the data set of run {manifest.run_id}, which this job replaces, may have the fields of structs as columns. "
+            "Now the structs are columns; list the fields in features to have them as before"
+        )
+    if has_new_nulls and "nulls" not in manifest.parts:
         yield (
             f"the data set of run {manifest.run_id}, which this job replaces, was made without the records that have nulls. "
             "Now these records are kept if the format has nulls; set nulls: Bad to leave them out as before"

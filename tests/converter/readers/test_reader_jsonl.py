@@ -121,6 +121,11 @@ def test_columns_of_the_spec_are_a_choice_in_their_own_order(tmp_path: Path) -> 
     assert records(of_text(tmp_path, text, columns=columns(d="String", b__c="Float64"))) == [{"d": "x", "b/c": 2.0}, {"d": "y", "b/c": 3.0}]
 
 
+def test_an_object_may_be_null_or_empty_in_some_records(tmp_path: Path) -> None:
+    text = '{"o": null}\n{"o": {}}\n{"o": {"x": 1}}\n'
+    assert records(of_text(tmp_path, text)) == [{"o/x": None}, {"o/x": None}, {"o/x": 1}]
+
+
 def test_a_key_with_a_slash_goes_before_an_object(tmp_path: Path) -> None:
     text = '{"image/width": 1, "image": {"width": 2, "height": 3}}\n'
     assert records(of_text(tmp_path, text, columns=columns(image__height="Int64", image__width="Int64"))) == [

@@ -12,10 +12,14 @@ import pytest
 from tests.builders.jobs import run_job, verified_run
 from tests.builders.specs import parse_job
 
+from dataprep_api.dataset import run_id
 from dataprep_api.dataset.report import Manifest
 from dataprep_api.resources.job import DataPrepJob
 from dataprep_converter.core.errors import BadData, BadSpec
 from dataprep_converter.formats.tfrecord import records
+from dataprep_converter.inputs.access import Access
+from dataprep_converter.tools import repair
+from dataprep_converter.tools.verification import verify
 from dataprep_reader import open as open_data_set
 
 _pq: Any = pq  # the module has no type stubs
@@ -187,6 +191,65 @@ def test_a_kept_struct_may_have_nulls_in_its_lists(tmp_path: Path) -> None:
 def manifest_of(job: DataPrepJob) -> Manifest:
     (file,) = Path(job.spec.output.uri).glob("_dataprep/*/manifest.json")
     return Manifest.model_validate_json(file.read_bytes())
+
+
+def made_before(job: DataPrepJob, monkeypatch: pytest.MonkeyPatch) -> Manifest:
+    """The data set as a release without the part `structs` made it."""
+    with monkeypatch.context() as then:
+        then.setattr(run_id, "versions", lambda _spec: {})
+        return verified_run(job)
+
+
+def fields_of(folder: Path) -> set[str]:
+    return {feature["name"] for feature in verify(str(folder), Access(), every_record=True).features}
+
+
+FLAT = {"id", "messages", "grid", "box/x", "box/corners"}
+
+
+@pytest.mark.parametrize("source", ["parquet", "jsonl"])
+def test_a_data_set_with_fields_is_repaired_and_extended_as_it_is(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, source: str) -> None:
+    job = a_job(tmp_path, "parquet", source=source, reading={"uris": [str(tmp_path / "in")]}, output={"overwrite": "Extend"})
+    before = made_before(job, monkeypatch)
+    assert fields_of(tmp_path / "out") == FLAT
+    (tmp_path / "out" / before.files[0].file).unlink()
+    repair.repair(str(tmp_path / "out"), Access())
+    assert verify(str(tmp_path / "out"), Access(), every_record=True) == before
+    (tmp_path / "in" / f"sequel.{source}").write_bytes((tmp_path / "in" / f"rows.{source}").read_bytes())
+    assert verified_run(job).records_out == 6
+    assert fields_of(tmp_path / "out") == FLAT
+
+
+@pytest.mark.parametrize("is_before", [True, False])
+@pytest.mark.parametrize("lost", ["plan.json", "manifest.json"])
+def test_a_lost_plan_or_manifest_is_made_again_by_its_own_rule(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, lost: str, is_before: bool
+) -> None:
+    job = a_job(tmp_path, "parquet")
+    before = made_before(job, monkeypatch) if is_before else verified_run(job)
+    for file in (tmp_path / "out" / before.files[0].file, tmp_path / "out/_dataprep" / before.run_id / lost):
+        file.unlink()
+    repair.repair(str(tmp_path / "out"), Access(), job=job)
+    assert verify(str(tmp_path / "out"), Access(), every_record=True) == before
+
+
+def test_a_data_set_with_kept_structs_is_extended(tmp_path: Path) -> None:
+    job = a_job(tmp_path, "jsonl", reading={"uris": [str(tmp_path / "in")]}, output={"overwrite": "Extend"})
+    run_job(job)
+    (tmp_path / "in/sequel.parquet").write_bytes((tmp_path / "in/rows.parquet").read_bytes())
+    assert verified_run(job).records_out == 6
+    assert fields_of(tmp_path / "out") == {"id", "messages", "grid", "box"}
+
+
+def test_a_job_that_had_the_fields_is_told_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    before = made_before(a_job(tmp_path, "parquet"), monkeypatch)
+    planned, _ = run_job(a_job(tmp_path, "parquet"))
+    (told,) = planned.warnings
+    assert told == (
+        f"the data set of run {before.run_id}, which this job replaces, may have the fields of structs as columns. "
+        "Now the structs are columns; list the fields in features to have them as before"
+    )
+    assert fields_of(tmp_path / "out") == {"id", "messages", "grid", "box"}
 
 
 # --- lists with nulls and structs, by the field `nested` ------------------------------------------------------------

@@ -144,8 +144,9 @@ def _check_asked(columns: Sequence[tuple[AnyColumn, Path]], nested: _Nested, uri
 def _inferred(seen: Mapping[Path, _PathTypes], nested: _Nested, uri: str) -> list[tuple[AnyColumn, Path]]:
     """The columns of all paths, in the order in which they were found. A kept object comes before its fields."""
     columns: list[tuple[AnyColumn, Path]] = []
+    objects = {path[:length] for path in seen for length in range(1, len(path))}
     for path, each in seen.items():
-        if set(each.kinds) == {"object"}:
+        if set(each.kinds) == {"object"} or (set(each.kinds) <= {"object", "null"} and path in objects):
             continue
         is_inside = any(nested.is_column(path[:length]) for length in range(1, len(path)))
         if is_inside and not nested.is_named(path) and (set(each.kinds) == {"null"} or not set(each.kinds) <= _SINGLE):
