@@ -20,11 +20,11 @@ import numpy as np
 import pyarrow as pa
 
 from dataprep_converter.core.lists import flatten_lists
-from dataprep_converter.core.tensors import Array, pc
+from dataprep_converter.core.tensors import Array, binary_data, pc
 from dataprep_converter.formats.nested.descriptions import NON_FINITE, has_text_keys, is_binary, is_list, plain_type
 from dataprep_converter.formats.text import texts
 
-_ESCAPED: Final = "[\\x00-\\x1f]"
+_FIRST_PLAIN: Final = 0x20
 _SHORT: Final = {"\b": "\\b", "\t": "\\t", "\n": "\\n", "\f": "\\f", "\r": "\\r"}
 _USUAL_TIME: Final = r"^([0-9]{4}-[0-9]{2}-[0-9]{2}|[0-9]{2}:)"
 _types: Any = pa.types  # the stubs know only some of the types that each function accepts
@@ -136,7 +136,16 @@ def escape(values: Array) -> Array:
     """Escapes texts for JSON, with the same short escapes as Python."""
     replace: Any = pc.replace_substring
     escaped: Array = replace(replace(values, "\\", "\\\\"), '"', '\\"')
-    if pc.any(pc.match_substring_regex(escaped, _ESCAPED)).as_py():
-        for code in range(0x20):
-            escaped = replace(escaped, chr(code), _SHORT.get(chr(code), f"\\u{code:04x}"))
+    for code in _control_characters(values):
+        escaped = replace(escaped, chr(code), _SHORT.get(chr(code), f"\\u{code:04x}"))
     return escaped
+
+
+def _control_characters(values: Array) -> list[int]:
+    """Returns the codes of the control characters that occur in the texts."""
+    if not len(values):
+        return []
+    data, offsets = binary_data(values.cast(pa.large_binary()))
+    used = data[offsets[0] : offsets[-1]]
+    codes: list[int] = np.unique(used[used < _FIRST_PLAIN]).tolist()
+    return codes
