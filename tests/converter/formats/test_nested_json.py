@@ -121,7 +121,7 @@ def test_json_of_another_type_is_refused(text: str, kind: Any, message: str) -> 
 @given(nested_columns())
 @settings(max_examples=examples(200), deadline=None)
 def test_any_column_comes_back_from_its_json(column: Array) -> None:
-    texts = json_column(column)
+    texts: Any = json_column(column)
     for text in texts.drop_null().to_pylist():
         json.loads(text, parse_constant=lambda word: pytest.fail(f"{word} is not JSON"))
     back = nested_array(texts, column.type)

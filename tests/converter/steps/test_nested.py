@@ -35,7 +35,7 @@ COLUMNS: dict[str, Any] = {
 }  # fmt: skip
 TABLE = pa.table(COLUMNS)
 ROWS: list[dict[str, Any]] = TABLE.to_pylist()
-LINES = [
+LINES: list[dict[str, Any]] = [
     {"id": 1, "messages": [{"role": "user", "content": 'say "é\n"'}, {"role": "bot"}], "box": {"x": 1, "corners": [0.5, 2.5]}, "grid": [[1], [2, 3]]},
     {"id": 2, "messages": None, "box": None, "grid": None},
     {"id": 3, "messages": [], "box": {"x": None}, "grid": [[], None]},

@@ -20,7 +20,7 @@ from dataprep_converter.records.batch import NESTED
 NON_FINITE: Final = (("nan", "NaN"), ("inf", "Infinity"), ("-inf", "-Infinity"))
 """Arrow's text of each value that isn't finite, and the word for it in JSON."""
 
-_NAMES: Final = {pa.float16(): "float16", pa.float32(): "float32", pa.float64(): "float64"}
+_NAMES: Final[Mapping[pa.DataType, str]] = {pa.float16(): "float16", pa.float32(): "float32", pa.float64(): "float64"}
 """The names of types whose names in Arrow differ from numpy's."""
 _DECIMAL: Final = re.compile(r"decimal(128|256)\((\d+), (-?\d+)\)")
 _ZONED: Final = re.compile(r"timestamp\[(ms|us|ns), tz=(.+)\]")
@@ -49,17 +49,15 @@ def plain_type(kind: pa.DataType) -> pa.DataType | None:
         return None if key is None or value is None else _arrow.map_(key, value)
     if is_list(kind):
         value = plain_type(inner.value_type)
-        if value is None:
-            return None
-        if _types.is_fixed_size_list(kind):
-            return _arrow.list_(value, inner.list_size) if inner.list_size else None
-        return _arrow.list_(value)
+        size = inner.list_size if _types.is_fixed_size_list(kind) else -1
+        return None if value is None or size == 0 else _arrow.list_(value, size)
     return _plain_value_type(kind)
 
 
 def _plain_value_type(kind: Any) -> pa.DataType | None:
+    plain: pa.DataType | None = kind
     if kind in NUMPY_NAMES or _types.is_null(kind) or kind == pa.uint64():
-        return kind
+        return plain
     if _types.is_string(kind) or _types.is_large_string(kind) or _types.is_string_view(kind):
         return pa.string()
     if is_binary(kind):
@@ -71,8 +69,8 @@ def _plain_value_type(kind: Any) -> pa.DataType | None:
     if _types.is_timestamp(kind):
         return pa.timestamp("ms" if kind.unit == "s" else kind.unit, tz=kind.tz)
     if _types.is_time(kind):
-        return pa.time32("ms") if kind.unit == "s" else kind
-    return kind if _types.is_duration(kind) else None
+        return pa.time32("ms") if kind.unit == "s" else plain
+    return plain if _types.is_duration(kind) else None
 
 
 def has_text_keys(kind: Any) -> bool:

@@ -131,8 +131,8 @@ def _maps(values: Sequence[Any], kind: Any) -> Array:
     keys, items = array_of([key for key, _ in flat], kind.key_type), array_of([item for _, item in flat], kind.item_type)
     entries = _arrow.StructArray.from_arrays([keys, items], fields=[kind.key_field, kind.item_field])
     missing = _missing(values)
-    validity = None if missing is None else pa.py_buffer(np.packbits(~np.asarray(missing), bitorder="little"))
-    maps: Array = _arrow.Array.from_buffers(kind, len(values), [validity, pa.py_buffer(_offsets(pairs))], children=[entries])
+    validity = None if missing is None else _arrow.py_buffer(np.packbits(~np.asarray(missing), bitorder="little"))
+    maps: Array = _arrow.Array.from_buffers(kind, len(values), [validity, _arrow.py_buffer(_offsets(pairs))], children=[entries])
     return maps
 
 

@@ -90,7 +90,7 @@ def unknown_key(value: Any, kind: Any) -> str | None:
         types = {field.name: field.type for field in kind}
         for key, each in value.items():
             if key not in types:
-                return key
+                return str(key)
             if (inner := unknown_key(each, types[key])) is not None:
                 return f"{key}/{inner}"
     elif isinstance(value, list) and is_list(kind):
