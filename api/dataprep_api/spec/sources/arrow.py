@@ -5,6 +5,7 @@ from typing import Annotated, Literal
 from pydantic import Field
 
 from dataprep_api.spec.model import Column, Model, NullDefaults, Uri
+from dataprep_api.spec.sources.partition_conditions import PartitionConditions
 
 
 class ArrowSource(Model):
@@ -20,6 +21,8 @@ class ArrowSource(Model):
     """Values for nulls. The keys are columns. Write text for a string column, otherwise JSON (`0`, `true`, `[]`), or `NaN` for a float. Without a default, a null stays a null."""
     hive_partitions: Literal["Infer", "String"] | None = None
     """Type of folder columns. Each folder named `KEY=VALUE` adds a column. `Infer`: Int64 if all values are whole numbers, otherwise String."""
+    partitions: PartitionConditions | None = None
+    """Folders to read. The keys are those of the folders, and the values are conditions, such as `>= 2026-01-01`. Files in other folders are not opened. Needs `hivePartitions`. Default: all folders."""
 
     def inputs(self) -> list[str]:
         """Return every URI that is read."""

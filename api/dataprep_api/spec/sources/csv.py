@@ -5,6 +5,7 @@ from typing import Annotated, Literal
 from pydantic import Field
 
 from dataprep_api.spec.model import Column, Model, NullDefaults, Uri
+from dataprep_api.spec.sources.partition_conditions import PartitionConditions
 
 NullWords = Annotated[list[Annotated[str, Field(max_length=64)]], Field(min_length=1, max_length=16)]
 
@@ -49,6 +50,8 @@ class CsvSource(Model):
     """Columns to read. The columns are returned in the order of this list. Columns are names, positions (`3`, `-1`) or ranges of positions (`0..4`). Cells of other columns are not parsed. Default: all columns."""
     hive_partitions: Literal["Infer", "String"] | None = None
     """Type of folder columns. Each folder named `KEY=VALUE` adds a column. `Infer`: Int64 if all values are whole numbers, otherwise String."""
+    partitions: PartitionConditions | None = None
+    """Folders to read. The keys are those of the folders, and the values are conditions, such as `>= 2026-01-01`. Files in other folders are not opened. Needs `hivePartitions`. Default: all folders."""
 
     def inputs(self) -> list[str]:
         """Return every URI that is read."""

@@ -5,6 +5,7 @@ from typing import Annotated, Literal
 from pydantic import Field
 
 from dataprep_api.spec.model import Column, Model, NullDefaults, Uri
+from dataprep_api.spec.sources.partition_conditions import PartitionConditions
 
 
 class JsonlColumn(Model):
@@ -35,6 +36,8 @@ class JsonlSource(Model):
     """Values for null keys. The keys are columns. The values also apply to missing keys. Use this field instead of the columns' `default`, so that `columns` needn't be listed. Write text for a String, otherwise JSON (`0`, `true`, `[]`), or `NaN` for a float."""
     hive_partitions: Literal["Infer", "String"] | None = None
     """Type of folder columns. Each folder named `KEY=VALUE` adds a column. `Infer`: Int64 if all values are whole numbers, otherwise String."""
+    partitions: PartitionConditions | None = None
+    """Folders to read. The keys are those of the folders, and the values are conditions, such as `>= 2026-01-01`. Files in other folders are not opened. Needs `hivePartitions`. Default: all folders."""
 
     def inputs(self) -> list[str]:
         """Return every URI that is read."""

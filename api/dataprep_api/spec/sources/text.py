@@ -5,6 +5,7 @@ from typing import Annotated, Literal, Self
 from pydantic import Field, model_validator
 
 from dataprep_api.spec.model import Model, Uri
+from dataprep_api.spec.sources.partition_conditions import PartitionConditions
 
 _ENCODING = "encoding applies to type: String; Bytes are kept unchanged"
 
@@ -22,6 +23,8 @@ class TextSource(Model):
     """Whether to skip blank lines. A blank line is empty or contains only spaces and tabs."""
     hive_partitions: Literal["Infer", "String"] | None = None
     """Type of folder columns. Each folder named `KEY=VALUE` adds a column. `Infer`: Int64 if all values are whole numbers, otherwise String."""
+    partitions: PartitionConditions | None = None
+    """Folders to read. The keys are those of the folders, and the values are conditions, such as `>= 2026-01-01`. Files in other folders are not opened. Needs `hivePartitions`. Default: all folders."""
 
     @model_validator(mode="after")
     def _check_encoding(self) -> Self:

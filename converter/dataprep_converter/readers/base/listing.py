@@ -1,10 +1,10 @@
 """Lists the files of a source. The source's URIs may be files, globs or folders."""
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import compress
-from typing import Final
+from typing import Final, TypeAlias
 
 from dataprep_api import names
 from dataprep_converter.core import globs
@@ -14,6 +14,10 @@ from dataprep_converter.inputs.pinned import is_hidden, relative_path
 from dataprep_converter.readers.base.below_inputs import without_data_sets
 from dataprep_converter.stores import Entry, FolderFiles, folders_of
 
+FolderChoice: TypeAlias = Callable[[int, str, str], bool]
+"""Whether to read a folder, given the index of the source's URI, a path in the folder relative to this URI, and the path's URI."""
+
+_HIDDEN_PART: Final = re.compile(r"(?<![^/])[_.].*", re.DOTALL)
 _WILDCARD: Final = re.compile(r"[*?\[]")
 
 
@@ -54,27 +58,29 @@ class FilesOfFolder:
         )
 
 
-def input_files(access: Access, uris: Sequence[str]) -> Iterator[tuple[int, str, Entry]]:
+def input_files(access: Access, uris: Sequence[str], keep: FolderChoice | None = None) -> Iterator[tuple[int, str, Entry]]:
     """Yields every file as a tuple: the index of its URI, its path relative to that URI in UTF-8, and its entry.
 
     Files are in the order of the URIs, and for each URI sorted by path. Below a folder or a glob, names that begin with `_` or `.` are
-    skipped. Raises NotFound for a URI without files, and BadSpec for a name that is not UTF-8.
+    skipped. Files in folders that `keep` refuses are left out, and aren't counted as skipped. Raises NotFound for a URI without files, and
+    BadSpec for a name that is not UTF-8.
     """
-    for files in input_folders(access, uris):
+    for files in input_folders(access, uris, keep):
         for path, uri, size, pin in zip(files.paths, files.uris, files.sizes, files.pins, strict=True):
             yield files.root, path, Entry(uri, size, pin)
 
 
-def input_folders(access: Access, uris: Sequence[str]) -> Iterator[FilesOfFolder]:
+def input_folders(access: Access, uris: Sequence[str], keep: FolderChoice | None = None) -> Iterator[FilesOfFolder]:
     """Like `input_files`, but yields groups of files from the same folder."""
     for root, uri in enumerate(uris):
         is_empty = True
-        for files in _folders(access, uri, root):
+        refused: list[str] = []
+        for files in _folders(access, uri, root, keep, refused):
             if files.names:
                 is_empty = False
                 access.progress.files += len(files.names)
                 yield files
-        if is_empty:
+        if is_empty and not refused:
             others = [each for each in access.skipped.in_data_sets if each.startswith(uri.rstrip("/") + "/")]
             but = f" except files of data sets, such as {min(others)}, which are read only if the source names them" if others else ""
             if hidden := access.skipped.hidden.get(uri):
@@ -104,12 +110,16 @@ def hidden_files(folder_files: FolderFiles, visible: FilesOfFolder, pattern: re.
     return len(paths) if pattern is None else sum(pattern.fullmatch(path) is not None for path in paths)
 
 
-def _folders(access: Access, uri: str, root: int) -> Iterator[FilesOfFolder]:
+def _folders(access: Access, uri: str, root: int, keep: FolderChoice | None, refused: list[str]) -> Iterator[FilesOfFolder]:
+    """Yields the files of a URI. Adds the URI of the first folder that `keep` refuses to `refused`."""
     store = access.store(uri)
     # A file's name may look like a glob, so try to find such a file first.
     entry = store.stat(uri)
     if entry is not None:
         path = relative_path(uri.rpartition("/")[0], uri)
+        if keep is not None and not keep(root, path, uri):
+            refused.append(uri)
+            return
         yield FilesOfFolder(root, uri.removesuffix(path), "", [path], [entry.size], [entry.pin])
         return
     folder, pattern = uri, None
@@ -117,6 +127,8 @@ def _folders(access: Access, uri: str, root: int) -> Iterator[FilesOfFolder]:
         folder = uri[: uri.rfind("/", 0, wildcard.start()) + 1].rstrip("/") or ("/" if uri.startswith("/") else ".")
         pattern = globs.compiled(uri[len(folder) :].lstrip("/") if folder != "." else uri)
     listing = folders_of(store, folder)
+    if keep is not None:
+        listing = _kept(listing, folder, root, keep, refused)
     if pattern is None or "**" in uri[len(folder) :]:
         # A glob without ** names every folder of the path, so data sets in these folders are read deliberately.
         listing = without_data_sets(listing, folder=folder, store=store, counts=access.skipped.in_data_sets)
@@ -126,6 +138,15 @@ def _folders(access: Access, uri: str, root: int) -> Iterator[FilesOfFolder]:
         hidden += hidden_files(folder_files, files, pattern)
         yield files if pattern is None else files.only([pattern.fullmatch(path) is not None for path in files.paths])
     access.skipped.hidden[uri] = hidden
+
+
+def _kept(listing: Iterator[FolderFiles], folder: str, root: int, keep: FolderChoice, refused: list[str]) -> Iterator[FolderFiles]:
+    for files in listing:
+        # A hidden folder belongs to the visible folder around it.
+        if keep(root, _HIDDEN_PART.sub("", relative_path(folder, files.folder)), files.folder):
+            yield files
+        elif not refused:
+            refused.append(files.folder)
 
 
 def _is_utf8(text: str) -> bool:

@@ -7,7 +7,8 @@ derive the values of the partition columns from the path of a unit. Readers hand
 import re
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Final, TypeVar
+from functools import partial
+from typing import Any, Final, NoReturn, TypeAlias, TypeVar
 from urllib.parse import unquote_to_bytes
 
 import pyarrow as pa
@@ -18,13 +19,15 @@ from dataprep_api.spec.sources.arrow import ArrowSource
 from dataprep_api.spec.sources.jsonl import JsonlSource
 from dataprep_api.spec.sources.parquet import ParquetSource
 from dataprep_api.spec.sources.text import TextSource
-from dataprep_converter.core.errors import BadSpec
+from dataprep_converter.core.errors import BadSpec, NotFound
 from dataprep_converter.core.tensors import Array
 from dataprep_converter.inputs.access import Access
 from dataprep_converter.readers import Discovery, Listing
 from dataprep_converter.readers.base.listing import input_files
+from dataprep_converter.readers.base.partition_filter import PartitionFilter
 from dataprep_converter.readers.columnar.columns import TYPES, default_of, shown
 from dataprep_converter.sampling.units import Unit
+from dataprep_converter.stores import Entry
 
 NULL: Final = "__HIVE_DEFAULT_PARTITION__"
 """The value in a folder name that represents a null in Hive and Spark."""
@@ -35,17 +38,21 @@ _INT64: Final = range(-(2**63), 2**63)
 _arrow: Any = pa  # the type stubs lack some functions
 
 S = TypeVar("S", CsvSource, JsonlSource, ParquetSource, ArrowSource, TextSource)
+ListFiles: TypeAlias = Callable[[], Iterator[tuple[int, str, Entry]]]
+"""Lists the files of a source, like `input_files`, without the folders that `partitions` leaves out."""
 
 
-def discover_with_partitions(source: S, access: Access, *, of: str, units: Callable[[S], Listing[Unit]]) -> Discovery:
-    """The units that the function `units` finds. The arguments of this function are the source without its partition columns, and the state
-    to fill.
+def discover_with_partitions(source: S, access: Access, *, of: str, units: Callable[[S, ListFiles], Listing[Unit]]) -> Discovery:
+    """The units that the function `units` finds. The arguments of this function are the source without its partition columns, and the
+    function that lists the source's files.
 
     With `hivePartitions`, the partition columns are also stored in the state. Raises BadSpec for folders without keys, for folders whose
-    keys differ from those of the first file, and for a value that doesn't have its column's type. If keys differ, the message names both
-    files.
+    keys differ from those of the first file, for a value that doesn't have its column's type, and for a condition on a key that the folders
+    don't have. If keys differ, the message names both files. Raises NotFound if the conditions of `partitions` leave no file.
     """
-    return Discovery(units(source) if source.hive_partitions is None else _list_units(source, access, of, units))
+    if source.hive_partitions is None:
+        return Discovery(units(source, partial(input_files, access, source.uris)))
+    return Discovery(_list_units(source, access, of, units))
 
 
 @dataclass(frozen=True)
@@ -129,16 +136,23 @@ def without_partition_columns(source: S, names: Collection[str], *, of: str) -> 
 # --- planning -----------------------------------------------------------------------------------------------------
 
 
-def _list_units(source: S, access: Access, of: str, units: Callable[[S], Listing[Unit]]) -> Listing[Unit]:
-    root, path, entry = next(input_files(access, source.uris))
+def _list_units(source: S, access: Access, of: str, units: Callable[[S, ListFiles], Listing[Unit]]) -> Listing[Unit]:
+    conditions = PartitionFilter(source.partitions or {}, _types_of(source), of=of)
+
+    def is_kept(root: int, path: str, uri: str) -> bool:
+        return conditions.keeps(keys_of(source.uris[root], path, uri), uri)
+
+    files = partial(input_files, access, source.uris, is_kept if source.partitions else None)
+    root, path, entry = next(files(), None) or _no_file_left(conditions, source.uris)
     first = keys_of(source.uris[root], path, entry.uri)
     names = [name for name, _ in first]
     if not names:
         below = "" if entry.uri == source.uris[root] else f" below {source.uris[root]}"
         raise BadSpec(f"{of}.hivePartitions: {entry.uri} is in no folder{below} that is named KEY=VALUE.", uri=entry.uri)
+    conditions.check_names(names, entry.uri)
     columns = _ColumnTypes(names, source, of)
     latest = ""
-    listing = units(without_partition_columns(source, names, of=of))
+    listing = units(without_partition_columns(source, names, of=of), files)
     state: dict[str, Any] = {}
 
     def units_with_state() -> Iterator[Unit]:
@@ -157,6 +171,17 @@ def _list_units(source: S, access: Access, of: str, units: Callable[[S], Listing
             columns.take(values, unit.uri)
         yield unit
     return state | {"partitions": columns.as_json()}
+
+
+def _no_file_left(conditions: PartitionFilter, uris: Sequence[str]) -> NoReturn:
+    raise NotFound(f"{conditions.of}.partitions ({conditions}) leaves out every file of {', '.join(uris)}.", uri=uris[0])
+
+
+def _types_of(source: S) -> dict[str, str | None]:
+    """The type of each column for which the spec gives a type. With `hivePartitions: String`, all other columns of folder names are text."""
+    columns = [column for column in getattr(source, "columns", None) or [] if not isinstance(column, str)]
+    text: dict[str, str | None] = dict.fromkeys(source.partitions or {}, "String" if source.hive_partitions == "String" else None)
+    return text | {column.name: column.type for column in columns}
 
 
 class _ColumnTypes:

@@ -18,9 +18,14 @@ from dataprep_converter.formats.columnar.arrow_messages import DICTIONARY, RECOR
 from dataprep_converter.inputs.access import Access
 from dataprep_converter.readers import Discovery, Listing
 from dataprep_converter.readers.base.blocks import KEPT_BYTES, Block, BlockReader
-from dataprep_converter.readers.base.listing import input_files
 from dataprep_converter.readers.base.open_files import KEPT_FILES
-from dataprep_converter.readers.base.partitions import Partitions, discover_with_partitions, names_from, without_partition_columns
+from dataprep_converter.readers.base.partitions import (
+    ListFiles,
+    Partitions,
+    discover_with_partitions,
+    names_from,
+    without_partition_columns,
+)
 from dataprep_converter.readers.columnar.tables import CommonSchema, Table, columns_from
 from dataprep_converter.sampling.units import Unit
 from dataprep_converter.stores import Entry, Input
@@ -36,7 +41,7 @@ class ArrowReader(BlockReader):
     def discover(source: ArrowSource, access: Access) -> Discovery:
         """Reads schemas and lengths. Raises NotFound for a URI without files, BadData for a file that isn't Arrow IPC, and BadSpec for columns
         that can't be read or that differ between files."""
-        return discover_with_partitions(source, access, of=_OF, units=lambda arrow: _units(arrow, access))
+        return discover_with_partitions(source, access, of=_OF, units=lambda arrow, files: _units(arrow, files, access))
 
     def __init__(self, source: ArrowSource, state: Mapping[str, Any], access: Access) -> None:
         table = Table(
@@ -108,9 +113,9 @@ def _as_bytes(kind: Any) -> Any:
 # --- planning -----------------------------------------------------------------------------------------------------
 
 
-def _units(arrow: ArrowSource, access: Access) -> Listing[Unit]:
+def _units(arrow: ArrowSource, files: ListFiles, access: Access) -> Listing[Unit]:
     settler = CommonSchema(arrow, of=_OF, structs=access.structs)
-    for root, path, entry in input_files(access, arrow.uris):
+    for root, path, entry in files():
         with access.store(entry.uri).open(entry.uri) as source:
             yield from _batches(root, path, entry, source, settler)
     return settler.state()

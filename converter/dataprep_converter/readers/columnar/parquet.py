@@ -24,8 +24,13 @@ from dataprep_converter.inputs.ranged import RangedFile
 from dataprep_converter.readers import Discovery, Listing
 from dataprep_converter.readers.base.blocks import Block, BlockReader
 from dataprep_converter.readers.base.equal_batches import equal_batches
-from dataprep_converter.readers.base.listing import input_files
-from dataprep_converter.readers.base.partitions import Partitions, discover_with_partitions, names_from, without_partition_columns
+from dataprep_converter.readers.base.partitions import (
+    ListFiles,
+    Partitions,
+    discover_with_partitions,
+    names_from,
+    without_partition_columns,
+)
 from dataprep_converter.readers.columnar.columns import Column
 from dataprep_converter.readers.columnar.tables import CommonSchema, Table, columns_from
 from dataprep_converter.sampling.units import Unit
@@ -52,7 +57,7 @@ class ParquetReader(BlockReader):
     def discover(source: ParquetSource, access: Access) -> Discovery:
         """Reads the footers. Raises NotFound for a URI without files, BadData for a file that isn't Parquet, and BadSpec for columns that can't
         be read or that differ between files."""
-        return discover_with_partitions(source, access, of=_OF, units=lambda parquet: _units(parquet, access))
+        return discover_with_partitions(source, access, of=_OF, units=lambda parquet, files: _units(parquet, files, access))
 
     def __init__(self, source: ParquetSource, state: Mapping[str, Any], access: Access) -> None:
         table = Table(
@@ -89,9 +94,9 @@ def fields_of(source: Input, uri: str) -> list[str]:
     return names
 
 
-def _units(parquet: ParquetSource, access: Access) -> Listing[Unit]:
+def _units(parquet: ParquetSource, files: ListFiles, access: Access) -> Listing[Unit]:
     settler = CommonSchema(parquet, of=_OF, structs=access.structs)
-    for root, path, entry in input_files(access, parquet.uris):
+    for root, path, entry in files():
         with access.store(entry.uri).open(entry.uri) as source:
             yield from _groups(root, path, entry, source, settler)
     return settler.state()

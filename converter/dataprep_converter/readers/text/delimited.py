@@ -18,8 +18,13 @@ from dataprep_converter.inputs.encodings import in_utf8
 from dataprep_converter.inputs.pinned import ForwardReader
 from dataprep_converter.readers import Discovery, Listing
 from dataprep_converter.readers.base.blocks import Block
-from dataprep_converter.readers.base.listing import input_files
-from dataprep_converter.readers.base.partitions import Partitions, discover_with_partitions, names_from, without_partition_columns
+from dataprep_converter.readers.base.partitions import (
+    ListFiles,
+    Partitions,
+    discover_with_partitions,
+    names_from,
+    without_partition_columns,
+)
 from dataprep_converter.readers.columnar.columns import check_names
 from dataprep_converter.readers.text import stretches
 from dataprep_converter.readers.text.csv_cells import Dialect, Parser
@@ -42,7 +47,7 @@ class CsvReader(StretchReader):
     @staticmethod
     def discover(source: CsvSource, access: Access) -> Discovery:
         """Reads every file once. Raises NotFound for a URI without files, and BadSpec for a header that doesn't match the columns."""
-        return discover_with_partitions(source, access, of=_OF, units=lambda csv: _Planner(csv, access).units())
+        return discover_with_partitions(source, access, of=_OF, units=lambda csv, files: _Planner(csv, access).units(files))
 
     def __init__(self, source: CsvSource, state: Mapping[str, Any], access: Access) -> None:
         file_source = without_partition_columns(source, names_from(state), of=_OF)
@@ -94,9 +99,9 @@ class _Planner:
             check_names([column.name for column in source.columns], self._named_by)
             _parser(source, self._dialect, source.columns)
 
-    def units(self) -> Listing[Unit]:
+    def units(self, files: ListFiles) -> Listing[Unit]:
         """Yields the units in the order of the URIs and, for each URI, sorted by path."""
-        for root, path, entry in input_files(self._access, self._source.uris):
+        for root, path, entry in files():
             yield from self._units_of(root, path, entry)
         columns = [column.model_dump(by_alias=True, exclude_none=True) for column in self._columns or []]
         return self._inference | {"columns": columns} | ({"nullWords": list(self._dialect.missing)} if self._dialect.missing else {})

@@ -25,8 +25,13 @@ from dataprep_converter.inputs.pinned import ForwardReader
 from dataprep_converter.readers import Discovery, Listing
 from dataprep_converter.readers.base.blocks import Block
 from dataprep_converter.readers.base.good_runs import good_runs
-from dataprep_converter.readers.base.listing import input_files
-from dataprep_converter.readers.base.partitions import Partitions, discover_with_partitions, names_from, without_partition_columns
+from dataprep_converter.readers.base.partitions import (
+    ListFiles,
+    Partitions,
+    discover_with_partitions,
+    names_from,
+    without_partition_columns,
+)
 from dataprep_converter.readers.columnar.columns import TYPES, Column, default_of, narrowed, settled, shown
 from dataprep_converter.readers.columnar.defaults import nested_default
 from dataprep_converter.readers.text import json_arrays, stretches
@@ -50,7 +55,7 @@ class JsonlReader(StretchReader):
     @staticmethod
     def discover(source: JsonlSource, access: Access) -> Discovery:
         """Reads every file once. Raises NotFound for a URI without files, and BadSpec if the columns can't be determined."""
-        return discover_with_partitions(source, access, of=_OF, units=lambda jsonl: _units(jsonl, access))
+        return discover_with_partitions(source, access, of=_OF, units=lambda jsonl, files: _units(jsonl, files, access))
 
     def __init__(self, source: JsonlSource, state: Mapping[str, Any], access: Access) -> None:
         super().__init__(access, Partitions(source.uris, state, of=_OF, keep_nulls=access.keeps_nulls))
@@ -89,13 +94,13 @@ class JsonlReader(StretchReader):
 # --- planning -----------------------------------------------------------------------------------------------------
 
 
-def _units(jsonl: JsonlSource, access: Access) -> Listing[Unit]:
-    uri, lines = _sample(jsonl, access)
+def _units(jsonl: JsonlSource, files: ListFiles, access: Access) -> Listing[Unit]:
+    uri, lines = _sample(jsonl, files, access)
     columns = infer_columns(
         lines, jsonl.columns, uri, rule=access.version_of("inference"), structs=access.structs, asked=jsonl.nested or ()
     )
     _Parser(_with_defaults(columns, jsonl.defaults), strict=False)
-    for root, path, entry in input_files(access, jsonl.uris):
+    for root, path, entry in files():
         with access.store(entry.uri).open(entry.uri) as source, open_forward(source, entry, jsonl.encoding or "Utf8") as forward:
             start = forward.read(min(json_arrays.START_BYTES, stretches.UNIT_BYTES)).removeprefix(BOM)
             if json_arrays.is_array(start):
@@ -120,12 +125,12 @@ def _with_defaults(columns: Sequence[tuple[AnyColumn, Path]], defaults: Mapping[
     return [(column, path) for column, (_, path) in zip(completed, columns, strict=True)]
 
 
-def _sample(jsonl: JsonlSource, access: Access) -> tuple[str, list[tuple[int, bytes]]]:
+def _sample(jsonl: JsonlSource, files: ListFiles, access: Access) -> tuple[str, list[tuple[int, bytes]]]:
     """The URI of the first file with a line that isn't blank, and this file's first lines that aren't blank, each with its line number.
 
     Reads the first MiB of a file. As long as no complete line with text has been read, doubles the number of bytes to read.
     """
-    for _, _, entry in input_files(access, jsonl.uris):
+    for _, _, entry in files():
         with access.store(entry.uri).open(entry.uri) as source:
             compression = compression_in(source)
             forward = ForwardReader(source, entry.uri, compression=compression, encoding=jsonl.encoding or "Utf8", obeys_mark=True)

@@ -4,7 +4,7 @@ A line ends with \\n or \\r\\n. The last line of a file needs no line end. The b
 line.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from functools import partial
 from typing import Final
@@ -16,7 +16,6 @@ from dataprep_converter.core import native
 from dataprep_converter.inputs.access import Access
 from dataprep_converter.inputs.encodings import Encoding
 from dataprep_converter.inputs.pinned import ForwardReader
-from dataprep_converter.readers.base.listing import input_files
 from dataprep_converter.readers.text.stretches import BOM, cut, open_forward, units_of
 from dataprep_converter.sampling.units import Unit
 from dataprep_converter.stores import Entry
@@ -69,10 +68,10 @@ def scan(data: bytes, at_end: bool, *, skip_blank: bool) -> Lines:
     return Lines(starts=starts, ends=ends, size=size, feeds=feeds)
 
 
-def line_units(access: Access, uris: Sequence[str], *, skip_blank: bool, encoding: Encoding | None) -> Iterator[Unit]:
-    """Yields the units of files whose records are lines. Reads every file once. Raises NotFound for a URI without files, and BadData for a
-    line that is too long. A byte order mark takes precedence over `encoding`, and is left out. None stands for bytes without an encoding."""
-    for root, path, entry in input_files(access, uris):
+def line_units(access: Access, files: Iterable[tuple[int, str, Entry]], *, skip_blank: bool, encoding: Encoding | None) -> Iterator[Unit]:
+    """Yields the units of files whose records are lines. `files` come from `input_files`. Reads every file once. Raises BadData for
+    a line that is too long. A byte order mark takes precedence over `encoding`, and is left out. None stands for bytes without an encoding."""
+    for root, path, entry in files:
         with access.store(entry.uri).open(entry.uri) as source, open_forward(source, entry, encoding) as forward:
             first_bytes = forward.read(len(BOM))
             first_bytes = b"" if encoding is not None and first_bytes == BOM else first_bytes

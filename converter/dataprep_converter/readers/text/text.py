@@ -13,7 +13,7 @@ from dataprep_converter.core.tensors import Array, pc, to_arrow
 from dataprep_converter.inputs.access import Access
 from dataprep_converter.readers import Discovery, Listing
 from dataprep_converter.readers.base.blocks import Block
-from dataprep_converter.readers.base.partitions import Partitions, discover_with_partitions
+from dataprep_converter.readers.base.partitions import ListFiles, Partitions, discover_with_partitions
 from dataprep_converter.readers.text.lines import Lines, line_units, not_utf8, scan, with_lines
 from dataprep_converter.readers.text.stretches import StretchReader
 from dataprep_converter.sampling.units import Unit
@@ -27,7 +27,7 @@ class TextReader(StretchReader):
     @staticmethod
     def discover(source: TextSource, access: Access) -> Discovery:
         """Reads every file once. Raises NotFound for a URI without files."""
-        return discover_with_partitions(source, access, of="source.text", units=lambda text: _units(text, access))
+        return discover_with_partitions(source, access, of="source.text", units=lambda text, files: _units(text, files, access))
 
     def __init__(self, source: TextSource, state: Mapping[str, Any], access: Access) -> None:
         super().__init__(access, Partitions(source.uris, state, of="source.text", keep_nulls=access.keeps_nulls))
@@ -75,8 +75,8 @@ def _without_ends(data: bytes, lines: Lines) -> Array:
     return rows.take(to_arrow(np.arange(0, len(offsets) - 1, 2)))
 
 
-def _units(text: TextSource, access: Access) -> Listing[Unit]:
+def _units(text: TextSource, files: ListFiles, access: Access) -> Listing[Unit]:
     yield from line_units(
-        access, text.uris, skip_blank=text.skip_blank, encoding=(text.encoding or "Utf8") if text.type == "String" else None
+        access, files(), skip_blank=text.skip_blank, encoding=(text.encoding or "Utf8") if text.type == "String" else None
     )
     return {}
