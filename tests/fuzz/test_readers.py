@@ -27,7 +27,7 @@ from tests.fuzz.damage import damaged
 from dataprep_api.spec import Source
 from dataprep_converter.core.errors import ConvertError
 from dataprep_converter.readers import READERS, Reader, reader_class
-from dataprep_converter.readers.columnar import parquet
+from dataprep_converter.readers.columnar import avro, parquet
 from dataprep_converter.readers.databases import sql
 from dataprep_converter.readers.databases.table import TableReader
 from dataprep_converter.readers.dataset import DatasetReader
@@ -111,6 +111,7 @@ def small_units(monkeypatch: pytest.MonkeyPatch, tmp_path_factory: pytest.TempPa
     """The size of a part, so small that a few dozen samples make several parts."""
     monkeypatch.setattr(stretches, "UNIT_BYTES", 512)
     monkeypatch.setattr(parquet, "PART_BYTES", 1500)
+    monkeypatch.setattr(avro, "UNIT_BYTES", 2000)
     monkeypatch.setattr(sql, "BLOCK_ROWS", 25)
     monkeypatch.setattr(tfrecord, "_UNIT_BYTES", 2000)
     monkeypatch.setattr(join, "UNIT_RECORDS", 8)

@@ -119,7 +119,7 @@ def _counts_postgres_rows(spec: DataPrepJobSpec) -> bool:
     return any(query is not None and query.pin == "Count" and not query.url.startswith(SQLITE) for query in queries)
 
 
-_SOURCES_WITH_NULLS: Final = ("csv", "jsonl", "parquet", "arrow", "sequence_file", "dataset", "sql", "table", "plugin")
+_SOURCES_WITH_NULLS: Final = ("csv", "jsonl", "parquet", "arrow", "avro", "orc", "sequence_file", "dataset", "sql", "table", "plugin")
 """The sources whose columns can have nulls. Other sources have nulls only in columns that come from folder names. A join refuses rows with nulls."""
 
 NullRule: TypeAlias = Literal["Keep", "Bad", "Dropped"]

@@ -33,6 +33,8 @@ READERS: Final[Mapping[str, str]] = {
     "text": "dataprep_converter.readers.text.text:TextReader",
     "parquet": "dataprep_converter.readers.columnar.parquet:ParquetReader",
     "arrow": "dataprep_converter.readers.columnar.arrow:ArrowReader",
+    "avro": "dataprep_converter.readers.columnar.avro:AvroReader",
+    "orc": "dataprep_converter.readers.columnar.orc:OrcReader",
     "fixed_length": "dataprep_converter.readers.arrays.fixed_length:FixedLengthReader",
     "whole_file": "dataprep_converter.readers.whole_file:WholeFileReader",
     "tfrecord": "dataprep_converter.readers.tfrecord.tfrecord:TfrecordReader",

@@ -64,6 +64,8 @@ _MAGIC: Final[Sequence[tuple[str, Callable[[bytes], bool]]]] = (
     ("images", _is_image),
     ("parquet", lambda head: head.startswith(b"PAR1")),
     ("arrow", lambda head: head.startswith((b"ARROW1", b"\xff\xff\xff\xff"))),
+    ("avro", lambda head: head.startswith(b"Obj\x01")),
+    ("orc", lambda head: head.startswith(b"ORC")),
     ("numpy", lambda head: head.startswith((b"\x93NUMPY", b"PK\3\4")) and (head[:1] == b"\x93" or b".npy" in head[:512])),
     ("idx", _is_idx),
     ("tfrecord", _is_tfrecord),

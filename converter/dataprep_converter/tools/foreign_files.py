@@ -6,7 +6,6 @@ from typing import Final
 
 from dataprep_converter.tools.text_heads import text_of
 
-_TO_PARQUET: Final = "convert it to Parquet, or read it by a plugin (source.plugin)"
 _ARCHIVE: Final = "end its URI with !/ to read the files within it, such as data.zip!/"
 _TO_JSONL: Final = "source.jsonl reads one object per line, or an array of objects"
 _MEDIA: Final = "source.wholeFile stores each file unchanged"
@@ -22,8 +21,6 @@ def _starts(*magics: bytes) -> Callable[[bytes], bool]:
 
 
 _KINDS: Final[Sequence[tuple[str, str, Callable[[bytes], bool]]]] = (
-    ("an Avro file", _TO_PARQUET, _starts(b"Obj\x01")),
-    ("an ORC file", _TO_PARQUET, _starts(b"ORC")),
     ("an Excel workbook", "save each sheet as CSV, or convert it to Parquet", _holds(b"xl/")),
     ("an old Excel or Office file", "save each sheet as CSV, or convert it to Parquet", _starts(b"\xd0\xcf\x11\xe0\xa1\xb1\x1a\xe1")),
     ("an Office document", "extract its text or tables first", _holds(b"[Content_Types].xml")),

@@ -49,9 +49,9 @@ _OUTPUT: Final = Output(uri="dataset")
 """The default output. Columns that can't be stored in the format of this output are left out."""
 _BY_HEAD: Final = frozenset({"csv", "jsonl", "text", "libsvm"})
 """Sources whose columns can be read from the beginning of a file."""
-_WITH_PARTITIONS: Final = frozenset({"csv", "jsonl", "text", "parquet", "arrow"})
+_WITH_PARTITIONS: Final = frozenset({"csv", "jsonl", "text", "parquet", "arrow", "avro", "orc"})
 """Sources that support Hive partitions."""
-_TABLES: Final = frozenset({"csv", "jsonl", "parquet", "arrow"})
+_TABLES: Final = frozenset({"csv", "jsonl", "parquet", "arrow", "avro", "orc"})
 """Sources whose columns are features that people chose, so that a comment can say what is likely wrong with them."""
 _BY_ALL: Final = frozenset({"images", "idx"})
 """Sources that are inspected completely, because listing the files or reading their headers is enough."""

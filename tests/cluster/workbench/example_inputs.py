@@ -8,10 +8,11 @@ import struct
 from collections.abc import Callable
 from pathlib import Path
 
+import fastavro
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
-from pyarrow import feather
+from pyarrow import feather, orc
 
 from dataprep_api import API_VERSION, KIND
 from dataprep_api.resources.job import DataPrepJob
@@ -58,6 +59,24 @@ def iris_parquet(folder: Path) -> Path:
 def iris_arrow(folder: Path) -> Path:
     feather.write_feather(iris_table(folder), str(folder / "iris.arrow"), chunksize=64)
     return folder / "iris.arrow"
+
+
+def iris_avro(folder: Path) -> Path:
+    lengths = [{"name": name, "type": "double"} for name in ("length", "width")]
+    fields = [
+        {"name": "sepal", "type": {"type": "array", "items": "double"}},
+        {"name": "petal", "type": {"type": "record", "name": "Petal", "fields": lengths}},
+        {"name": "species", "type": ["null", "string"]},
+    ]
+    schema = fastavro.parse_schema({"type": "record", "name": "Iris", "fields": fields})
+    with (folder / "iris.avro").open("wb") as out:
+        fastavro.writer(out, schema, iris_table(folder).to_pylist(), codec="deflate", sync_interval=2000, sync_marker=b"0123456789abcdef")
+    return folder / "iris.avro"
+
+
+def iris_orc(folder: Path) -> Path:
+    orc.write_table(iris_table(folder), str(folder / "iris.orc"))
+    return folder / "iris.orc"
 
 
 def documents(folder: Path) -> Path:
@@ -193,6 +212,8 @@ INPUTS: dict[str, tuple[Callable[[Path], Path], int]] = {
     "dataset-local.yaml": (finished_flowers, 150),
     "whole-file-local.yaml": (lambda folder: photos.write(folder / "photos"), 39),
     "arrow-local.yaml": (iris_arrow, 150),
+    "avro-local.yaml": (iris_avro, 150),
+    "orc-local.yaml": (iris_orc, 150),
     "annotated-images-local.yaml": (lambda folder: photos.write_annotated(folder / "annotated"), 39),
     "extend-local.yaml": (readings, 120),
     "csv-local.yaml": (iris, 150),

@@ -13,7 +13,6 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 import pyarrow.feather
-import pyarrow.orc
 import pyarrow.parquet
 import pytest
 import sklearn  # type: ignore[import-untyped] # it has no stubs
@@ -133,6 +132,8 @@ INPUTS: dict[str, tuple[Callable[[Path], Path], int]] = {
     "text": (lines, 2),
     "parquet": (parquet, 6),
     "arrow": (arrow, 3),
+    "avro": (example_inputs.iris_avro, 150),
+    "orc": (example_inputs.iris_orc, 150),
     "tfrecord": (tfrecord, 4),
     "sequence_file": (sequence_file, 9),
     "numpy": (arrays, 6),
@@ -458,17 +459,6 @@ def test_files_in_different_encodings_are_named(tmp_path: Path, capsys: pytest.C
     assert spec["source"]["csv"]["encoding"] == "Latin1"
 
 
-def avro() -> bytes:
-    # A header of Avro 1.11's specification: the magic, and a map with one entry.
-    return b"Obj\x01\x02\x16avro.schema\x06{}\0\0" + bytes(16)
-
-
-def an_orc() -> bytes:
-    sink: Any = _arrow.BufferOutputStream()
-    pyarrow.orc.write_table(TABLE, sink)
-    return bytes(sink.getvalue())
-
-
 def a_workbook() -> bytes:
     return a_zip({"[Content_Types].xml": b"<Types/>", "_rels/.rels": b"<R/>", "xl/workbook.xml": b"<workbook/>"})
 
@@ -484,8 +474,6 @@ def a_picture_of_torch() -> bytes:
 
 
 UNKNOWN: dict[str, tuple[str, Callable[[Path], bytes], str]] = {
-    "Avro": ("a.avro", lambda _: avro(), "is an Avro file, which no source is inferred for: convert it to Parquet, or read it by a plugin"),
-    "ORC": ("a.orc", lambda _: an_orc(), "is an ORC file, which no source is inferred for: convert it to Parquet"),
     "Excel": ("a.xlsx", lambda _: a_workbook(), "is an Excel workbook, which no source is inferred for: save each sheet as CSV"),
     "old Excel": ("a.xls", lambda _: b"\xd0\xcf\x11\xe0\xa1\xb1\x1a\xe1" + bytes(99), "is an old Excel or Office file, which"),
     "PDF": ("a.pdf", lambda _: b"%PDF-1.4\n1 0 obj\n<< >>\nendobj\n", "is a PDF document, which no source is inferred for: extract its text"),

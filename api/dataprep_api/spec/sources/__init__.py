@@ -5,6 +5,7 @@ from typing import ClassVar
 from dataprep_api.spec.model import OneOf
 from dataprep_api.spec.sources.annotated_images import AnnotatedImagesSource
 from dataprep_api.spec.sources.arrow import ArrowSource
+from dataprep_api.spec.sources.avro import AvroSource
 from dataprep_api.spec.sources.csv import CsvSource
 from dataprep_api.spec.sources.csv_sequences import CsvSequencesSource
 from dataprep_api.spec.sources.dataset import DatasetSource
@@ -17,6 +18,7 @@ from dataprep_api.spec.sources.jsonl import JsonlSource
 from dataprep_api.spec.sources.libsvm import LibsvmSource
 from dataprep_api.spec.sources.masks import MasksSource
 from dataprep_api.spec.sources.numpy import NumpySource
+from dataprep_api.spec.sources.orc import OrcSource
 from dataprep_api.spec.sources.parquet import ParquetSource
 from dataprep_api.spec.sources.plugin import PluginSource
 from dataprep_api.spec.sources.sequence_file import SequenceFileSource
@@ -42,6 +44,8 @@ class Source(OneOf):
     text: TextSource | None = None
     parquet: ParquetSource | None = None
     arrow: ArrowSource | None = None
+    avro: AvroSource | None = None
+    orc: OrcSource | None = None
     fixed_length: FixedLengthSource | None = None
     whole_file: WholeFileSource | None = None
     tfrecord: TfrecordSource | None = None

@@ -1,4 +1,4 @@
-"""Code that `parquet` and `arrow` share. This code freezes the columns of the first file, and converts batches of files into blocks."""
+"""Code that `parquet`, `arrow`, `avro` and `orc` share. This code freezes the columns of the first file, and converts batches of files into blocks."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
@@ -8,6 +8,8 @@ import pyarrow as pa
 
 from dataprep_api.dataset.run_id import StructRule
 from dataprep_api.spec.sources.arrow import ArrowSource
+from dataprep_api.spec.sources.avro import AvroSource
+from dataprep_api.spec.sources.orc import OrcSource
 from dataprep_api.spec.sources.parquet import ParquetSource
 from dataprep_converter.core.errors import BadSpec
 from dataprep_converter.formats.nested.descriptions import description, parse_description
@@ -18,7 +20,7 @@ from dataprep_converter.records.batch import STRUCTS
 from dataprep_converter.records.lossy import SAFE_DIGITS
 from dataprep_converter.records.schemas import parse_schema, schema_text
 
-TableSource: TypeAlias = ParquetSource | ArrowSource
+TableSource: TypeAlias = ParquetSource | ArrowSource | AvroSource | OrcSource
 
 
 class CommonSchema:

@@ -1,0 +1,118 @@
+"""The source `avro` reads the blocks of Avro container files.
+
+The planner reads the headers of the files and the counts of their blocks (`avro_blocks.py`). Some consecutive blocks are a unit, which is
+read and decoded as a whole (`avro_records.py`).
+"""
+
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, Final
+
+import pyarrow as pa
+
+from dataprep_api.spec.sources.avro import AvroSource
+from dataprep_converter.core.errors import BadData
+from dataprep_converter.core.lru import LruCache
+from dataprep_converter.inputs.access import Access
+from dataprep_converter.readers import Discovery, Listing
+from dataprep_converter.readers.base.blocks import Block, BlockReader
+from dataprep_converter.readers.base.partitions import (
+    ListFiles,
+    Partitions,
+    discover_with_partitions,
+    names_from,
+    without_partition_columns,
+)
+from dataprep_converter.readers.columnar.avro_blocks import AvroBlock, Header, blocks_of, contents_of, header_of
+from dataprep_converter.readers.columnar.avro_records import RecordType, batches_of, record_type
+from dataprep_converter.readers.columnar.tables import CommonSchema, Table, columns_from
+from dataprep_converter.sampling.units import Unit
+from dataprep_converter.stores import Entry, Input
+
+UNIT_BYTES: Final = 1 << 20
+"""The size in bytes from which the blocks of a unit aren't continued by another block."""
+UNIT_RECORDS: Final = 65_536
+_HEADER: Final = 1 << 16
+_OF: Final = "source.avro"
+_arrow: Any = pa  # the type stubs lack some functions
+
+
+class AvroReader(BlockReader):
+    """See the module. The reader's columns are the fields of the records. The field `b` of the record `a` becomes the column `a/b`."""
+
+    @staticmethod
+    def discover(source: AvroSource, access: Access) -> Discovery:
+        """Reads headers and counts. Raises NotFound for a URI without files, BadData for a file that isn't Avro, and BadSpec for columns that
+        can't be read or that differ between files."""
+        return discover_with_partitions(source, access, of=_OF, units=lambda avro, files: _units(avro, files, access))
+
+    def __init__(self, source: AvroSource, state: Mapping[str, Any], access: Access) -> None:
+        table = Table(
+            without_partition_columns(source, names_from(state), of=_OF), columns_from(state), of=_OF, keep_nulls=access.keeps_nulls
+        )
+        super().__init__(access, Partitions(source.uris, state, of=_OF, keep_nulls=access.keeps_nulls), lost_of=table.lost_of)
+        self._table = table
+        self._fields = list(dict.fromkeys(column.path[0] for column in table.columns))
+        self._types: LruCache[str, tuple[Header, RecordType]] = self._files.views()
+
+    def schema(self) -> pa.Schema:
+        """The selected columns."""
+        return self.with_partitions(self._table.schema)
+
+    def load(self, unit: Unit, source: Input) -> Block:
+        """Reads and decodes the blocks of the unit."""
+        header, kind = self._types.get(unit.uri, lambda: _type_of(source, unit.uri, length=json.loads(unit.extra)["header"]))
+        data = source.read_at(unit.offset, unit.size)
+        try:
+            parts = [batch for records, content in contents_of(data, header) for batch in batches_of(kind, records, content, self._fields)]
+            # Arrow reads the same buffers as other types, so it has to check them. `Table` finds text that is not UTF-8.
+            return self._table.block(parts[0] if len(parts) == 1 else _arrow.concat_batches(parts))
+        except ValueError as exc:
+            raise BadData(f"{unit.uri}: the blocks from byte {unit.offset:,} on can't be read: {exc}.", uri=unit.uri) from exc
+
+
+def _type_of(source: Input, uri: str, *, length: int) -> tuple[Header, RecordType]:
+    header = header_of(source, uri, length=length)
+    return header, record_type(header.schema, uri)
+
+
+# --- planning -----------------------------------------------------------------------------------------------------
+
+
+def _units(avro: AvroSource, files: ListFiles, access: Access) -> Listing[Unit]:
+    settler = CommonSchema(avro, of=_OF)
+    for root, path, entry in files():
+        with access.store(entry.uri).open(entry.uri) as source:
+            header, kind = _type_of(source, entry.uri, length=_HEADER)
+            settler.settle(kind.schema, entry.uri)
+            yield from _units_of(root, path, entry, blocks_of(source, header, entry.uri), header)
+    return settler.state()
+
+
+def _units_of(root: int, path: str, entry: Entry, blocks: Iterator[AvroBlock], header: Header) -> Iterator[Unit]:
+    row = 0
+    group: list[AvroBlock] = []
+
+    def unit(group: Sequence[AvroBlock]) -> Unit:
+        return Unit(
+            root=root,
+            path=path,
+            uri=entry.uri,
+            records=sum(block.records for block in group),
+            size=sum(block.size for block in group),
+            pin=entry.pin,
+            offset=group[0].offset,
+            row=row,
+            extra=json.dumps({"header": header.size}),
+        )
+
+    for block in blocks:
+        group.append(block)
+        records = sum(each.records for each in group)
+        if sum(each.size for each in group) >= UNIT_BYTES or records >= UNIT_RECORDS:
+            if records:
+                yield unit(group)
+            row += records
+            group = []
+    if sum(each.records for each in group):
+        yield unit(group)

@@ -1,0 +1,175 @@
+"""The source `orc` reads the stripes of ORC files. Arrow decodes them.
+
+The planner reads only the footers. Each stripe is a unit, and is read and decoded as a whole. Workers read only the bytes of the selected
+columns.
+"""
+
+import json
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any, Final
+
+import pyarrow as pa
+from pyarrow import orc
+
+from dataprep_api.spec.sources.orc import OrcSource
+from dataprep_converter.core.errors import BadData
+from dataprep_converter.core.lru import LruCache
+from dataprep_converter.inputs.access import Access
+from dataprep_converter.inputs.ranged import RangedFile
+from dataprep_converter.readers import Discovery, Listing
+from dataprep_converter.readers.base.blocks import Block, BlockReader
+from dataprep_converter.readers.base.partitions import (
+    ListFiles,
+    Partitions,
+    discover_with_partitions,
+    names_from,
+    without_partition_columns,
+)
+from dataprep_converter.readers.columnar.tables import CommonSchema, Table, columns_from
+from dataprep_converter.sampling.units import Unit
+from dataprep_converter.stores import Entry, Input
+
+_OF: Final = "source.orc"
+_FOOTER: Final = 2
+_STRIPES: Final = 3
+_ROWS: Final = 5
+_BYTES: Final = 2  # the wire type of bytes and messages
+_orc: Any = orc  # the type stubs lack the file's tail
+
+
+class OrcReader(BlockReader):
+    """See the module. The reader's columns are the columns of the files. The field `b` of the struct `a` becomes the column `a/b`."""
+
+    @staticmethod
+    def discover(source: OrcSource, access: Access) -> Discovery:
+        """Reads the footers. Raises NotFound for a URI without files, BadData for a file that isn't ORC, and BadSpec for columns that can't be
+        read or that differ between files."""
+        return discover_with_partitions(source, access, of=_OF, units=lambda orc, files: _units(orc, files, access))
+
+    def __init__(self, source: OrcSource, state: Mapping[str, Any], access: Access) -> None:
+        table = Table(
+            without_partition_columns(source, names_from(state), of=_OF), columns_from(state), of=_OF, keep_nulls=access.keeps_nulls
+        )
+        super().__init__(access, Partitions(source.uris, state, of=_OF, keep_nulls=access.keeps_nulls), lost_of=table.lost_of)
+        self._table = table
+        names = list(dict.fromkeys(column.path[0] for column in table.columns))
+        # Arrow takes a dot as the border between a struct and its field.
+        self._names = None if any("." in name or "`" in name for name in names) else names
+        self._orc_files: LruCache[str, Any] = self._files.views()
+
+    def schema(self) -> pa.Schema:
+        """The selected columns."""
+        return self.with_partitions(self._table.schema)
+
+    def load(self, unit: Unit, source: Input) -> Block:
+        """Reads and decodes a stripe."""
+        file = self._orc_files.get(unit.uri, lambda: _open(source, unit.uri))
+        stripe = json.loads(unit.extra)["stripe"]
+        with _errors_as_bad_data(unit.uri, f"not readable in stripe {stripe}"):
+            records = file.read_stripe(stripe, columns=self._names)
+            records.validate()
+        return self._table.block(records)
+
+
+@contextmanager
+def _errors_as_bad_data(uri: str, what: str) -> Iterator[None]:
+    """Converts Arrow's errors within the block to BadData, which names the file."""
+    try:
+        yield
+    except (OSError, pa.ArrowException) as exc:
+        raise BadData(f"{uri} is {what}: {exc}", uri=uri) from exc
+
+
+def _open(source: Input, uri: str) -> Any:
+    with _errors_as_bad_data(uri, "not a readable ORC file"):
+        return _orc.ORCFile(RangedFile(source))
+
+
+# --- planning -----------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class _Stripe:
+    offset: int
+    size: int
+    rows: int
+
+
+def _units(source: OrcSource, files: ListFiles, access: Access) -> Listing[Unit]:
+    settler = CommonSchema(source, of=_OF)
+    for root, path, entry in files():
+        with access.store(entry.uri).open(entry.uri) as opened:
+            yield from _stripe_units(root, path, entry, opened, settler)
+    return settler.state()
+
+
+def _stripe_units(root: int, path: str, entry: Entry, source: Input, settler: CommonSchema) -> Iterator[Unit]:
+    file = _open(source, entry.uri)
+    with _errors_as_bad_data(entry.uri, "not a readable ORC file"):
+        schema = file.schema
+        stripes = _stripes_of(file.reader.serialized_file_tail())
+    if sum(stripe.rows for stripe in stripes) != file.nrows:
+        raise BadData(
+            f"{entry.uri} is not a readable ORC file: its stripes don't have the {file.nrows:,} rows that its footer names.", uri=entry.uri
+        )
+    settler.settle(schema, entry.uri)
+    row = 0
+    for number, stripe in enumerate(stripes):
+        if stripe.rows:
+            yield Unit(
+                root=root,
+                path=path,
+                uri=entry.uri,
+                records=stripe.rows,
+                size=stripe.size,
+                pin=entry.pin,
+                offset=stripe.offset,
+                row=row,
+                extra=json.dumps({"stripe": number}),
+            )
+        row += stripe.rows
+
+
+def _stripes_of(tail: bytes) -> list[_Stripe]:
+    """The stripes that a file's tail lists. Arrow doesn't return the number of rows in a stripe.
+
+    # message FileTail          { Footer footer = 2 }
+    # message Footer            { repeated StripeInformation stripes = 3 }
+    # message StripeInformation { uint64 offset = 1, indexLength = 2, dataLength = 3, footerLength = 4, numberOfRows = 5 }
+    """
+    stripes = []
+    for tail_field, footer in _fields(tail):
+        for field, message in _fields(footer) if tail_field == _FOOTER and isinstance(footer, bytes) else ():
+            if field == _STRIPES and isinstance(message, bytes):
+                numbers = {number: value for number, value in _fields(message) if isinstance(value, int)}
+                size = sum(numbers.get(number, 0) for number in (2, 3, 4))
+                stripes.append(_Stripe(numbers.get(1, 0), size, numbers.get(_ROWS, 0)))
+    return stripes
+
+
+def _fields(message: bytes) -> Iterator[tuple[int, int | bytes]]:
+    """Yields the number and the value of each field of a protobuf message that Arrow has checked. Values are numbers or bytes."""
+    at = 0
+
+    def number() -> int:
+        nonlocal at
+        value = shift = 0
+        while True:
+            byte = message[at]
+            at += 1
+            value |= (byte & 0x7F) << shift
+            shift += 7
+            if byte < 0x80:
+                return value
+
+    while at < len(message):
+        key = number()
+        kind = key & 7
+        if kind == 0:
+            yield key >> 3, number()
+            continue
+        size = number() if kind == _BYTES else 8 if kind == 1 else 4
+        yield key >> 3, message[at : at + size]
+        at += size
