@@ -158,7 +158,7 @@ class StructRule:
 FLAT: Final = StructRule()
 """The rule of the readers when there is no job: only the fields of structs are columns."""
 
-_HOLD_STRUCTS: Final = ("parquet", "arrow", "jsonl")
+_HOLD_STRUCTS: Final = ("parquet", "arrow", "jsonl", "avro", "orc")
 """The sources and formats of records that may contain structs."""
 
 

@@ -20,6 +20,8 @@ _DEFAULTS: Final[Mapping[str, str]] = {
     "jsonl": "defaults",
     "parquet": "defaults",
     "arrow": "defaults",
+    "avro": "defaults",
+    "orc": "defaults",
     "sql": "defaults",
     "table": "recordDefaults",
 }

@@ -295,3 +295,10 @@ def test_a_job_writes_the_records(tmp_path: Path) -> None:
     run_job(parse_job({"source": {"avro": source}, "output": {"uri": str(tmp_path / "out"), "format": "jsonl"}}))
     (made,) = (tmp_path / "out").glob("*.jsonl")
     assert [json.loads(line) for line in made.read_text().splitlines()] == [record | {"day": 2} for record in records]
+
+
+def test_the_error_for_a_null_names_the_line_to_add(tmp_path: Path) -> None:
+    file = put(tmp_path / "in/a.avro", [field("i", ["null", "long"])], [{"i": 1}, {"i": None}])
+    with pytest.raises(BadData) as caught:
+        run_job(parse_job({"source": {"avro": {"uris": [str(file)]}}, "output": {"uri": str(tmp_path / "out"), "format": "npz"}}))
+    assert 'i has no value, and npz has no null for this feature; add defaults: {i: "0"} to source.avro.' in str(caught.value)

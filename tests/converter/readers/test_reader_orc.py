@@ -14,7 +14,7 @@ from tests.builders.specs import parse_job
 from tests.converter.readers.reader_contract import ReaderContract, batches, opened, plan, rows
 
 from dataprep_api.spec import Source
-from dataprep_converter.core.errors import BadData, BadSpec
+from dataprep_converter.core.errors import BadData
 from dataprep_converter.readers import Reader
 from dataprep_converter.readers.columnar.orc import OrcReader
 
@@ -125,12 +125,10 @@ def test_nulls_have_their_defaults(tmp_path: Path) -> None:
     assert read(a_source(file, defaults={"a": "7"})) == [{"a": 7, "s": None}, {"a": 2, "s": "s"}]
 
 
-def test_types_that_records_can_not_hold_are_refused_unless_left_out(tmp_path: Path) -> None:
+def test_maps_are_nested_values(tmp_path: Path) -> None:
     table = pa.table({"a": [5], "m": pa.array([[("k", 1)]], pa.map_(pa.string(), pa.int64()))})
     file = put(tmp_path / "a.orc", table)
-    assert read(a_source(file, columns=["a"])) == [{"a": 5}]
-    with pytest.raises(BadSpec, match=f"{file}: the column 'm' is map<string, int64"):
-        plan(OrcReader, a_source(file))
+    assert read(a_source(file)) == [{"a": 5, "m": '{"k":1}'}]
 
 
 def test_files_that_are_not_orc_are_named(tmp_path: Path) -> None:
@@ -158,3 +156,10 @@ def test_a_job_writes_the_records(tmp_path: Path) -> None:
     run_job(parse_job({"source": {"orc": source}, "output": {"uri": str(tmp_path / "out"), "format": "jsonl"}}))
     (made,) = (tmp_path / "out").glob("*.jsonl")
     assert [json.loads(line) for line in made.read_text().splitlines()] == [row | {"day": 2} for row in table.to_pylist()]
+
+
+def test_the_error_for_a_null_names_the_line_to_add(tmp_path: Path) -> None:
+    file = put(tmp_path / "in/a.orc", pa.table({"i": [1, None]}))
+    with pytest.raises(BadData) as caught:
+        run_job(parse_job({"source": {"orc": {"uris": [str(file)]}}, "output": {"uri": str(tmp_path / "out"), "format": "npz"}}))
+    assert 'i has no value, and npz has no null for this feature; add defaults: {i: "0"} to source.orc.' in str(caught.value)

@@ -183,21 +183,12 @@ def test_a_spec_that_does_not_match_the_columns_is_refused(tmp_path: Path, optio
         plan(ParquetReader, of(tmp_path, {"a": [1], "o": [{"x": 1}]}, **options))
 
 
-@pytest.mark.parametrize(
-    ("other", "message"),
-    [
-        ({"a": ["x"], "b": [1]}, "b.parquet: the column 'a' is string, but int64 in {}; every file needs the same types."),
-        ({"b": [1]}, "b.parquet has no column 'a', which {} has; every file needs the same columns."),
-        ({"a": [1], "b": [1], "c": [1]}, "b.parquet has the column 'c', which {} doesn't have; every file needs the same columns, or give source.parquet.columns."),
-    ],
-    ids=["type", "fewer", "more"],
-)  # fmt: skip
-def test_files_that_differ_are_both_named(tmp_path: Path, other: dict[str, Any], message: str) -> None:
+def test_files_that_differ_are_both_named(tmp_path: Path) -> None:
     first = put(tmp_path / "a.parquet", {"a": [1], "b": [2]})
-    put(tmp_path / "b.parquet", other)
+    put(tmp_path / "b.parquet", {"a": ["x"], "b": [1]})
     with pytest.raises(BadSpec) as caught:
         plan(ParquetReader, a_source(tmp_path))
-    assert str(caught.value) == f"{tmp_path}/{message.format(first)}"
+    assert str(caught.value) == f"{tmp_path}/b.parquet: the column 'a' is string, but int64 in {first}; no common type holds both."
 
 
 def test_the_order_of_columns_and_what_was_not_chosen_may_differ(tmp_path: Path) -> None:

@@ -17,6 +17,8 @@ class AvroSource(Model):
     """Columns to read. The columns are returned in the order of this list. `a` stands for all fields of a struct `a`. Default: all columns."""
     defaults: NullDefaults | None = None
     """Values for nulls. The keys are columns. Write text for a string column, otherwise JSON (`0`, `true`, `[]`), or `NaN` for a float. Without a default, a null stays a null."""
+    nested: Annotated[list[Column], Field(min_length=1, max_length=1024)] | None = None
+    """Structs and lists to keep as nested values. Lists that contain nulls need this. Parquet, Arrow and JSON Lines hold the values, other formats their JSON. Lists of structs, maps and lists of lists are always kept."""
     hive_partitions: Literal["Infer", "String"] | None = None
     """Type of folder columns. Each folder named `KEY=VALUE` adds a column. `Infer`: Int64 if all values are whole numbers, otherwise String."""
     partitions: PartitionConditions | None = None

@@ -63,8 +63,9 @@ class ArrowReader(BlockReader):
             records = _ipc.open_stream(stream, options=_ipc.IpcReadOptions(use_threads=False)).read_next_batch()
             # Reading a batch doesn't check its metadata against its buffers. `Table` later finds text that is not UTF-8.
             records.validate()
-            for column in self._table.columns:
-                _check(records.column(column.path[0]))
+            for name in dict.fromkeys(column.path[0] for column in self._table.columns):
+                if name in records.schema.names:
+                    _check(records.column(name))
         except (OSError, pa.ArrowException, StopIteration) as exc:
             raise BadData(f"{unit.uri}: the record batch at byte {unit.offset:,} can't be read: {exc}", uri=unit.uri) from exc
         # The columns are views of the stream's memory, which also holds the columns that weren't selected.

@@ -62,9 +62,10 @@ class AvroReader(BlockReader):
     def load(self, unit: Unit, source: Input) -> Block:
         """Reads and decodes the blocks of the unit."""
         header, kind = self._types.get(unit.uri, lambda: _type_of(source, unit.uri, length=json.loads(unit.extra)["header"]))
+        fields = [name for name in self._fields if name in kind.schema.names]
         data = source.read_at(unit.offset, unit.size)
         try:
-            parts = [batch for records, content in contents_of(data, header) for batch in batches_of(kind, records, content, self._fields)]
+            parts = [batch for records, content in contents_of(data, header) for batch in batches_of(kind, records, content, fields)]
             # Arrow reads the same buffers as other types, so it has to check them. `Table` finds text that is not UTF-8.
             return self._table.block(parts[0] if len(parts) == 1 else _arrow.concat_batches(parts))
         except ValueError as exc:
@@ -80,7 +81,7 @@ def _type_of(source: Input, uri: str, *, length: int) -> tuple[Header, RecordTyp
 
 
 def _units(avro: AvroSource, files: ListFiles, access: Access) -> Listing[Unit]:
-    settler = CommonSchema(avro, of=_OF)
+    settler = CommonSchema(avro, of=_OF, structs=access.structs)
     for root, path, entry in files():
         with access.store(entry.uri).open(entry.uri) as source:
             header, kind = _type_of(source, entry.uri, length=_HEADER)

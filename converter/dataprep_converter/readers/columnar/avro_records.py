@@ -76,7 +76,8 @@ def record_type(schema: bytes, uri: str) -> RecordType:
 
 
 def batches_of(kind: RecordType, records: int, content: bytes, columns: Sequence[str]) -> Iterator[pa.RecordBatch]:
-    """Decodes a block with this number of records, and yields batches that have only these fields. Raises ValueError for damaged records."""
+    """Decodes a block with this number of records, and yields batches that have only these fields, or a column without a name if there are
+    none. Raises ValueError for damaged records."""
     reader = _fastavro().reader(io.BytesIO(b"".join((kind.head, _long(records), _long(len(content)), content, _SYNC))))
     schema = pa.schema([kind.schema.field(name) for name in columns])
     rest = records
@@ -88,6 +89,10 @@ def batches_of(kind: RecordType, records: int, content: bytes, columns: Sequence
             arrays = [_arrow.array([each[name] for each in part], kind.decoded.field(name).type) for name in columns]
         except (ValueError, EOFError, StopIteration, IndexError, KeyError, OverflowError, MemoryError, TypeError, pa.ArrowException) as exc:
             raise ValueError(f"{type(exc).__name__} {exc}".rstrip()) from exc
+        if not columns:
+            yield _arrow.RecordBatch.from_arrays([pa.nulls(len(part))], names=[""])
+            rest -= len(part)
+            continue
         yield _arrow.RecordBatch.from_arrays(
             [array if array.type == field.type else array.view(field.type) for array, field in zip(arrays, schema, strict=True)],
             schema=schema,

@@ -68,7 +68,9 @@ class OrcReader(BlockReader):
         file = self._orc_files.get(unit.uri, lambda: _open(source, unit.uri))
         stripe = json.loads(unit.extra)["stripe"]
         with _errors_as_bad_data(unit.uri, f"not readable in stripe {stripe}"):
-            records = file.read_stripe(stripe, columns=self._names)
+            names = None if self._names is None else [name for name in self._names if name in file.schema.names]
+            # Without any column, Arrow doesn't return the number of rows.
+            records = file.read_stripe(stripe, columns=file.schema.names[:1] if names == [] else names)
             records.validate()
         return self._table.block(records)
 
@@ -98,7 +100,7 @@ class _Stripe:
 
 
 def _units(source: OrcSource, files: ListFiles, access: Access) -> Listing[Unit]:
-    settler = CommonSchema(source, of=_OF)
+    settler = CommonSchema(source, of=_OF, structs=access.structs)
     for root, path, entry in files():
         with access.store(entry.uri).open(entry.uri) as opened:
             yield from _stripe_units(root, path, entry, opened, settler)

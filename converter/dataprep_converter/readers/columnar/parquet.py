@@ -118,7 +118,7 @@ def _groups(root: int, path: str, entry: Entry, source: Input, settler: CommonSc
                 records=group.num_rows,
                 size=sum(chunk.total_compressed_size for chunk in chunks),
                 pin=entry.pin,
-                offset=min(_span(chunk)[0] for chunk in chunks),
+                offset=min((_span(chunk)[0] for chunk in chunks), default=0),
                 row=row,
                 extra=json.dumps({"group": number}),
             )

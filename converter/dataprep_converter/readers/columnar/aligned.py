@@ -1,0 +1,138 @@
+"""Brings the batches of a file into the form that the common columns of all files have (`unified.py`). Most files already have this form."""
+
+from collections.abc import Sequence
+from typing import Any, Final
+
+import numpy as np
+import pyarrow as pa
+
+from dataprep_converter.core.tensors import Array, pc
+from dataprep_converter.formats.nested.descriptions import plain_type
+from dataprep_converter.readers.columnar.columns import Column
+from dataprep_converter.readers.columnar.unified import UNITS, WHOLE
+
+_arrow: Any = pa  # the type stubs lack some functions
+_LARGEST: Final = 2**63 - 1
+
+
+class Alignment:
+    """Aligns batches. Remembers the schema of the latest batch, because the batches of a file have the same schema."""
+
+    def __init__(self, columns: Sequence[Column]) -> None:
+        self._columns = columns
+        self._schema: pa.Schema | None = None
+        self._different: list[Column] = []
+
+    def apply(self, records: pa.RecordBatch) -> tuple[pa.RecordBatch, dict[int, str]]:
+        """The batch, in which every column exists. Times have the common unit, and integers that are read as float64 are decimals. Returns
+        the reason for each row with a time that the common unit can't hold, too."""
+        if records.schema != self._schema:
+            self._schema = records.schema
+            self._different = [column for column in self._columns if _differs(records.schema, column)]
+        if not self._different:
+            return records, {}
+        tops: dict[str, Any] = dict(zip(records.schema.names, records.columns, strict=True))
+        wrong: dict[int, str] = {}
+        for column in self._different:
+            tops[column.path[0]] = _aligned(tops.get(column.path[0]), column, column.path[1:], records.num_rows, wrong)
+        return pa.RecordBatch.from_arrays(list(tops.values()), names=list(tops)), wrong
+
+
+def _differs(schema: pa.Schema, column: Column) -> bool:
+    kind = _type_at(schema, column.path)
+    if kind is None:
+        return True
+    if column.nested is not None:
+        return plain_type(kind) != column.nested
+    if column.was is None:
+        return False
+    inner = _inner(kind)
+    if pa.types.is_temporal(column.was):
+        return bool(pa.types.is_temporal(inner) and getattr(inner, "unit", None) != getattr(column.was, "unit", None))
+    return bool(pa.types.is_integer(inner))
+
+
+def _type_at(fields: Any, path: Sequence[str]) -> Any:
+    """The type of the field at a path, or None if there is no such field or it has the type null."""
+    for place, name in enumerate(path):
+        index = fields.get_field_index(name) if isinstance(fields, pa.Schema | pa.StructType) else -1
+        if index < 0:
+            return None
+        kind = fields.field(index).type
+        if place == len(path) - 1:
+            return None if pa.types.is_null(kind) else kind
+        fields = kind
+    return None
+
+
+def _inner(kind: Any) -> Any:
+    """The type of the single values, without lists, dictionaries and extensions."""
+    while True:
+        if isinstance(kind, pa.BaseExtensionType):
+            kind = kind.storage_type
+        elif (
+            isinstance(kind, pa.DictionaryType)
+            or pa.types.is_list(kind)
+            or pa.types.is_large_list(kind)
+            or pa.types.is_fixed_size_list(kind)
+        ):
+            kind = kind.value_type
+        else:
+            return kind
+
+
+def _aligned(values: Any, column: Column, path: Sequence[str], rows: int, wrong: dict[int, str]) -> Array:
+    """A column or a struct of the file, in which the field at the path is aligned. `values` is None if the file doesn't have it."""
+    if not path:
+        if values is None or pa.types.is_null(values.type):
+            nulls: Array = _arrow.nulls(rows, column.nested or column.type)
+            return nulls
+        if column.nested is not None:
+            nested: Array = values.cast(column.nested)
+            return nested
+        is_time = column.was is not None and pa.types.is_temporal(column.was)
+        return _in_common_unit(values, column, wrong) if is_time else _as_decimals(values)
+    fields: dict[str, Any] = {}
+    mask = None
+    if values is not None and pa.types.is_struct(values.type):
+        fields = {field.name: pc.struct_field(values, field.name) for field in values.type}
+        mask = values.is_null()
+    fields[path[0]] = _aligned(fields.get(path[0]), column, path[1:], rows, wrong)
+    structs: Array = _arrow.StructArray.from_arrays(list(fields.values()), names=list(fields), mask=mask)
+    return structs
+
+
+def _as_decimals(values: Any) -> Array:
+    """Integers, or lists of them, as decimals. Their lost digits are reported when the decimals are read as float64."""
+    if isinstance(values, pa.ExtensionArray):
+        return _as_decimals(values.storage)
+    if isinstance(values.type, pa.DictionaryType):
+        return _as_decimals(values.dictionary_decode())
+    kind = values.type
+    if pa.types.is_fixed_size_list(kind):
+        target = _arrow.list_(WHOLE, kind.list_size)
+    elif pa.types.is_list(kind) or pa.types.is_large_list(kind):
+        target = pa.list_(WHOLE) if pa.types.is_list(kind) else pa.large_list(WHOLE)
+    else:
+        target = WHOLE
+    decimals: Array = values.cast(target)
+    return decimals
+
+
+def _in_common_unit(values: Any, column: Column, wrong: dict[int, str]) -> Array:
+    """Times in the finer unit of the common column. Adds the reason for each time that the unit can't hold."""
+    if isinstance(values, pa.ExtensionArray):
+        return _in_common_unit(values.storage, column, wrong)
+    if isinstance(values.type, pa.DictionaryType):
+        return _in_common_unit(values.dictionary_decode(), column, wrong)
+    was: Any = column.was
+    factor = 1000 ** (UNITS.index(was.unit) - UNITS.index(values.type.unit))
+    numbers = values.cast(pa.int32()).cast(pa.int64()) if pa.types.is_time32(values.type) else values.cast(pa.int64())
+    most = _LARGEST // factor
+    fits = pc.and_(pc.less_equal(numbers, most), pc.greater_equal(numbers, -most))
+    is_wrong = pc.fill_null(pc.invert(fits), False)
+    for row in np.flatnonzero(is_wrong.to_numpy(zero_copy_only=False)).tolist():
+        wrong.setdefault(row, f"column {column.name!r}: the time {values[row]} is out of range for {was}")
+    scaled = pc.multiply(pc.if_else(fits, numbers, pa.scalar(None, pa.int64())), factor)
+    times: Array = (scaled.cast(pa.int32()) if pa.types.is_time32(was) else scaled).view(was)
+    return times
