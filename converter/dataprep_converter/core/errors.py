@@ -54,7 +54,7 @@ class BadData(ConvertError):
 
 
 class StoreError(ConvertError):
-    """A store refused a request for a reason that none of the subclasses below stands for."""
+    """A store refused a request for a reason that no subclass below covers."""
 
     exit = Exit.NOT_FOUND
     reason = Reason.STORE_REFUSED

@@ -1,6 +1,6 @@
-"""Loops over records and values that neither numpy nor Arrow can do in one call.
+"""Loops over records and values, for work that neither numpy nor Arrow can do in one call.
 
-They are in C. Without the library, equivalent Python code runs instead.
+The loops are in C. Without the library, equivalent Python code runs instead.
 
 `build_native.py` builds `native.c` and `resampling.c` when the package is installed, if there is a C compiler. The library gives the same bytes as
 the Python code in this module. Its resampling gives the same bytes as Pillow (`images/resampling.py`).
@@ -265,7 +265,7 @@ def framed(pieces: Sequence[Piece], sizes: Lengths, room: Bytes) -> Bytes:
 def framed_apart(pieces: Sequence[Piece], sizes: Lengths, apart: Sequence[bool]) -> tuple[Bytes, Lengths]:
     """Return the same bytes as `framed`, but without the values of the columns that are marked in `apart`.
 
-    Also return the offset at which each of these values is left out, row by row, in the order of the pieces.
+    Also return the offsets at which these values are left out, row by row and in the order of the pieces.
     """
     library = _library()
     rows, large = len(sizes), [piece for piece, is_apart in zip(pieces, apart, strict=True) if is_apart]
@@ -294,7 +294,7 @@ def jpeg_sizes(data: Bytes, ends: Lengths) -> Lengths | None:
 
 
 def read_files(paths: Sequence[bytes], sizes: Sequence[int], room: "Bytes") -> tuple[list[int | None], list[float]] | None:
-    """Read complete files of these sizes into the room, one after another.
+    """Read complete files of these sizes into `room`, one after another.
 
     Return each file's modification time in nanoseconds, and the number of seconds that reading it took. If a file can't be read or its size
     has changed, None is returned as its modification time, and the content of the file's part of `room` is undefined. Return None without

@@ -8,7 +8,7 @@ from dataprep_api.redaction import for_display, printable
 
 
 class ShownStream(io.TextIOBase):
-    """Wraps standard output or error, and passes every text through `for_display`, including texts of libraries and plug-ins."""
+    """Wraps standard output or error, and passes every text through `for_display`, including texts from libraries and plug-ins."""
 
     def __init__(self, stream: TextIO) -> None:
         self.raw = stream
@@ -55,7 +55,7 @@ def guard() -> None:
 def raw(stream: TextIO) -> TextIO:
     """Return the unredacted stream.
 
-    Write only the contents of files, and the colour codes around texts that have passed `shown`, to this stream.
+    Write to it only the contents of files, and colour codes around texts that have passed `shown`.
     """
     return stream.raw if isinstance(stream, ShownStream) else stream
 

@@ -79,7 +79,7 @@ def tensor_bytes(schema: pa.Schema) -> int:
 
 
 def to_arrow(values: npt.NDArray[Any]) -> Array:
-    """Return a column with one row for each entry of the first dimension. Each row is a scalar, or a tensor of the other dimensions."""
+    """Return a column with one row for each entry of the first dimension. A row is a scalar, or a tensor with the remaining dimensions."""
     shape = values.shape[1:]
     column: Array = _arrow.array(np.ascontiguousarray(values).reshape(-1))
     if shape:

@@ -81,7 +81,7 @@ class _Staged:
             raise
 
     def _each(self, call: Callable[[T], object], items: Sequence[T]) -> None:
-        """Does one thing with each of the items, and waits for all of them even if one fails."""
+        """Calls `call` with each item, and waits for all calls even if one fails."""
         calls = [self.threads.submit(call, item) for item in items]
         wait(calls)
         for done in calls:
@@ -109,7 +109,7 @@ def _move_away(store: MovesFiles, uris: Sequence[str], *, removed: str, check: C
     check()
     for uri in uris:
         try:
-            # The name is that of a leftover, which any sweep removes.
+            # The temporary name marks the file as a leftover, which any sweep removes.
             store.move(uri, names.join(removed, temporary_name(uri.rpartition("/")[2])))
         except NotFound as exc:
             check()

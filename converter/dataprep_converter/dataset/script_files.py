@@ -30,7 +30,7 @@ def match_any(patterns: Sequence[str], paths: Iterable[str]) -> set[str]:
 def holds_records(path: str, *, format_: str) -> bool:
     """Returns whether an output file of a script is read record by record, judging by the file's name.
 
-    In formats with records, a file without an extension is also read if its name ends in a digit. TensorFlow uses such names, for example
+    In record formats, a file without an extension is also read if its name ends in a digit. TensorFlow uses such names, for example
     `train-00000-of-00008`.
     """
     name = path.rpartition("/")[2].lower().removesuffix(".gz")

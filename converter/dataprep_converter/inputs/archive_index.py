@@ -2,8 +2,8 @@
 
 For zip files this reads the directory, for tar files all headers, and for compressed tar files the complete contents.
 
-Harmful or ambiguous archives are refused with an error that names archive and member. Reasons for a refusal are paths that lead out of the
-archive, links, encrypted members, two members with the same name, and contents that are far too large for the archive's size.
+Harmful or ambiguous archives are refused with an error that names archive and member. Reasons for a refusal are links, encrypted members,
+paths that lead out of the archive, two members with the same name, and contents that are far too large for the archive's size.
 """
 
 import io

@@ -1,5 +1,6 @@
-"""Names of files within archives: `<archive>!/<path>`, where the archive's name ends with .zip, .tar or that of a compressed
-tar file, such as .tar.gz or .tgz."""
+"""Names of files within archives: `<archive>!/<path>`. The archive's name ends with .zip, .tar, or an extension of compressed tar files,
+such as .tar.gz or .tgz.
+"""
 
 import re
 from typing import Final

@@ -1,7 +1,7 @@
-"""Decompresses files piece by piece: gzip, bzip2, xz, Zstandard and LZ4's frames. A file may consist of several streams in a row.
+"""Decompresses files piece by piece: gzip, bzip2, xz, Zstandard and LZ4 frames. A file may consist of several streams in a row.
 
 A compression is recognised by the first bytes of a file, never by its name. Memory is bounded: a piece has at most 1 MiB, and a stream that
-needs a larger window than usual programs write is refused. The library of gzip is in `gzip_inflate.py`.
+needs a larger window than usual programs write is refused. For gzip, see `gzip_inflate.py`.
 """
 
 import bz2
@@ -44,7 +44,7 @@ class BrokenStream(ValueError):
 
 
 def compression_of(head: bytes) -> Compression | None:
-    """Returns the compression of a file that begins with `head`, at least its first MAGIC_BYTES bytes. None means uncompressed."""
+    """Returns the compression of a file that begins with `head` (at least MAGIC_BYTES bytes). None means uncompressed."""
     if head[:3] == b"BZh" and head[3:4] in b"123456789" and head[4:10] in _BZIP2_BLOCKS:
         return "bzip2"
     return next((name for magic, name in _MAGICS if head.startswith(magic)), None)

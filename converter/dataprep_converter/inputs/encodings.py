@@ -1,7 +1,7 @@
 """The encodings of text files. Readers see UTF-8 only.
 
-A byte order mark at the beginning of a file says how the file is encoded, and takes precedence over the spec. The encodings with one byte
-per character have the same line ends and delimiters as UTF-8. So their files are divided like UTF-8 files, and each part is converted when
+A byte order mark at the beginning of a file says how the file is encoded, and takes precedence over the spec. The single-byte encodings
+have the same line ends and delimiters as UTF-8. So files in these encodings are divided like UTF-8 files, and each part is converted when
 it is parsed. UTF-16 is converted while a file is read from its beginning.
 """
 
@@ -24,7 +24,7 @@ _CODECS: Final = {"Utf16Le": "utf-16-le", "Utf16Be": "utf-16-be"}
 
 
 def _windows_1252() -> tuple[str, ...]:
-    # Like browsers, read the five bytes that Windows-1252 leaves undefined as control characters.
+    # Windows-1252 leaves five bytes undefined. Like browsers, read them as control characters.
     return tuple(bytes([byte]).decode("cp1252", "ignore") or chr(byte) for byte in range(256))
 
 
@@ -37,21 +37,21 @@ class BrokenText(ValueError):
 
 
 def marked_encoding(head: bytes) -> Encoding | None:
-    """Returns the encoding that the byte order mark at the beginning of a file names, or None without a mark. Raises BrokenText for UTF-32."""
+    """Returns the encoding that a file's byte order mark names, or None if the file has no mark. Raises BrokenText for UTF-32."""
     if head[:4] in (codecs.BOM_UTF32_LE, codecs.BOM_UTF32_BE):
         raise BrokenText("the file is UTF-32, which isn't supported")
     return next((encoding for mark, encoding in _MARKS if head.startswith(mark)), None)
 
 
 def in_utf8(data: bytes, encoding: Encoding) -> bytes:
-    """Returns text of an encoding with one byte per character as UTF-8. UTF-8 stays as it is, even if it isn't valid."""
+    """Converts text in a single-byte encoding to UTF-8. UTF-8 stays as it is, even if it isn't valid."""
     if encoding not in _TABLES or data.isascii():
         return data
     return codecs.charmap_decode(data, "strict", _TABLES[encoding])[0].encode()
 
 
 def from_utf16(pieces: Iterable[bytes], encoding: Encoding) -> Iterator[bytes]:
-    """Yields UTF-16 text as UTF-8. A mark stays a mark. Raises BrokenText, which names the first byte that doesn't fit."""
+    """Yields UTF-16 text as UTF-8. A byte order mark is kept. Raises BrokenText, which names the first byte that doesn't fit."""
     decoder = codecs.getincrementaldecoder(_CODECS[encoding])()
     position = 0
     for piece in pieces:
@@ -70,6 +70,6 @@ def from_utf16(pieces: Iterable[bytes], encoding: Encoding) -> Iterator[bytes]:
 
 
 def whole_in_utf8(content: bytes, encoding: Encoding) -> bytes:
-    """Returns the complete content of a file as UTF-8. A mark takes precedence over `encoding`, and stays a mark. Raises BrokenText."""
+    """Returns a file's complete content as UTF-8. A byte order mark takes precedence over `encoding`, and is kept. Raises BrokenText."""
     actual = marked_encoding(content) or encoding
     return b"".join(from_utf16([content], actual)) if actual in UTF16 else in_utf8(content, actual)

@@ -1,4 +1,4 @@
-"""Finds the line of the job that an error of planning is about. Such errors name a feature, a transform or a field, but not the file."""
+"""Finds the line in the job that a planning error is about. Such errors name a feature, a transform or a field, but not the file."""
 
 import re
 from collections.abc import Iterator, Sequence
@@ -13,7 +13,7 @@ _FIELD: Final = re.compile(r"(?:The source )?((?:source|output|splits|transforms
 
 
 def place_of(message: str, file: str, overrides: Sequence[str] = ()) -> str:
-    """Returns `FILE:LINE:COLUMN`, or `--set FIELD`, of what the message is about. Empty if the message or the job doesn't say it."""
+    """Returns the place that the message is about: `FILE:LINE:COLUMN` or `--set FIELD`. Empty if no place is found."""
     try:
         document, below = job_file.job_in(file)
     except SpecError:

@@ -1,4 +1,4 @@
-"""Paths that only another program understands, such as `~/data` of a shell. Here, they would be names of files or folders that don't exist."""
+"""Paths that only another program understands, such as `~/data` in a shell. Here, they would name files or folders that don't exist."""
 
 import os
 import re
@@ -16,7 +16,7 @@ _MOST_SIBLINGS: Final = 10_000
 
 
 def refuse_foreign(uri: str) -> None:
-    """Raises BadSpec for a path of a shell, of Windows or of Databricks, and for a URI with one slash. The error says what to write."""
+    """Raises BadSpec for a shell, Windows or Databricks path, and for a URI with one slash. The error says what to write."""
     scheme, separator, rest = uri.partition(":/")
     if separator and not rest.startswith("/"):
         if scheme == "dbfs":
@@ -39,7 +39,7 @@ def refuse_foreign(uri: str) -> None:
 
 
 def absence(uri: str) -> str:
-    """Describes where a local path that names nothing ends: ` (/home/me has no data; did you mean date?)`. Empty for other stores."""
+    """Describes which part of a local path doesn't exist: ` (/home/me has no data; did you mean date?)`. Empty for other stores."""
     if scheme_of(uri) not in ("", "file"):
         return ""
     path = os.path.abspath(path_of(uri))  # noqa: PTH100 - links must stay as they are

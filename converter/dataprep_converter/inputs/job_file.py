@@ -28,7 +28,7 @@ _NAME: Final = re.compile(r"[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[
 def load(file: str, *, overrides: Sequence[str] = (), profile: str | None = None, new: bool = False) -> DataPrepJob:
     """Loads the DataPrepJob in `file` (`-` is standard input).
 
-    Fields that the job omits are taken from the DataPrepProfile in the file `profile`. With `new`, the rules apply that stored jobs may
+    Fields that the job omits are taken from the DataPrepProfile in the file `profile`. `new` also applies the rules that stored jobs may
     break (see `DataPrepJob.parse`). Raises SpecError if a file can't be read or has faults.
     """
     documents = yaml_file.documents(file)
@@ -63,7 +63,7 @@ def job_in(file: str) -> tuple[Document, str]:
 
 
 def place_of(path: str, document: Document, overrides: Sequence[str], *, below: str) -> str:
-    """Returns where the user wrote a field of the job, in the document or in an override. Empty if the user didn't write it."""
+    """Returns where the user wrote a field of the job, in the document or in an override. Empty if the user didn't write the field."""
     place = _place(path, document, overrides, below)
     return place if place.startswith("--set") or document.has(f"{below}{path}") else ""
 
@@ -80,7 +80,7 @@ def _name_fault(name: str) -> str:
 
 @contextmanager
 def _placed(document: Document, *, overrides: Sequence[str] = (), below: str = "") -> Iterator[None]:
-    """Adds to the faults of a SpecError where the user wrote the field: in the document, below the path `below`, or in an override."""
+    """Gives each fault of a SpecError the field's place: in the document (below the path `below`) or in an override."""
     try:
         yield
     except SpecError as exc:
@@ -90,10 +90,10 @@ def _placed(document: Document, *, overrides: Sequence[str] = (), below: str = "
 
 
 def _place(path: str, document: Document, overrides: Sequence[str], below: str, *, unknown: bool = False) -> str:
-    """Returns where the user wrote a field, which the model may not know."""
+    """Returns where the user wrote a field. With `unknown`, the model doesn't know the field."""
     for override in reversed(overrides):
         field = override.partition("=")[0].removeprefix("spec.")
-        # Overrides write splits.into.0.name, faults splits.into[0].name.
+        # Overrides use the form splits.into.0.name, but faults use splits.into[0].name.
         overridden = re.sub(r"\.(\d+)(?=\.|$)", r"[\1]", f"spec.{field}")
         is_above = unknown and overridden.startswith(f"{path}.")
         if is_above or path == overridden or path.startswith((f"{overridden}.", f"{overridden}[")):
@@ -128,7 +128,7 @@ def _config_map(documents: Sequence[Document], name: str) -> dict[str, str]:
 
 
 def _job(documents: Sequence[Document], file: str) -> Document:
-    """Returns the only DataPrepJob or DataPrepCronJob among the documents. A single document is returned whatever its kind is."""
+    """Returns the only DataPrepJob or DataPrepCronJob among the documents. A single document is returned, whatever its kind."""
     jobs = [each for each in documents if isinstance(each.value, dict) and each.value.get("kind") in (KIND, CRON_KIND)]
     if len(jobs) == 1:
         return jobs[0]

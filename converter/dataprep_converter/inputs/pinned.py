@@ -56,7 +56,7 @@ def open_pinned(store: Store, uri: str, pin: str) -> Input:
 
 
 class ForwardReader(Closeable):
-    """One pass over a file, which is decompressed. The reader can skip bytes, and returns exactly as many bytes as requested."""
+    """One pass over a file's decompressed contents. The reader can skip bytes, and returns exactly as many bytes as requested."""
 
     def __init__(
         self,
@@ -90,7 +90,7 @@ class ForwardReader(Closeable):
     def read(self, length: int, *, after: bytes = b"") -> bytes:
         """Returns the bytes in `after`, followed by the next `length` bytes of the decompressed contents, or by fewer bytes at the end.
 
-        Raises BadData, with the file's URI, if the file isn't a complete compressed stream, or isn't text of its encoding.
+        Raises BadData, with the file's URI, if the file isn't a complete compressed stream, or isn't text in its encoding.
         """
         contents = io.BytesIO()
         contents.write(after)

@@ -142,7 +142,7 @@ def mounts(text: str) -> list[Mount]:
 
 
 def names_by_mount(path: str, table: Sequence[Mount]) -> Iterator[tuple[Root, Steps]]:
-    """Yields the names that a path has within its own file system, according to the table of mounts.
+    """Yields the names that a path has within its own file system, according to the mount table.
 
     The path must contain no symbolic links.
     """

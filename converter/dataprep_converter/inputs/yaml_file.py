@@ -1,6 +1,7 @@
 """Reads a YAML file as `kubectl` reads it (YAML 1.1), and finds the line and column of each field.
 
-PyYAML alone takes the last of two equal keys and forgets where a value was. So this module keeps the nodes that PyYAML makes on its way.
+By itself, PyYAML takes the last of two equal keys and forgets where each value was. So this module keeps the nodes that PyYAML makes while
+parsing.
 """
 
 import sys
@@ -37,7 +38,7 @@ class Document:
     def place(self, path: str, *, of_key: bool = False) -> str:
         """Returns `FILE:LINE:COLUMN` of the field at a path such as `spec.output.uri`, or of the innermost field around it that exists.
 
-        The place is that of the field's value if the value is a scalar and `of_key` is false, otherwise that of its key.
+        This is the place of the field's value if the value is a scalar and `of_key` is false, and otherwise the place of the field's key.
         """
         node, mark, rest = self.root, self.root.start_mark, path
         while rest and (found := _member(node, rest)) is not None:
@@ -108,13 +109,13 @@ def _duplicates(root: yaml.Node, file: str, loader: yaml.SafeLoader) -> Iterator
 
 
 def _member(node: yaml.Node, path: str) -> tuple[yaml.Node | None, yaml.Node, str] | None:
-    """Returns the key (None for an item of a list), the value and the remaining path of the first part of a path, if the node has it."""
+    """Finds the first part of a path: returns its key (None in a list), its value and the rest of the path, or None if it is absent."""
     if isinstance(node, yaml.SequenceNode) and path.startswith("["):
         number, _, rest = path[1:].partition("]")
         if number.isdecimal() and int(number) < len(node.value):
             return None, node.value[int(number)], rest.removeprefix(".")
     if isinstance(node, yaml.MappingNode):
-        # A key may contain dots, as in nodeSelector. The last of equal keys is the one that counts, because merged keys come first.
+        # A key may contain dots, as in nodeSelector. Of equal keys, the last one counts, because merged keys come first.
         keys = [
             (key, value)
             for key, value in node.value

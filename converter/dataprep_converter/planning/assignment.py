@@ -337,7 +337,7 @@ def _take_count(table: _Table, number: int, split: Split) -> None:
 
 
 def _bounds(table: _Table, subset: str | None, *, seed: int, upto: Sequence[int]) -> Hashes:
-    """For each of the numbers `upto`, returns the hash that has this many free samples below it."""
+    """For each number in `upto`, returns the hash below which this many free samples lie."""
 
     def blocks() -> Iterator[tuple[Hashes, npt.NDArray[np.int64]]]:
         for block in table.blocks():
@@ -349,7 +349,7 @@ def _bounds(table: _Table, subset: str | None, *, seed: int, upto: Sequence[int]
 
 
 def _share_out(table: _Table, subset: str | None) -> None:
-    """Divides all free samples of a subset among those of its splits that have a fraction."""
+    """Divides all free samples of a subset among the subset's splits that have a fraction."""
     rules = table.rules
     entries = [(number, split.fraction) for number, split in enumerate(rules.into) if split.fraction is not None and split.subset == subset]
     # A sum that differs from 1 only by rounding counts as 1.

@@ -1,4 +1,4 @@
-"""Functions on complete columns for the rules of splits. They return the values as text, hashes, numbers or points in time."""
+"""Functions on complete columns, for the split rules. They return the values as text, hashes, numbers or points in time."""
 
 import re
 from typing import Any, Final
@@ -40,7 +40,7 @@ def is_text(kind: pa.DataType) -> bool:
 
 
 def is_moment(kind: pa.DataType) -> bool:
-    """Whether the values are dates or times of Arrow's types."""
+    """Whether the values are Arrow dates or times."""
     return bool(pa.types.is_timestamp(kind) or pa.types.is_date(kind))
 
 
@@ -98,8 +98,8 @@ def _of_bytes(column: Any) -> npt.NDArray[np.uint64]:
     if start == stop:
         return mix(mix(lengths))
     data = np.frombuffer(column.buffers()[2], np.uint8)[start:stop].astype(np.uint64) + np.uint64(1)
-    # Each byte is multiplied by a power of the prime. The products of a value are added, and the sum is divided by the power at the value's
-    # first byte. So the hash doesn't depend on the value's position in the column.
+    # Each byte is multiplied by a power of the prime. For each value, the products of its bytes are added, and the sum is divided by the
+    # power at its first byte. So the hash doesn't depend on the value's position in the column.
     powers = np.multiply.accumulate(np.full(stop - start + 1, _PRIME, np.uint64)) * np.uint64(_INVERSE)
     inverses = np.multiply.accumulate(np.full(stop - start + 1, _INVERSE, np.uint64)) * np.uint64(_PRIME)
     sums = np.concatenate([np.zeros(1, np.uint64), np.cumsum(data * powers[:-1], dtype=np.uint64)])
@@ -109,7 +109,8 @@ def _of_bytes(column: Any) -> npt.NDArray[np.uint64]:
 
 def moments(column: Array) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.bool_]]:
     """For each value, returns (microseconds since 1970 in UTC, whether the value is a valid time). The column consists of ISO 8601 text or
-    of Arrow's times."""
+    Arrow times.
+    """
     if isinstance(column.type, pa.DictionaryType):
         column = column.cast(column.type.value_type)
     if is_moment(column.type):

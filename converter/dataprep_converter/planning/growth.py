@@ -52,7 +52,7 @@ class Base:
         return sum(each.shards for each in self.head.splits if each.name == split)
 
     def as_earlier(self) -> Earlier:
-        """Returns the entry by which the extension's plan will describe this plan."""
+        """Returns the entry that describes this plan in the extension's plan."""
         return Earlier(
             run_id=self.head.run_id,
             inputs_sha256=self.head.inputs_sha256,

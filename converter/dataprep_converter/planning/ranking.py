@@ -1,7 +1,7 @@
-"""For each class of samples, finds the hashes that have given numbers of samples below them, without sorting all samples.
+"""For each class of samples, finds the hashes below which given numbers of samples lie, without sorting all samples.
 
 The function makes two passes over the hashes. The first pass counts the hashes by their leading bits. The second pass keeps only hashes
-whose leading bits are the same as those of a hash to be found. So memory depends on the number of classes and bounds, and hardly on the
+whose leading bits are the same as those of a hash to be found. So memory use depends on the number of classes and bounds, but hardly on the
 number of samples.
 """
 
@@ -31,9 +31,9 @@ def bounds(
 ) -> tuple[Hashes, Counts]:
     """Returns (bounds, number of samples in each class). `bounds[c, j]` is above exactly `ranks(counts)[c, j]` hashes of class c.
 
-    `blocks` yields the samples' hashes (HASH_BITS bits) and classes (0 … classes-1). It is called twice. Given the number of samples of
-    each class, `ranks` returns, for each class and bound, how many of these samples should be below the bound. Equal hashes are always on
-    the same side of a bound.
+    `blocks` yields the samples' hashes (HASH_BITS bits) and classes (0 … classes-1). It is called twice. `ranks` receives the number of
+    samples of each class. For each class and bound, it returns how many of these samples should be below the bound. Equal hashes are always
+    on the same side of a bound.
     """
     bins = max(_FEWEST_BINS, min(_MOST_BINS, 1 << (_CELLS // max(1, classes)).bit_length() - 1))
     shift = np.uint64(HASH_BITS - (bins - 1).bit_length())

@@ -34,9 +34,9 @@ def divide(
     assigned: Sequence[SplitPlan] | None = None,
     parts: Mapping[str, int] | None = None,
 ) -> list[SplitPlan]:
-    """Divides units into splits and shards by the rules (default: those of the spec).
+    """Divides units into splits and shards by the rules (default: the spec's rules).
 
-    `assigned` are splits that were assigned sample by sample. `parts` are the versions of the rules, which affect file names.
+    `assigned` are splits that were assigned sample by sample. `parts` contains the versions of the rules; these versions affect file names.
     """
     dl4j_folders = (run_id.versions(spec) if parts is None else parts).get("dl4jFolders", 1)
     plans = assigned
@@ -66,7 +66,7 @@ def divide(
 def rules_of(spec: DataPrepJobSpec, units: UnitTable) -> Splits:
     """Returns the spec's rules, or the default rules for the source's subsets.
 
-    Raises BadSpec for a subset that doesn't exist, and for subsets that can't all be splits.
+    Raises BadSpec for a subset that doesn't exist, and if the subsets can't all become splits.
     """
     subsets = list(subset_ranges(units))
     if spec.splits is None:
@@ -169,7 +169,7 @@ def _assign(rules: Splits, subsets: Mapping[str, Ranges]) -> list[tuple[Split, R
 
 
 def _bound(fraction: float) -> int:
-    """Returns the hash at a fraction of the hash space. A fraction that differs from 1 only by rounding gives the end of the hash space."""
+    """Returns the hash at a fraction of the hash space. A fraction that differs from 1 only by rounding maps to the end of this space."""
     return 2**64 if fraction > 1 - 1e-6 else int(fraction * 2**64)
 
 

@@ -33,7 +33,7 @@ _SLICES: Final = 20
 
 @dataclass
 class _Slice:
-    """The requests of a quarter of a second."""
+    """Counts of the requests within a quarter of a second."""
 
     sent: int = 0
     refused: int = 0
@@ -157,9 +157,9 @@ class RequestBudget:
         return self._slices[number]
 
     def _lately(self, now: float) -> tuple[float, bool]:
-        """Returns how many requests a second the store accepted lately, and whether its refusals may be chance.
+        """Returns how many requests a second the store accepted lately, and whether its refusals may be due to chance.
 
-        The last second counts if it was faster than the last five, because before it there may have been less to send.
+        The last second counts if it was faster than the last five seconds, because there may have been less to send before the last second.
         """
         last = int(now / _SLICE_SECONDS)
         slices = [(number, each) for number, each in self._slices.items() if last - _SLICES < number <= last]

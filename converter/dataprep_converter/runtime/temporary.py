@@ -45,7 +45,7 @@ class TemporaryFile(Closeable):
         self.what = what
         self.size = 0
         """The number of bytes written by `write`."""
-        self.file: Any = (  # the stubs of libraries disagree on what a file is
+        self.file: Any = (  # type stubs disagree on what a file is
             tempfile.SpooledTemporaryFile(max_size=in_memory, prefix=_PREFIX)  # noqa: SIM115 - closed by `close`
             if in_memory
             else tempfile.TemporaryFile(prefix=_PREFIX)  # noqa: SIM115 - closed by `close`

@@ -42,7 +42,7 @@ _FORWARDED = (signal.SIGTERM, signal.SIGINT)
 
 
 class Heartbeats:
-    """The shared memory. Each thread has a slot while it is in a call. The time of nested calls counts from the outermost call."""
+    """The shared memory. Each thread has a slot while it is in a call. Nested calls are timed from the start of the outermost call."""
 
     def __init__(self, descriptor: int) -> None:
         self.descriptor = descriptor
@@ -115,7 +115,7 @@ class Watchdog:
         if _current is not None:
             raise RuntimeError("This process is watched already.")
         self._beats = Heartbeats.create()
-        # However this process dies, our end of the watcher's standard input closes, and then the watcher exits too. -I and -S keep it
+        # No matter how this process ends, our end of the watcher's standard input closes, and then the watcher exits too. -I and -S keep it
         # small.
         self._process = subprocess.Popen(  # noqa: S603 - our own file, our own numbers
             [sys.executable, "-I", "-S", __file__, str(os.getpid()), str(self._beats.descriptor), str(self.limit_seconds)],
@@ -145,7 +145,7 @@ def supervise(work: Callable[[], int], *, limit_seconds: float = LIMIT_SECONDS) 
     beats = Heartbeats.create()
     sys.stdout.flush()
     sys.stderr.flush()
-    # Without blocking, a signal between the fork and the installation of the handlers would end this process but not the child.
+    # Block signals, because a signal between the fork and the installation of the handlers would end this process but not the child.
     signal.pthread_sigmask(signal.SIG_BLOCK, _FORWARDED)
     parent = os.getpid()
     child = os.fork()

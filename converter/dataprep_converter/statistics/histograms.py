@@ -109,7 +109,7 @@ class Histogram:
         return cls(limit=limit, shift=shift, keys=keys, counts=np.array(counts, np.int64))
 
     def _take(self, keys: Integers, counts: Integers) -> None:
-        """Add counts whose keys are ascending and have the histogram's shift."""
+        """Add counts whose keys are in ascending order and have the histogram's shift."""
         if len(self.keys):
             both = np.concatenate((self.keys, keys))
             order = np.argsort(both, kind="stable")

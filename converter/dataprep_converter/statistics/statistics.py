@@ -94,7 +94,7 @@ def merge_reports(reports: Iterable[ShardReport]) -> dict[str, SplitStatistics]:
         for name, counts in document["classes"].items():
             split.classes.setdefault(name, ClassCounts()).merge(ClassCounts.from_json(counts))
     for name in {name for split in splits.values() for name, counts in split.classes.items() if not counts.is_class}:
-        # If a label is a number to predict in one split, its classes aren't counted in any split.
+        # If a label is a number to predict, not a class, in one of the splits, its classes aren't counted in any split.
         for split in splits.values():
             split.classes.pop(name, None)
     return splits

@@ -350,7 +350,7 @@ def extremes(values: npt.NDArray[Any]) -> tuple[Any, Any]:
 
 
 def enough(shards: int) -> int:
-    """Return the number of values of a feature that are sampled in each shard, if there are `shards` shards."""
+    """Return how many values of a feature to sample in each of `shards` shards."""
     least, most, together = _ENOUGH
     return max(least, min(most, together // shards))
 

@@ -125,7 +125,7 @@ def _file_endings(spec: DataPrepJobSpec) -> list[str] | None:
 
 
 def _shallow_folders(source: Source) -> list[str]:
-    """Returns the folders of images whose sub-folders aren't all read: the root of a list's paths, or folders that are not read
+    """Returns the image folders whose subfolders aren't all read: the root of a list's paths, or all image folders if they aren't read
     recursively.
     """
     images = source.images

@@ -3,8 +3,8 @@
 This process is one of the workers, so that the first shard doesn't wait until other processes have started (`fork_server.py`). If a worker
 process is killed, another process retries its task. If a task fails, the other tasks stop at their next batch.
 
-Small jobs run in this process alone. For output on HDFS only child processes do the work: the HDFS client can hang, and a watchdog can kill
-a child.
+Small jobs run in this process alone. For output on HDFS, only child processes do the work: the HDFS client can hang, and a watchdog can
+kill a child.
 """
 
 import logging
@@ -46,11 +46,11 @@ Watch = Callable[[int, TaskProgress], None]
 
 
 class StoppedError(ConvertError):
-    """Raised to stop this task without publishing anything, because another task failed or the user interrupted."""
+    """Raised to stop this task without publishing anything, because another task failed or the user interrupted the run."""
 
 
 class Worker(Protocol):
-    """The part of a kind of job that runs in worker processes."""
+    """The part of a job that runs in worker processes. Each kind of job has its own implementation."""
 
     runs_code: bool
     """Whether the work runs the user's code, which must then be the same as in the plan step."""
@@ -216,7 +216,7 @@ class _TaskQueue:
     def do(self, work: Callable[[int], None]) -> None:
         """Runs one task after another, until none is left or one has failed.
 
-        When a worker process was killed, the tasks of other processes still finish.
+        If a worker process is killed, the tasks of the other processes still finish.
         """
         try:
             for index in iter(self._next, None):

@@ -143,7 +143,7 @@ def _parse(model: type[S], path: str, folder: OutputFolder) -> S | None:
 
 
 def _pins_of_others(folder: OutputFolder, runs: Sequence[str], entries: Mapping[str, Entry]) -> set[str]:
-    """Returns the pins of shards that this job was about to replace and that other jobs' runs wrote here."""
+    """Returns the pins of shards that runs of other jobs wrote here and that this job was about to replace."""
     return {pin for run in folder.runs() if run not in runs for pin in _RunFiles(folder, run, entries).pins()}
 
 

@@ -47,8 +47,8 @@ class _OutputFile:
 def commit(spec: DataPrepJobSpec, *, plan: Plan, access: Access) -> CommitResult:
     """Finishes the data set. Idempotent.
 
-    Raises Missing naming all outputs that are absent, empty or broken, and NotWhole naming files that no pattern in `script.outputs`
-    matches.
+    Raises Missing, which names all outputs that are absent, empty or broken, and NotWhole, which names the files that no pattern in
+    `script.outputs` matches.
     """
     folder = OutputFolder(spec.output.uri, access).of_run(plan.head.run_id)
     with folder.owned():

@@ -144,7 +144,7 @@ def open_rows(spec: DataPrepJobSpec, folder: RunFolder, access: Access) -> Table
 def commit(spec: DataPrepJobSpec, folder: RunFolder, reports: Sequence[ShardReport], access: Access) -> None:
     """Makes the rows visible. Idempotent.
 
-    Raises Missing naming shards without a block, and NotWhole when the number of rows in the table is wrong.
+    Raises Missing, which names the shards without a block, and NotWhole when the number of rows in the table is wrong.
     """
     if spec.output.table is None:
         return

@@ -228,8 +228,8 @@ class FileUpload:
         except FileExistsError as exc:
             raise AlreadyExists(f"{self.uri} exists already.", uri=self.uri) from exc
         except FileNotFoundError as exc:
-            # A commit of the data set sweeps the leftovers of failed attempts, and has swept this temporary file with them. A new attempt
-            # writes the file again.
+            # A commit of the data set removes the leftovers of failed attempts, and has removed this temporary file together with them. A
+            # new attempt writes the file again.
             raise Unreachable(f"The temporary file of {self.uri} is gone: something has removed it.", uri=self.uri) from exc
         except OSError as exc:
             translate(exc, self._path)

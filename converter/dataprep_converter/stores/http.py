@@ -167,7 +167,7 @@ def _details(modified: str | None) -> Details:
 
 @contextlib.contextmanager
 def _request(uri: str, method: str, headers: dict[str, str], budget: RequestBudget) -> Iterator[_Body]:
-    """Yields the answer, after redirects. Translates errors of the request and of reading the answer."""
+    """Yields the answer, after redirects. Translates errors in the request and in reading the answer."""
     parts = urllib.parse.urlsplit(uri)
     if "@" in parts.netloc:
         raise BadSpec(f"An address can't hold a user and a password: {_without_secrets(uri)}.")

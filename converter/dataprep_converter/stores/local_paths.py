@@ -1,4 +1,4 @@
-"""Paths of the local file system: gets the path from a URI, and translates errors of the operating system."""
+"""Paths of the local file system: gets the path from a URI, and translates operating system errors."""
 
 import errno
 import os
@@ -57,7 +57,7 @@ def loop_error(path: str) -> NotFound:
 
 
 def translate(error: OSError, path: str) -> NoReturn:
-    """Raises our error for an error of the operating system."""
+    """Raises our error for an operating system error."""
     if error.errno in _FULL:
         raise StoreFull(f"No space or quota left for {path}: {error.strerror}.", uri=path) from error
     if error.errno in _REFUSED:
@@ -81,7 +81,7 @@ def translate(error: OSError, path: str) -> NoReturn:
 
 
 def translate_creation(error: OSError, folder: str) -> NoReturn:
-    """Raises our error for an error of the operating system while a file was created in a folder, whose parents may be missing."""
+    """Raises our error for a failure to create a file in `folder`. The folder and its parents may be missing."""
     parent = os.path.abspath(folder)  # noqa: PTH100 - links must stay as they are
     while not os.path.isdir(parent) and parent != "/":  # noqa: PTH112 - names that aren't UTF-8 are possible
         parent = os.path.dirname(parent)  # noqa: PTH120 - as above

@@ -1,4 +1,4 @@
-"""Publishes files: gives a file its final name once, however many attempts write it."""
+"""Publishes files: gives a file its final name once, even if several attempts write it."""
 
 import hashlib
 from collections.abc import Callable, Iterable

@@ -92,7 +92,7 @@ _BATCH: Final = """\
 
 
 def hadoop_options(finished: FinishedDataSet) -> SequenceFileOptions | MapFileOptions:
-    """Returns the format options of a data set in one of Hadoop's formats."""
+    """Returns the format options of a data set in a Hadoop format."""
     options = finished.spec.output.options
     assert isinstance(options, SequenceFileOptions | MapFileOptions)  # noqa: S101 - only their entries in FORMATS name these loaders
     return options

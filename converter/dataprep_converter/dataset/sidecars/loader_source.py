@@ -23,7 +23,7 @@ class Unreadable(Exception):
 
 
 def quoted(text: str) -> str:
-    """Returns the text as a string literal of Python."""
+    """Returns the text as a Python string literal."""
     return json.dumps(text, ensure_ascii=False)
 
 

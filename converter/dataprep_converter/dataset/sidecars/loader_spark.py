@@ -100,7 +100,7 @@ def csv(finished: FinishedDataSet) -> str:
 def hadoop(finished: FinishedDataSet) -> str:
     """Returns `load_spark.py` for `sequenceFile` and `mapFile`.
 
-    Raises Unreadable for values that PySpark can't convert to Python's types.
+    Raises Unreadable for values that PySpark can't convert to Python types.
     """
     return _fill(_HADOOP, finished, value=_value(finished))
 
@@ -117,7 +117,7 @@ def _message(finished: FinishedDataSet) -> str:
 def _value(finished: FinishedDataSet) -> str:
     """Returns a sentence that describes the form in which Python receives a value.
 
-    Raises Unreadable for values that PySpark can't convert to Python's types.
+    Raises Unreadable for values that PySpark can't convert to Python types.
     """
     kind, key = hadoop_options(finished).value, hadoop_options(finished).key
     if kind == "Record":

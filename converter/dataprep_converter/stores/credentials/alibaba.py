@@ -1,4 +1,4 @@
-"""Credentials of Alibaba Cloud's roles, for OSS and MaxCompute: RRSA of a service account, the RAM role of a node, profiles.
+"""Credentials of Alibaba Cloud roles, for OSS and MaxCompute: RRSA of a service account, the RAM role of a node, and profiles.
 
 This module calls the providers of Alibaba Cloud's library one by one instead of using the library's chain. If a provider fails, the chain
 tries the next provider. So a service account with a misconfigured role would get the node's rights, or another provider's error. Besides,
@@ -49,7 +49,7 @@ class AlibabaCredentials:
             for source, provider in self._providers:
                 try:
                     self._credentials = provider.get_credentials()
-                except Exception as exc:  # errors of the provider and of requests, and any error from a malformed file
+                except Exception as exc:  # errors from the provider and from requests, and any error from a malformed file
                     if self._credentials is not None and (self._credentials.get_expiration() or 0) > time.time() + _NEARLY_SECONDS:
                         logger.warning("could not refresh the credentials of %s yet: %s", source, _line(exc))
                         return self._credentials

@@ -48,7 +48,7 @@ def check_length(uri: str, actual: int, expected: int) -> None:
 def gone(uri: str) -> Unreachable:
     """Returns the error for an upload whose temporary file is gone.
 
-    The sweep at a commit of the data set may have removed the temporary file. A new attempt writes the file again.
+    When the data set was committed, the sweep may have removed the temporary file. A new attempt writes the file again.
     """
     return Unreachable(f"The temporary file of {uri} is gone: something has removed it.", uri=uri)
 

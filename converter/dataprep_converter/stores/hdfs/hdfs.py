@@ -190,7 +190,7 @@ class HdfsStore:
         return {**options, **unblanked}
 
     def _client(self, authority: str) -> hdfs_native.Client:
-        """Returns the shared client, for all calls except those of uploads."""
+        """Returns the shared client, for all calls except uploads."""
         if authority not in self._clients:
             self._clients[authority] = self.new_client(authority)
         return self._clients[authority]
@@ -246,7 +246,7 @@ class HdfsUpload:
             with border(self._addresses, self._path):
                 self._writer = self._client.create(self._temporary, write_options)
         except Unreachable:
-            # The temporary file may have been created, and only the answer lost.
+            # The temporary file may have been created, and only the answer may have been lost.
             self.abort()
             raise
 
@@ -404,8 +404,8 @@ class _Listing:
     """Lists one folder in our order, which differs from the NameNode's.
 
     We need complete paths in the order of unsigned bytes: a-1, a.b, a/b, ü. The NameNode compares names as signed bytes and omits the slash
-    of folders, so the NameNode's order is ü, a, a-1, a.b. Every name that the NameNode lists after an ASCII name is greater than the ASCII
-    name in our order, too. So folders and non-ASCII names are held back until a greater ASCII name comes, or the listing ends.
+    of folders, so the NameNode's order is ü, a, a-1, a.b. In our order, too, every name that the NameNode lists after an ASCII name is
+    greater than that ASCII name. So folders and non-ASCII names are held back until a greater ASCII name comes, or the listing ends.
     """
 
     def __init__(self, store: HdfsStore, client: hdfs_native.Client, authority: str, folder: str) -> None:

@@ -1,4 +1,4 @@
-"""Kerberos for HDFS: sets the place of the Kerberos configuration, and explains the errors of logins.
+"""Kerberos for HDFS: sets the location of the Kerberos configuration, and explains login errors.
 
 hdfs-native calls the system's GSSAPI. GSSAPI takes the principal and the keytab as arguments, and all other settings from the files listed
 in the environment variable `KRB5_CONFIG`.
@@ -55,7 +55,7 @@ def prepare(hadoop_conf: str | None) -> None:
 
 
 def refusal(text: str, hosts: str) -> StoreError | None:
-    """Returns the login error that caused an error of hdfs-native, or None if the error has another cause."""
+    """Returns the login error that caused an hdfs-native error, or None if the error has another cause."""
     if match := _GSSAPI.search(text):
         general, _, special = match["said"].replace('\\"', '"').partition(": ")
         reason = special or general

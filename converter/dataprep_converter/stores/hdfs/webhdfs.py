@@ -173,7 +173,7 @@ class Place:
 
     # Any, because the answer is parsed JSON.
     def ask_once(self, method: str, operation: str, **parameters: str) -> Any:
-        """Does what `ask` does, without retries."""
+        """Like `ask`, but without retries."""
         sent_at = self._budget.wait_turn()
         with self.border(), contextlib.closing(_connect(self._is_https, self._host, self._port)) as connection:
             connection.request(method, self._target(operation, parameters), headers={"Content-Length": "0"} if method == "PUT" else {})
@@ -427,7 +427,7 @@ class WebHdfsInput(RangedInput):
             with place.border():
                 connection = place.begin("GET", "OPEN", {}, offset=str(offset), length=str(end - offset))
         except StoreError:
-            # The file may have become shorter, so that the range now begins beyond its end.
+            # The file may have become shorter, so that the range now begins beyond the file's end.
             self._check()
             raise
         with contextlib.closing(connection):

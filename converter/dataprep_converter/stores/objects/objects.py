@@ -53,7 +53,7 @@ class Transfer(Protocol):
         ...
 
     def hold(self) -> None:
-        """Called between the last part and a later `complete`, which then fails after a sweep. See `Upload.stage`."""
+        """Called after the last part, if `complete` follows later. From then on, a sweep makes `complete` fail (see `Upload.stage`)."""
         ...
 
     def complete(self, tags: list[str], *, size: int, replace: bool) -> Entry:
@@ -340,7 +340,7 @@ def unquoted(tag: str | None) -> str:
 
 
 def is_written(existing: tuple[Entry, str], data: bytes) -> bool:
-    """Whether the size and MD5 of an object, as `Bucket.look` returns them, are those of these bytes."""
+    """Whether an object, as returned by `Bucket.look`, has the size and the MD5 of these bytes."""
     entry, md5 = existing
     return entry.size == len(data) and md5 == hashlib.md5(data, usedforsecurity=False).hexdigest()
 
