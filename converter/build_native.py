@@ -14,8 +14,8 @@ from pathlib import Path
 FOLDER = Path(__file__).parent / "dataprep_converter" / "core"
 SOURCES = (FOLDER / "native.c", FOLDER / "resampling.c")
 """The sources, in the same order as in `native.py`."""
-# Some processors would multiply and add in one instruction. Instead, products are rounded first, so that results are equal on all
-# processors.
+# Products are rounded before they are added, so that results are equal on all processors. Some processors would do both in one
+# instruction.
 _OPTIONS = ("-O3", "-ffp-contract=off", "-Wall", "-Wextra", "-Werror", "-shared", "-fPIC")
 
 

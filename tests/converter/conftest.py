@@ -19,7 +19,7 @@ from workbench import mnist
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Runs some tests of memory only at night: those of readers whose base class is already tested by another reader."""
+    """Runs some memory tests only at night: those of readers whose base class another reader's tests already cover."""
     for item in items:
         contract = item.cls if isinstance(item, pytest.Function) else None
         if item.name.startswith("test_memory_does_not_grow_with_the_input") and vars(contract or object).get("memory_as"):

@@ -16,7 +16,7 @@ class Parser(argparse.ArgumentParser):
 
 
 def parse(parser: Parser, commands: Mapping[str, argparse.ArgumentParser], argv: Sequence[str]) -> argparse.Namespace:
-    """Returns the parsed arguments. Exits with 2 if they don't fit, or with the complete help if there is no command."""
+    """Returns the parsed arguments. Exits with 2 if they are invalid. If there is no command, first prints the complete help."""
     command = next((word for word in argv if not word.startswith("-")), None)
     if command is None and not {"-h", "--help", "--version"}.intersection(argv):
         parser.print_help(sys.stderr)

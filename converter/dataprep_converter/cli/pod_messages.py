@@ -49,7 +49,7 @@ def leave_failure(code: Exit, reason: "Reason", message: str, arguments: argpars
     try:
         _write_termination(messages.dump(failure))
     except OSError as exc:
-        logger.warning("no termination message: %s", exc)  # the error to be reported is still that of the command
+        logger.warning("no termination message: %s", exc)  # the error to report is still the command's
 
 
 def _write_termination(text: str) -> None:

@@ -70,7 +70,7 @@ def _average(values: npt.NDArray[Any], size: int) -> npt.NDArray[np.float64]:
     """
     edges = np.arange(size + 1) * len(values)
     edge_rows, part = edges // size, (edges % size / size)[:, None]
-    # The last edge is the end of the last row, so the edge's part is 0, and any row may be multiplied by this 0.
+    # The last edge is the end of the last row, so its part is 0, and any row may be multiplied by this 0.
     at_edges = part * values[np.minimum(edge_rows, len(values) - 1)]
     sums = np.add.reduceat(values, edge_rows[:-1], axis=0, dtype=np.float64)
     sums[edge_rows[:-1] == edge_rows[1:]] = 0

@@ -1,4 +1,4 @@
-"""What to change when a bad record ends a job. Leaving the record out is only right if nothing else is wrong."""
+"""What to change when a bad record ends a job. Leaving the record out is right only if nothing else is wrong."""
 
 import re
 from collections.abc import Sequence

@@ -121,7 +121,7 @@ class Pipeline(Closeable):
         return {feature: by_column[column] for feature, column in self._projector.sources.items() if column in by_column}
 
     def unfitted_steps(self) -> list[tuple[int, str]]:
-        """Returns (step number, split to fit to) for the steps that must see data before they can be applied."""
+        """Returns (step number, split to learn from) for the steps that must see data before they can be applied."""
         splits = [(number, step.fitted_split) for number, step in enumerate(self._steps) if isinstance(step, Fittable)]
         return [(number, split) for number, split in splits if split is not None]
 

@@ -1,7 +1,8 @@
-"""Quarantine: the bad records of one shard, in a file of JSON lines beside the data set, so that the user can repair them.
+"""Quarantine: writes the bad records of one shard to a file of JSON lines beside the data set, so that the user can repair them.
 
-A line: {"raw": "<base64>", "reason": "…", "row": 17, "uri": "/data/a.csv"} raw: null when only the record's position is known If the line
-has `size`, the record has that many bytes and `raw` is only its beginning.
+    {"raw": "<base64>", "reason": "…", "row": 17, "uri": "/data/a.csv"}
+
+`raw` is null if only the record's position is known. If a line has `size`, the record has that many bytes, and `raw` is only its beginning.
 """
 
 import base64

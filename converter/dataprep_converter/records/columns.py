@@ -65,7 +65,7 @@ def find_columns(references: Sequence[str], schema: pa.Schema, *, of: str) -> li
 
 
 def similar(name: str, names: Sequence[str]) -> str:
-    """Returns a question for a message, with a space before it, whether the name was meant that is most similar. Empty if none is similar."""
+    """Returns a question for a message, with a leading space: was the most similar name meant? Empty if no name is similar."""
     close = difflib.get_close_matches(name, names, n=1, cutoff=0.6)
     return f" Did you mean {close[0]!r}?" if close else ""
 

@@ -53,7 +53,7 @@ def verify(uri: str, access: Access, *, expect: str | None = None, every_record:
 
 
 class Verification:
-    """The verification of a finished data set. Raises the same errors as `verify` if there is no manifest to compare the data set with."""
+    """The verification of a finished data set. If there is no manifest to compare the data set with, raises the same errors as `verify`."""
 
     def __init__(self, uri: str, access: Access, *, expect: str | None = None) -> None:
         folder = OutputFolder(uri, access)

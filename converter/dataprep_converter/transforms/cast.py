@@ -29,7 +29,7 @@ class CastStep:
             self._schema = self._schema.set(position, field.with_type(arrow_type(options.dtype, shape_of(field.type))))
 
     def schema(self) -> pa.Schema:
-        """Returns the columns, of which the named ones now have the new type."""
+        """Returns the columns, with the named ones in the new type."""
         return self._schema
 
     def apply(self, batch: Batch) -> Batch:

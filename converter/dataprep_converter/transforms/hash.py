@@ -35,7 +35,7 @@ class HashStep:
             self._schema = self._schema.set(position, schema.field(position).with_type(pa.string()))
 
     def schema(self) -> pa.Schema:
-        """Returns the columns, of which the named ones are now text."""
+        """Returns the columns, with the named ones as text."""
         return self._schema
 
     def apply(self, batch: Batch) -> Batch:

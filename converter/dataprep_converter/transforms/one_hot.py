@@ -34,7 +34,7 @@ class OneHotStep:
             self._schema = self._schema.set(position, field.with_type(arrow_type("float32", (self._length,))))
 
     def schema(self) -> pa.Schema:
-        """Returns the columns, of which the named ones are now vectors of float32."""
+        """Returns the columns, with the named ones as vectors of float32."""
         return self._schema
 
     def apply(self, batch: Batch) -> Batch:

@@ -118,7 +118,7 @@ def parts(column: Array) -> tuple[Array, npt.NDArray[np.int64]]:
 def each(column: Array, make: Callable[[int, npt.NDArray[Any]], None]) -> dict[int, str]:
     """Calls `make` with the row and the pixels [height, width, channels] of every image.
 
-    Returns a mapping from each row that has no pixels to the reason.
+    Returns a dict that maps each row without pixels to the reason.
     """
     kind: Any = column.type
     faults: dict[int, str] = {}

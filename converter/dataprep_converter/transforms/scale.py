@@ -30,7 +30,7 @@ class ScaleStep:
         self._bytes = self._scaled(np.arange(256, dtype=np.uint8))
 
     def schema(self) -> pa.Schema:
-        """Returns the columns, of which the named ones are now float32."""
+        """Returns the columns, with the named ones as float32."""
         return self._schema
 
     def apply(self, batch: Batch) -> Batch:

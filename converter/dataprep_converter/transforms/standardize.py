@@ -51,7 +51,7 @@ class StandardizeStep:
         self._schema = replaced(schema, self._column, {self._column: arrow_type(standardize.dtype, shape_of(kind))})
 
     def schema(self) -> pa.Schema:
-        """Returns the columns, of which the standardized one is now float32 or float16."""
+        """Returns the columns, with the standardized one as float32 or float16."""
         return self._schema
 
     # --- fitting, while planning -----------------------------------------------------------------------------------

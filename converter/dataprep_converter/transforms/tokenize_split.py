@@ -26,7 +26,7 @@ class TokenizeSplitStep:
             self._schema = self._schema.set(position, schema.field(position).with_type(pa.list_(pa.string())))
 
     def schema(self) -> pa.Schema:
-        """Returns the columns, of which the named ones are now lists of strings."""
+        """Returns the columns, with the named ones as lists of strings."""
         return self._schema
 
     def apply(self, batch: Batch) -> Batch:

@@ -40,7 +40,7 @@ class VocabularyStep:
             self.load(list(self._options.terms))
 
     def schema(self) -> pa.Schema:
-        """Returns the columns, of which the named ones are now int64, or lists of int64."""
+        """Returns the columns, with the named ones as int64 or lists of int64."""
         return self._schema
 
     @property

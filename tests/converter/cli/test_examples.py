@@ -39,7 +39,7 @@ RUN_ELSEWHERE = {
 
 @pytest.fixture(autouse=True)
 def code_of_one_job(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Normally, a process runs only one job. Here, the code of an earlier example must not be used for the next."""
+    """Normally, a process runs only one job. Here, an example must not use the code of an earlier example."""
     monkeypatch.setenv(plugins.CODE_VARIABLE, "")
 
 

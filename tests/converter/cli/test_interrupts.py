@@ -34,7 +34,7 @@ Send = Callable[[subprocess.Popen[str], signal.Signals], None]
 
 @pytest.fixture(autouse=True)
 def interruptible() -> Iterator[None]:
-    """Makes Ctrl-C work. A shell that starts the tests in the background makes all their processes ignore it."""
+    """Makes Ctrl-C work. If a shell starts the tests in the background, all processes of the tests ignore Ctrl-C."""
     before = signal.signal(signal.SIGINT, signal.default_int_handler)
     yield
     signal.signal(signal.SIGINT, before)

@@ -108,7 +108,7 @@ def accepted(spec: dict[str, Any]) -> bool:
 
 
 def tried(name: str) -> Iterator[tuple[Place, dict[str, Any]]]:
-    """Yields paths of fields, and a job with a secret in this field, in the first form that the spec accepts."""
+    """For each field, yields its path and a job with a secret in this field, in the first form that the spec accepts."""
     base = JOBS[name]
     for place in places():
         if place == ("output", "uri") or place[0] in OF_THE_CLUSTER:

@@ -1,4 +1,4 @@
-"""Typical mistakes, and literally what the command says to each: what is wrong, where, and what to write instead."""
+"""Typical mistakes, and exactly what the command says about each: what is wrong, where, and what to write instead."""
 
 import os
 import sys

@@ -52,7 +52,7 @@ def rows_of(column: Array) -> list[bytes]:
 
 @st.composite
 def tables(draw: st.DrawFn) -> tuple[list[Piece], list[bytes]]:
-    """Generate pieces of every kind, and the rows that they give."""
+    """Generate pieces of every kind, and the expected rows."""
     rows = draw(st.integers(1, 20))
     kinds = draw(st.lists(st.sampled_from(["own", "slice", "chosen", "constant"]), max_size=5))
     values = st.one_of(st.binary(max_size=9), st.binary(min_size=7, max_size=140))

@@ -33,7 +33,7 @@ def sources(tmp_path: Path) -> Path:
 
 @pytest.fixture(scope="module")
 def built(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Return such a folder, which had a library of another source, with the library in it. It is compiled only once."""
+    """Return the library's folder after a build, which runs only once. Before the build, the folder had a library of another source."""
     sources = copy_sources(tmp_path_factory.mktemp("built"))
     (sources / STALE).write_bytes(b"of another version")
     assert build(sources).returncode == 0

@@ -69,7 +69,7 @@ class Encoded:
 
 
 def flipped(content: bytes) -> Iterator[bytes]:
-    """Yield copies of the content, each with one flipped bit, once for each byte."""
+    """For each byte, yield a copy of the content with one bit of this byte flipped."""
     for place in range(len(content)):
         damaged = bytearray(content)
         damaged[place] ^= 1 << place % 8

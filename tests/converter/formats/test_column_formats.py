@@ -216,7 +216,7 @@ def test_duckdb_reads_every_field(format_: str, tmp_path: Any) -> None:
         (tmp_path / "x.parquet").write_bytes(made.data)
         found: Any = duckdb.sql(f"SELECT * FROM '{tmp_path}/x.parquet'")  # noqa: S608 - the path is the test's own
     else:
-        # DuckDB reads Arrow data from memory, and supports none of its extension types.
+        # DuckDB reads Arrow data from memory, and supports none of Arrow's extension types.
         shard = {name: table_of(made)[name].combine_chunks() for name in columns}
         found = duckdb.from_arrow(pa.table({name: getattr(column, "storage", column) for name, column in shard.items()}))
     assert found.columns == list(columns)

@@ -254,7 +254,8 @@ FORMATS_EACH: Final = 5
 
 
 def campaign() -> list[tuple[str, str]]:
-    """Return (format, damage) pairs: each damage to shards, and a second flipped bit, in each format, and each other damage in some formats."""
+    """Return (format, damage) pairs: for every format, each kind of damage to shards and a second flipped bit; for some formats, each other
+    kind of damage."""
     formats = list(CASES)
     of_shards = [(format_, damage) for format_ in formats for damage in (*OF_SHARDS, "flipped_bit")]
     beside = [
@@ -268,7 +269,7 @@ def test_there_are_200_damages() -> None:
 
 
 def is_quick(format_: str, damage: str, seed: int) -> bool:
-    """Return whether a case is in the quick run: for each format, a third of the damages to shards, and all other damages."""
+    """Return whether a case is in the quick run: for each format, a third of the kinds of damage to shards, and all other kinds."""
     del seed
     return damage not in OF_SHARDS or damage == "changed_companion" or pairs.has_turn(format_, damage, list(CASES), OF_SHARDS, every=3)
 

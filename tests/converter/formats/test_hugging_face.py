@@ -1,4 +1,5 @@
-"""Parquet for Hugging Face's `datasets`: images are structs, and class names are in the metadata. Tests with it are in interop/heavy."""
+"""Parquet for Hugging Face's `datasets`: images are structs, and class names are in the metadata. Tests with `datasets`
+itself are in tests/interop/heavy."""
 
 import json
 from pathlib import Path

@@ -125,7 +125,7 @@ REFUSED: Final[Mapping[str, Mapping[str, str]]] = {
 def is_quick(kind: str, format_: str) -> bool:
     """Return whether a case is in the quick run: all refusals, and one format for each source.
 
-    For each source, the search for an accepting format begins at another format.
+    The search for a format that accepts the source begins at a different format for each source.
     """
     start = list(EXAMPLE_OF).index(kind)
     formats = [each for each in (*list(FORMATS)[start:], *list(FORMATS)[:start]) if each not in REFUSED.get(kind, {})]

@@ -275,7 +275,7 @@ def test_an_array_that_does_not_have_its_shape_is_named(content: bytes) -> None:
 
 
 def uncompressed(data: bytes, ending: str) -> bytes:
-    """Decompress a shard with other libraries than ours."""
+    """Decompress a shard with libraries other than ours."""
     if ending == "gz":
         return gzip.decompress(data)
     with pa.input_stream(io.BytesIO(data), compression="zstd") as stream:

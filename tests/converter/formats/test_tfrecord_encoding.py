@@ -357,5 +357,5 @@ def test_a_numeric_table_is_not_encoded_row_by_row() -> None:
     batch = pa.record_batch(columns)
     started = time.thread_time()
     encoder.encode(batch)
-    # The limit is ten times slower than usual, for busy machines, but still several times faster than building messages.
+    # For busy machines, the limit is a tenth of the usual speed. This is still several times faster than building messages.
     assert rows / (time.thread_time() - started) > 100_000

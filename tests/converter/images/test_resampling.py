@@ -1,4 +1,4 @@
-"""resampling.c gives the same bytes as Pillow, with and without the vector instructions of this processor."""
+"""resampling.c gives the same bytes as Pillow, with and without this processor's vector instructions."""
 
 from typing import Any
 
@@ -32,7 +32,7 @@ def by_pillow(image: Pixels, height: int, width: int, method: str) -> Pixels:
 
 
 def drawn(height: int, width: int, channels: int, seed: int = 0, *, only_extremes: bool = False) -> Pixels:
-    """Return an image of noise. With only the values 0 and 255, sums exceed the range of a byte."""
+    """Return an image of noise. With `only_extremes`, all values are 0 or 255, so sums exceed the range of a byte."""
     values = np.random.default_rng([seed, height, width]).integers(0, 256, (height, width, channels), np.uint8)
     return np.where(values > 127, np.uint8(255), np.uint8(0)) if only_extremes else values
 

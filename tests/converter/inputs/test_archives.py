@@ -265,7 +265,7 @@ def test_the_checks_before_a_job_look_at_the_archive_only() -> None:
 
 
 def refused(path: Path, data: bytes) -> str:
-    """Write an archive and return the error of reading it."""
+    """Write an archive, read it, and return the error."""
     path.write_bytes(data)
     with pytest.raises(BadData) as caught:
         contents(f"{path}!/")

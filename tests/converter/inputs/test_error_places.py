@@ -1,4 +1,4 @@
-"""An error of planning begins with the line of the job that it is about."""
+"""A planning error begins with the line of the job that it concerns."""
 
 from pathlib import Path
 

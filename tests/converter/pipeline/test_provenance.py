@@ -1,4 +1,4 @@
-"""The origin of a record: in features if `output.provenance` asks for it, and as the line in faults found after the reader."""
+"""The origin of a record: `output.provenance` adds it as features, and faults that are found after the reader name the line."""
 
 import gzip
 import json

@@ -1,6 +1,6 @@
 """The planner: equal plans for equal inputs, the errors, and the number of tasks.
 
-There are as many tasks as workers, more if that balances slow ones, but no task that isn't worth a pod.
+There are as many tasks as workers, or more if that balances slow tasks, but no task that isn't worth a pod.
 """
 
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""Ranking: finds bounds with exactly the given number of a class's hashes below them."""
+"""Ranking: finds a bound below which exactly the given number of a class's hashes lie."""
 
 from collections.abc import Iterator
 
@@ -20,7 +20,7 @@ from dataprep_converter.planning.ranking import HASH_BITS, Classes, Hashes, boun
 def test_so_many_hashes_lie_below_each_bound(sizes: list[int], shares: list[float], leading: int, seed: int) -> None:
     random = np.random.default_rng(seed)
     kinds = random.permutation(np.repeat(np.arange(len(sizes)), sizes))
-    # Hashes that share many leading bits are in one bin.
+    # Hashes that share many leading bits are in the same bin.
     hashed = random.choice(2**16, size=len(kinds), replace=False).astype(np.uint64) << np.uint64(max(0, HASH_BITS - 16 - leading))
     blocks = [(hashed[at : at + 7], kinds[at : at + 7]) for at in range(0, len(kinds), 7)]
 

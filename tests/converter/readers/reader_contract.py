@@ -31,7 +31,7 @@ def access_with(nulls: NullRule) -> Access:
 
 
 def plan(reader: type[Reader], source: Source, *, nulls: NullRule = "Keep") -> tuple[UnitTable, dict[str, Any]]:
-    """Plans a source. Returns its units and the complete state."""
+    """Plans a source. Returns the source's units and the complete state."""
     return reader.discover(source.member, access_with(nulls)).collect()
 
 

@@ -1,4 +1,4 @@
-"""Tests CSV files with thousands of bad cells. The same faulty rows are found as by halving, but without a dozen calls of Arrow for each."""
+"""Tests CSV files with thousands of bad cells. Halving would find the same faulty rows, but with a dozen calls to Arrow for each."""
 
 from typing import Any
 

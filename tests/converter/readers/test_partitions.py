@@ -28,7 +28,7 @@ _feather: Any = feather
 
 
 def put(file: Path, values: list[int]) -> Path:
-    """Writes a file with a column `x`, in the format that the extension of its name gives."""
+    """Writes a file with a column `x`, in the format that its extension names."""
     file.parent.mkdir(parents=True, exist_ok=True)
     match file.suffix:
         case ".parquet":

@@ -105,7 +105,7 @@ def test_a_block_knows_where_its_good_rows_are() -> None:
 
 def test_values_are_kept_within_a_weight_but_always_the_last_one() -> None:
     kept: LruCache[int, str] = LruCache(10, 5, len)
-    assert [kept.get(key, lambda key=key: "x" * key) for key in (2, 3, 4)] == ["xx", "xxx", "xxxx"]  # type: ignore[misc]  # mypy can't tell a lambda's default
+    assert [kept.get(key, lambda key=key: "x" * key) for key in (2, 3, 4)] == ["xx", "xxx", "xxxx"]  # type: ignore[misc]  # mypy can't infer a lambda's default
     assert [key for key in (2, 3, 4) if key in kept] == [4]
     kept.get(9, lambda: "x" * 9)
     assert [key for key in (4, 9) if key in kept] == [9]
@@ -120,7 +120,7 @@ def test_what_reads_from_a_file_ends_before_the_file_does(tmp_path: Path) -> Non
         for number in range(KEPT_FILES + 2):
             path = tmp_path / str(number)
             path.write_text(f"{number:02}")
-            views.get(str(path), lambda path=path: files.get(str(path), lambda: FileInput(str(path))))  # type: ignore[misc]  # mypy can't tell a lambda's default
+            views.get(str(path), lambda path=path: files.get(str(path), lambda: FileInput(str(path))))  # type: ignore[misc]  # mypy can't infer a lambda's default
         assert ended == ["00", "01"]
         kept = views.get(str(tmp_path / "2"), lambda: FileInput(str(path)))
     assert sorted(ended) == [f"{number:02}" for number in range(KEPT_FILES + 2)]

@@ -433,7 +433,7 @@ def test_rows_for_classification_have_their_golden_bytes(tmp_path: Path) -> None
         features=[{"name": "features", "columns": ["0..4"]}],
         labels=[{"name": "label", "columns": ["-1"], "numClasses": 10}],
     )
-    # Compared with the bytes of protobuf's code, and read by TensorFlow.
+    # These bytes were checked with protobuf's code, and TensorFlow reads them.
     assert made[0].hex() == (
         "3800000000000000a3797d570a360a240a086665617475726573121812160a140000803fcdcc4c4000009040cdcc8c3f9a99c940"
         "0a0e0a056c6162656c12051a030a01009c52cbf5"

@@ -185,7 +185,7 @@ def npy(array: Array) -> bytes:
 
 
 def with_shape(shape: str, size: int) -> bytes:
-    """A .npy file with `size` bytes of values, whose header has the text `shape`."""
+    """A .npy file with `size` bytes of values, and with the text `shape` as the shape in its header."""
     header = f"{{'descr': '<f4', 'fortran_order': False, 'shape': {shape}, }}".ljust(117).encode() + b"\n"
     return b"\x93NUMPY\x01\x00" + len(header).to_bytes(2, "little") + header + bytes(size)
 

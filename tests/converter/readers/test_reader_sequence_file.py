@@ -112,8 +112,8 @@ class TestBlocks(Contract):
     ],
 )
 def test_an_object_is_a_value_of_its_own_type(java: str, data: str, value: Any, kind: pa.DataType, tmp_path: Path) -> None:
-    # Numbers of variable length are as WritableUtils.writeVLong writes them. 0x87 means that the complement of a negative number follows in
-    # one byte.
+    # Variable-length numbers have the form that WritableUtils.writeVLong writes. 0x87 means that the complement of a negative number
+    # follows in one byte.
     pairs = [(b"", bytes.fromhex(data))]
     file = put(tmp_path / "a", head("NullWritable", java, about={"made": "here"}) + records(pairs))
     assert read(file) == [{"value": value}]

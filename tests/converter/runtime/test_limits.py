@@ -1,4 +1,4 @@
-"""Limits of a process from control groups of both versions, as seen inside and outside a container."""
+"""A process's limits from control groups (v1 and v2), as seen inside and outside a container."""
 
 import os
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""Selection: every rank has exactly one sample, for any ranges, fractions and shuffle."""
+"""Selection: each rank maps to exactly one sample, for any ranges, fractions and shuffle."""
 
 import numpy as np
 import numpy.typing as npt
@@ -48,7 +48,7 @@ def test_a_large_shuffle_is_a_permutation() -> None:
 
 
 def test_the_first_version_of_a_shuffle_is_what_it_was() -> None:
-    # Computed by the last release without versions, whose plans have this order.
+    # The last release without versions of the shuffle computed these numbers, and its plans have this order.
     assert permuted(np.arange(12), size=12, seed=7, version=1).tolist() == [9, 6, 3, 4, 11, 5, 0, 8, 1, 2, 7, 10]
     assert permuted(np.arange(5), size=100_000, seed=7, version=1).tolist() == [12069, 87266, 9140, 18074, 78921]
 
@@ -78,7 +78,7 @@ def test_positions_and_neighbours_of_a_shuffle_are_as_likely_as_any_others(size:
     if size > 2:
         kinds = min(4 * bins, size - 1)
         expected = np.bincount(np.arange(size - 1) * kinds // (size - 1), minlength=kinds) / (size - 1) * len(steps)
-        # In short orders, the steps are slightly dependent.
+        # In short orders, the steps depend slightly on each other.
         assert excess(np.bincount(steps * kinds // (size - 1), minlength=kinds), expected, freedom=kinds - 1) < 6
 
 

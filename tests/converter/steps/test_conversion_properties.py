@@ -296,7 +296,7 @@ def test_every_record_of_any_tabular_source_goes_to_one_place_whoever_does_the_w
 
 
 def a_tabular(kind: str, folder: Path, table: list[Row]) -> tuple[str, dict[str, Any]]:
-    """Returns the name of the record's number and the source: two files, or a query in four parts."""
+    """Returns the name of the column with the record numbers, and the source: two files, or a query in four parts."""
     if kind == "sql":
         with contextlib.closing(sqlite3.connect(folder / "rows.db")) as database, database:
             database.execute("CREATE TABLE rows (id INTEGER PRIMARY KEY, part TEXT, weight REAL)")

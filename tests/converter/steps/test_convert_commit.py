@@ -1,4 +1,4 @@
-"""The commit step of a conversion: the data sets that it refuses before any file is visible, and that it can be repeated."""
+"""The commit step of a conversion: it can be repeated, and it refuses some data sets before any file is visible."""
 
 import json
 from pathlib import Path

@@ -49,7 +49,7 @@ def root(tmp_path: Path) -> Path:
 
 
 def everything(folder: Path) -> dict[str, bytes]:
-    """Returns all files that a copy must have unchanged.
+    """Returns all files that must be the same in a copy.
 
     It leaves out the reports with the store's pins, OWNER with its count of claims, and files that contain the folder's path.
     """

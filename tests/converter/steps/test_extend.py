@@ -467,7 +467,7 @@ def test_dl4js_data_set_of_an_older_release_keeps_its_names_when_it_is_extended_
     days(tmp_path, 1)
     spec: dict[str, Any] = {"splits": None, "features": [{"name": "x"}], "output": {"format": "dl4jDataset"}}
     with monkeypatch.context() as older:
-        # Releases before the versions of parts behaved like this.
+        # Releases in which parts had no versions behaved like this.
         older.setattr(run_id, "versions", lambda _: {})
         run_job(a_job(tmp_path, **spec))
     assert sorted(visible(tmp_path / "out")) == ["dataset_00000.bin", "dataset_00001.bin"]

@@ -181,7 +181,7 @@ def test_its_files_become_a_data_set_that_verifies_and_can_be_shown(lay: Lay, ca
 
 
 @pytest.mark.parametrize("command", [["true"], "true"], ids=["list", "text"])
-def test_a_command_that_ends_well_and_makes_nothing_is_no_success(lay: Lay, command: Any) -> None:  # Any: each form of a command
+def test_a_command_that_ends_well_and_makes_nothing_is_no_success(lay: Lay, command: Any) -> None:  # Any: a list or a text
     folder = lay({"a": b"1"})
 
     with pytest.raises(

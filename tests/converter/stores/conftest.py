@@ -20,6 +20,6 @@ def local(tmp_path: Path) -> Iterator[Place]:
 
 @pytest.fixture(params=PLACES[1:])
 def remote(request: pytest.FixtureRequest) -> Place:
-    """A folder on each store other than files."""
+    """A folder on each store except local files."""
     place: Place = request.param(request)
     return place

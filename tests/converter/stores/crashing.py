@@ -36,14 +36,14 @@ class Point:
 
 @dataclass(frozen=True)
 class Before:
-    """The point before the first operation on a file with this end of its name."""
+    """The point before the first such operation on a file whose name ends with `end`."""
 
     operation: str
     end: str = ""
 
 
 class Operations:
-    """Counts operations and calls `then` at the point. Each life of a process has its own."""
+    """Counts operations and calls `then` at the point. Each life of a process has its own counts."""
 
     def __init__(self, point: Point | Before | None = None, then: Callable[["Operations"], object] = lambda _: None) -> None:
         self.names: list[str] = []

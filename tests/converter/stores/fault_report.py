@@ -1,4 +1,4 @@
-"""Writes the results of the seeded fault tests to a page. `make faults` passes its path in FAULTS_REPORT.
+"""Writes the results of the seeded fault tests to a page. `make faults` passes the page's path in FAULTS_REPORT.
 
 The runs of a store replace only this store's section, so a single store can be tested again. The page is written after every run, so it
 also has the results of a campaign that was stopped.
@@ -30,7 +30,7 @@ _SERVERS = {
 
 @dataclass(frozen=True)
 class Hit:
-    """A fault of a server instead of a request."""
+    """A fault that affects a server rather than a request."""
 
     kind: StrEnum
 

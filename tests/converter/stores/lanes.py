@@ -26,7 +26,8 @@ STALL_SECONDS_OF_PARTS, ANSWER_SECONDS_OF_PARTS = 5.0, 4.0
 
 @dataclass(frozen=True)
 class Sink:
-    """A table on the fake server. When `_SUCCESS` exists, it has the rows of the data set. At any other time it has all of them or none."""
+    """A table on the fake server. When `_SUCCESS` exists, the table has all rows of the data set. At any other time, it has all
+    of them or none."""
 
     fake: FakeMaxCompute
     uri: str = "odps://p/tables/out"
@@ -62,7 +63,7 @@ Stretching: TypeAlias = Callable[[pytest.FixtureRequest], AbstractContextManager
 def of_objects(name: str, server: str, place: Callable[[pytest.FixtureRequest], Place], *, expired: str) -> Stretching:
     """Lanes to an object store, whose client gets the proxy as its endpoint.
 
-    `server` is a fixture, `expired` the error code for an old token.
+    `server` is the name of a fixture, and `expired` is the error code for an old token.
     """
 
     @contextmanager
@@ -113,8 +114,8 @@ def http_lane(request: pytest.FixtureRequest) -> Iterator[Lane]:
 
 @contextmanager
 def maxcompute_lane(request: pytest.FixtureRequest) -> Iterator[Lane]:
-    """A table from which a job makes a data set on the local disk and another table."""
-    # The service sends a checksum for rows, but not for metadata. Its errors have another form than those of the proxy.
+    """A table from which a job makes two outputs: a data set on the local disk, and another table."""
+    # The service sends a checksum for rows, but not for metadata. Its errors have a different form from those of the proxy.
     kinds = tuple(kind for kind in Kind if kind not in (Kind.FLIPPED, Kind.EXPIRED))
     monkeypatch: pytest.MonkeyPatch = request.getfixturevalue("monkeypatch")
     with FakeMaxCompute() as fake:

@@ -21,7 +21,8 @@ BUCKET = "contract-bucket"
 class Names(Protocol):
     """Lists the files in a place, or in one of its folders, without using our store. Paths are relative to the place's root.
 
-    Hidden files are included, folders are not. A test that makes a hundred data sets in one place only lists the folder of each.
+    Hidden files are included, folders are not. A test that makes a hundred data sets in one place lists one
+    data set's folder at a time.
     """
 
     def __call__(self, below: str = "") -> list[str]: ...

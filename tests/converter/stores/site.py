@@ -75,7 +75,7 @@ class _Handler(Quiet):
 
 @contextmanager
 def serving(files: dict[str, bytes]) -> Iterator[Site]:
-    """Run a server of these files, which are given by path."""
+    """Run a server for these files, which are keyed by path."""
     made = Site(files)
     with served(type("Handler", (_Handler,), {"site": made})) as made.port:
         yield made

@@ -76,7 +76,8 @@ def least_parts(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def of_parts(place: Place) -> SmallJob:
-    """Return a job whose rows contain so much text that each shard needs two of the `least_parts`; `of_rows` for stores without parts."""
+    """Return a job whose rows contain so much text that each shard needs two of the `least_parts`. For stores without parts, return
+    `of_rows`."""
     least = _LEAST_PART_BYTES.get(place.root.partition(":")[0])
     if least is None:
         return of_rows(place)

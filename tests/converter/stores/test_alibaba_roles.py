@@ -1,4 +1,4 @@
-"""Roles of Alibaba Cloud: those of service accounts (RRSA) and of nodes. STS, the metadata service, OSS and MaxCompute are local fakes."""
+"""Alibaba Cloud roles: those of service accounts (RRSA) and of nodes. STS, the metadata service, OSS and MaxCompute are local fakes."""
 
 import json
 import time

@@ -1,4 +1,4 @@
-"""Complete jobs with roles of AWS: IRSA, EKS Pod Identity, and a role of the instance.
+"""Complete jobs with AWS roles: IRSA, EKS Pod Identity, and the instance's role.
 
 STS, the agent and the metadata service are local fakes.
 """
@@ -98,7 +98,7 @@ def aws(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[FakeAws]:
 
 @pytest.fixture(params=["service account", "pod identity", "instance"])
 def role(request: pytest.FixtureRequest, aws: FakeAws, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> str:
-    """Set what the webhooks of EKS put into a pod (nothing for a role of the instance). Return the role's name in messages."""
+    """Set what the EKS webhooks put into a pod (nothing for the instance's role). Return the role's name in messages."""
     (tmp_path / "token").write_text("projected-token")
     if request.param == "service account":
         monkeypatch.setenv("AWS_ROLE_ARN", ROLE)
@@ -157,7 +157,7 @@ def test_a_role_that_is_refused_is_named_and_what_to_do(aws: FakeAws, role: str)
     said = str(error.value)
     assert "projected-token" not in said
     if "instance" in role:
-        # Without an answer of the metadata service, this machine doesn't appear to be an instance.
+        # Without an answer from the metadata service, this machine doesn't appear to be an instance.
         assert said.startswith("No credentials for S3: give the store a Secret")
     else:
         assert said.startswith(f"No credentials for {role}: 403 <Error><Code>AccessDenied</Code></Error>.")

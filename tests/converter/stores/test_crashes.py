@@ -38,7 +38,7 @@ AT_ONCE = 4
 
 @pytest.fixture(autouse=True)
 def no_pauses(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Make a shard whose temporary file was swept again without a pause, and upload even small files in parts."""
+    """If a temporary file was swept, make its shard again without a pause. Upload even small files in parts."""
     monkeypatch.setattr(converter_working, "_SHARD_RETRY_POLICY", RetryPolicy(attempts=3, first_delay_seconds=0))
     small_jobs.least_parts(monkeypatch)
 
@@ -85,7 +85,7 @@ def stopped(job: DataPrepJob, place: Place, point: Point) -> bool:
     try:
         small_jobs.live(job, CrashingAccess((place.settings,), operations))
     except (Killed, Exception):
-        # The preflight reports any exception that ends its thread as an error of the store.
+        # If an exception ends the preflight's thread, the preflight reports it as an error of the store.
         if not operations.dead:
             raise
     return operations.dead
@@ -93,7 +93,7 @@ def stopped(job: DataPrepJob, place: Place, point: Point) -> bool:
 
 def points_of(job: SmallJob, *, sample: int | None = None) -> list[Point]:
     """Return the points before each operation and after the last one, or a seeded sample of them that includes the last ones."""
-    # The thread that reads ahead lets the number of operations vary by one or two.
+    # Because a thread reads ahead, the number of operations varies by one or two.
     count = len(operations_of(job))
     points = [Point(number, "before") for number in range(1, count + 1)] + [Point(count, "after")]
     if ALL or sample is None:
@@ -310,7 +310,8 @@ def test_a_worker_that_wakes_up_in_an_upload_after_the_end_begins_no_other(reque
         assert_whole(place, output, expected)
         begun = created(first)
         assert first.wakes_up() == []
-        # Shards that the worker had not started are made once more, with the same bytes. The shard of the interrupted upload is not.
+        # Shards that the worker had not started are made once more, with the same bytes. The shard of the interrupted upload
+        # is not made again.
         assert created(first).count(begun[-1]) == 1
         assert_whole(place, output, expected)
 
@@ -321,7 +322,7 @@ def created(sleeper: Sleeper) -> list[str]:
 
 
 def sleeps(job: SmallJob, life: Life) -> list[Point]:
-    """Return the points before each operation of one step, or before every fourth."""
+    """Return the points before each operation of one step, or before every fourth operation."""
     counted = Operations()
     life(job.to(f"counted-{life.__name__}"), CrashingAccess((job.place.settings,), counted))
     return [Point(number, "before") for number in range(1, len(counted.names) + 1, 1 if ALL else 4)]

@@ -68,14 +68,14 @@ class Stretch:
 
 @pytest.fixture(autouse=True)
 def short(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Set timeouts of seconds that are minutes otherwise."""
+    """Shorten timeouts from minutes to seconds."""
     from dataprep_converter.inputs import maxcompute
     from dataprep_converter.stores import http, store_requests
     from dataprep_converter.stores.objects import objects
     from dataprep_converter.stores.objects import oss as oss_store
 
-    # WebHDFS keeps its timeout, because a NameNode that has just started takes seconds for its first answer. The proxy ends stalls by a
-    # reset.
+    # WebHDFS keeps its timeout, because a NameNode that has just started takes seconds for its first answer. The proxy ends stalls with
+    # a reset.
     for module in (oss_store, http):
         monkeypatch.setattr(module, "ANSWER_SECONDS", ANSWER_SECONDS)
     for module in (objects, store_requests):

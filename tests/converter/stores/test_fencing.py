@@ -1,4 +1,4 @@
-"""Fencing: a process of a run's commit sleeps while another run takes the output folder over, and then continues.
+"""Fencing: a process that commits a run sleeps while another run takes over the output folder, and then continues.
 
 Wherever the process has slept, it must neither finish its own data set nor damage the other run's. By default, this tests each operation of a
 commit on files in one of the `SITUATIONS`, and a seeded sample of operations on each other store. `make crashes` tests all operations, each
@@ -40,7 +40,7 @@ AT_ONCE: Final = 4
 
 @dataclass(frozen=True)
 class Run:
-    """A run, by the parts of its spec that differ from the other runs' specs."""
+    """A run, described by the parts of its spec that differ from the other runs' specs."""
 
     shards: int
     spec: dict[str, Any] = field(default_factory=dict)
@@ -90,7 +90,7 @@ class Runs:
         return Access([self.place.settings])
 
     def lay(self, output: str, *, replaces: bool = True) -> PlannedRun:
-        """Make all the shards of the run that will be paused, in a folder of its own or in that of the earlier run."""
+        """Make all the shards of the run that will be paused, in a folder of its own or in the earlier run's folder."""
         if replaces:
             small_jobs.live(EARLIER.job(self.of, output), self.access)
         paused = PAUSED.job(self.of, output)
@@ -122,7 +122,7 @@ class Runs:
 
         assert zombie.came_there
         if situation.is_finished or self.place.sweeps:
-            # Where uploads can't be swept, the commit may write its files until the other run does.
+            # Where uploads can't be swept, the commit may write its files until the other run writes its own.
             assert contents(self.place, output, without=planned.result.run_id) == before
         [error] = raised
         assert isinstance(error, OutputLost), error
@@ -241,7 +241,7 @@ def test_a_plan_step_that_sleeps_while_another_run_takes_over_changes_nothing_or
             assert (found.visible, found.manifest, found.success) == (whole.visible, whole.manifest, whole.success)
             assert verify(local.at(output), runs.access).run_id == run
         else:
-            # The process that woke up has taken the folder over in its turn, so there is no finished data set until its run has ended.
+            # The process that woke up has, in turn, taken over the folder, so there is no finished data set until its run has ended.
             assert raised == []
             assert "_SUCCESS" not in small_jobs.listed(local, output)
             small_jobs.live(paused, runs.access)

@@ -35,7 +35,7 @@ class Death(StrEnum):
     NAME_NODE = "NameNode killed"
 
     def strike(self, cluster: HdfsCluster) -> None:
-        """Kill the server, and restart it if this death has a restart."""
+        """Kill the server, and restart it if this kind of death includes a restart."""
         if self in (Death.NAME_NODE, Death.NAME_NODE_RESTARTED):
             cluster.kill_namenode()
         else:
@@ -71,7 +71,8 @@ def test_servers_that_die_change_no_byte_or_are_named(cluster: HdfsCluster, requ
     outcomes: list[fault_report.Outcome] = []
     for seed, death in zip(range(SEEDS), [*Death] * SEEDS, strict=False):
         output = f"seed-{seed}"
-        # Servers must be started by the main thread, but the preflight runs in another thread. So these faults come after it.
+        # Servers must be started by the main thread, but the preflight runs in another thread. So faults with a restart come after
+        # the preflight.
         first = preflighted + 1 if death.restarts else 1
         number = random.Random(f"hdfs-{seed}").randint(first, len(counted.names))  # noqa: S311 - the same moments each time
         operations = Operations(Point(number, "before"), lambda _, death=death: death.strike(cluster))  # type: ignore[misc] # mypy can't infer a lambda with a default

@@ -1,4 +1,4 @@
-"""HDFS with Kerberos: a real KDC, a real NameNode that only accepts clients with a ticket, and keytabs like those of a Secret."""
+"""HDFS with Kerberos: a real KDC, a real NameNode that accepts only clients with a ticket, and keytabs like those of a Secret."""
 
 import base64
 import os

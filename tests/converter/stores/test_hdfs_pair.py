@@ -1,4 +1,4 @@
-"""Two NameNodes behind one name: jobs continue if the active NameNode dies or becomes standby, and a dead NameNode only costs seconds."""
+"""Two NameNodes behind one name: jobs continue if the active NameNode dies or becomes standby, and a dead NameNode costs only seconds."""
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass

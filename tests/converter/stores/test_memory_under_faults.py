@@ -1,6 +1,6 @@
 """Memory during faults: retried, resumed and restarted requests leave nothing in memory, not even in buffers of native clients.
 
-A separate process writes and reads a file, behind the proxies of test_faults or while servers of HDFS die, and reports by how much its
+A separate process writes and reads a file, behind the proxies of test_faults or while HDFS servers die, and reports by how much its
 memory grew. The test for OSS is in test_oss_faults.
 """
 
@@ -251,7 +251,7 @@ def test_faults_of_maxcompute_make_nothing_pile_up_in_memory(request: pytest.Fix
     assert by_reading < 32 * MIB
 
 
-# WebHDFS's uploads and streams are tested with faults above, and a DataNode's death is one more.
+# The tests above already cover faults in WebHDFS's uploads and streams, and a DataNode's death is just another fault.
 @pytest.mark.parametrize("made", [hdfs, pytest.param(webhdfs, marks=pytest.mark.nightly)])
 def test_datanodes_that_die_make_nothing_pile_up_in_memory(
     request: pytest.FixtureRequest, child: ProcessPoolExecutor, hdfs_cluster: HdfsCluster, tmp_path: Path, made: Callable[..., Place]

@@ -190,7 +190,7 @@ def is_named(
     take: Callable[[], object],
     give_back: Callable[[], object],
 ) -> bool:
-    """Return whether the job needed the right after the point, and so failed. Check that the error names the right.
+    """Take the right away at the point. Return whether the job failed because it still needed the right. Check that the error names it.
 
     Also check that the data set becomes complete once the right is granted again.
     """
@@ -419,7 +419,7 @@ def test_a_right_of_cloud_storage_that_is_taken_away_half_way_is_named(
     expected, count = counted(job)
     named = 0
     rights = [f"storage.objects.{each}" for each in ("create", "get", "list", "delete")]
-    # Of uploads in parts, which have rights of their own, nothing is taken away.
+    # Uploads in parts need rights of their own, which are not taken away.
     in_parts = [f"storage.multipartUploads.{each}" for each in ("create", "list", "abort")]
     for right in rights[:3]:
         for point in points(count, every)[::4]:

@@ -1,4 +1,4 @@
-"""Rights and keys in complete jobs: the preflight names a missing right, but a missing optional right only causes a warning."""
+"""Rights and keys in complete jobs: the preflight names a missing right, but a missing optional right causes only a warning."""
 
 import json
 import time

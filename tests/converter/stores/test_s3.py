@@ -295,7 +295,7 @@ def test_what_is_written_is_encrypted_as_the_store_says(
 
 
 class _Roles(Quiet):
-    """The parts that these tests need of STS, the container's agent and the instance's metadata service."""
+    """Those parts of STS, the container's agent and the instance's metadata service that these tests need."""
 
     def do_POST(self) -> None:  # noqa: N802 - the base class's name
         asked = self.rfile.read(int(self.headers["content-length"])).decode()

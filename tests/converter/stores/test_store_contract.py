@@ -444,7 +444,7 @@ def test_a_staged_upload_that_was_swept_is_never_completed(place: Place, store: 
     if not place.sweeps:
         store.put(place.at("file"), b"before")
 
-    # If the object exists, the S3 server of the tests answers as if an aborted upload had been completed, but changes nothing.
+    # If the object exists, the tests' S3 server answers as if an aborted upload had been completed, but changes nothing.
     answers_anyway = is_there and place.root.startswith("s3:")
     with contextlib.nullcontext() if answers_anyway else pytest.raises(Unreachable, match="file.* is gone|are gone"):
         upload.commit(replace=True)
@@ -455,7 +455,7 @@ def test_a_staged_upload_that_was_swept_is_never_completed(place: Place, store: 
 
 
 def test_a_staged_upload_replaces_no_other_object_than_the_one_it_found(place: Place, store: Store) -> None:
-    """Only stores that can't sweep need this: on Azure, the object must be unchanged."""
+    """Only stores that can't sweep need this. On Azure, a commit succeeds only if the object is unchanged."""
     if place.sweeps:
         return
     for change in (lambda: store.put(place.at("file"), b"newer"), lambda: store.delete(place.at("file"))):
@@ -523,7 +523,7 @@ def test_an_upload_that_was_swept_fails_as_worth_another_attempt(place: Place, s
     upload.write(content)
     place.store().sweep(place.root)
     try:
-        # An upload of one part hasn't begun yet. An upload whose parts are still being sent may succeed anyway.
+        # An upload that fits into one part hasn't begun yet. An upload whose parts are still being sent may succeed anyway.
         upload.commit(replace=False)
     except Unreachable:
         assert store.stat(place.at("file")) is None

@@ -1,6 +1,6 @@
 """The store servers behave as other tests assume. The OSS fake is tested in separate files.
 
-Tests that kill servers of HDFS are `nightly`: the tests of jobs whose servers die fail too if the servers don't come back.
+Tests that kill HDFS servers are `nightly`: if the servers don't come back, the tests of jobs whose servers die fail too.
 """
 
 import contextlib

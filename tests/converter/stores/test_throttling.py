@@ -108,7 +108,7 @@ def text_of(number: int) -> bytes:
 
 
 def refused_after(answers: Sequence[tuple[float, bool]], seconds: float) -> float:
-    """Return the fraction of refused requests, without those of the first seconds."""
+    """Return the fraction of refused requests, not counting the requests in the first seconds."""
     later = [is_refused for at, is_refused in answers if at >= answers[0][0] + seconds]
     assert len(later) > ALLOWED, f"the job was too short: {len(later)} requests"
     return sum(later) / len(later)

@@ -1,4 +1,4 @@
-"""`hash.keyEnv`: a data set has only one key. Another key makes another run, and can't continue or extend the same one."""
+"""`hash.keyEnv`: a data set has only one key. A job with another key is another run, and can't continue or extend the first run."""
 
 import json
 import shutil

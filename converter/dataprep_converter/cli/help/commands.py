@@ -53,7 +53,7 @@ def _schema(arguments: argparse.Namespace) -> Exit:
     from dataprep_converter.cli.help import field_explanation
 
     del arguments
-    # The schema contains patterns of credentials' names, which must not be redacted.
+    # The schema contains patterns that match credentials' names. These patterns must not be redacted.
     raw(sys.stdout).write(field_explanation.schema_text())
     return Exit.DONE
 

@@ -1,4 +1,4 @@
-"""Explains the fields of jobs from the JSON Schema: their types, limits, defaults and meanings. No cluster and no model is needed."""
+"""Explains the fields of jobs from the JSON Schema: their types, limits, defaults and meanings. It needs neither a cluster nor a model."""
 
 import json
 import textwrap
@@ -80,7 +80,7 @@ class Explanation:
         return schema if "properties" in schema else {}
 
     def _only(self, schema: Schema) -> Schema:
-        """Returns what a reference, or an optional value with a single type, stands for."""
+        """Returns the schema that a reference, or an optional value with a single type, stands for."""
         if "$ref" in schema:
             return self._only(self._definitions[str(schema["$ref"]).removeprefix("#/$defs/")])
         alternatives = self._alternatives(schema)
@@ -88,7 +88,7 @@ class Explanation:
 
     @staticmethod
     def _alternatives(schema: Schema) -> list[Schema]:
-        # A text with only a pattern is a param, which any field may have.
+        # A string type with only a pattern stands for a param, which any field accepts.
         return [
             each
             for each in schema.get("anyOf", ())
@@ -120,7 +120,7 @@ class Explanation:
 
 
 def explanation_of(field: str) -> tuple[Explanation, str]:
-    """Returns the explanation that has a field, and the field's path.
+    """Returns the explanation that contains a field, and the field's path.
 
     The field may be written as `output.shards`, `spec.output.shards`, `splits.into[0].name` or, for another kind,
     `DataPrepCronJob.spec.schedule`. A last name that only one field has is enough. Raises KeyError with the similar paths if no field, or

@@ -90,7 +90,7 @@ def _check_single(buffers: Sequence[NumberBuffer], kind: str) -> None:
 
 
 def _arrays(buffers: Sequence[NumberBuffer]) -> tuple[list[Values], list[Values]]:
-    """Return the arrays and their masks. If any array needs a mask, every array has one."""
+    """Return the arrays and their masks. If any array needs a mask, every array gets a mask."""
     masked_arrays = [
         _pad_sequences(buffer) if buffer.feature.sequence else (_reshape_to_matrix(buffer.values()), None) for buffer in buffers
     ]

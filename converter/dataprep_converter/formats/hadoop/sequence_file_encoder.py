@@ -217,7 +217,10 @@ class SequenceFileEncoder(SingleFile):
         self._number = shard.first
 
     def encode(self, batch: pa.RecordBatch) -> bytes | bytearray | memoryview:
-        """Return the bytes of the file that are now known. Raises BadData for nulls, and for a record that is too large for the format."""
+        """Return those bytes of the file that are now known.
+
+        Raises BadData for nulls, and for a record that is too large for the format.
+        """
         head, framed = self._start_file()
         if batch.num_rows == 0:
             return head
@@ -260,7 +263,7 @@ def _vints(lengths: Lengths) -> Any:
 
 
 def _compress_rows(part: Part, level: int) -> Ragged:
-    """Compress each row to a separate zlib stream. Separate streams can't be compressed in fewer calls of zlib."""
+    """Compress each row to a separate zlib stream. Separate streams can't be compressed with fewer calls to zlib."""
     data, offsets = data_of(part)
     view, ends = memoryview(data.data), offsets.tolist()
     streams = [zlib.compress(view[begin:end], level) for begin, end in pairwise(ends)]

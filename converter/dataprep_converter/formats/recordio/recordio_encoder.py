@@ -77,7 +77,7 @@ class _Entry:
         return self.map_tag + varint(len(key) + len(value) + inner) + key + value + before, between
 
     def pieces(self, batch: pa.RecordBatch) -> tuple[list[Piece], Lengths]:
-        """Return the columns that, concatenated, give this entry. Also return the entry's length in each row."""
+        """Return the columns that, concatenated, form this entry. Also return the entry's length in each row."""
         values = _ragged(_numbers(batch.column(self.feature.name), self.feature))
         if self.keys is None:
             heads, sizes = look_up(values.lengths, lambda length: self.around(length, 0)[0])
@@ -136,7 +136,7 @@ class RecordioEncoder(SingleFile):
 
     @staticmethod
     def holds_null(output: Output, feature: FeatureSpec) -> bool:
-        """Return True only for the texts outside the maps: a null is an empty text there."""
+        """Return True only for the texts outside the maps. In these texts, a null is an empty text."""
         return feature.name in [getattr(output.recordio_protobuf, field) for field in _TEXTS]
 
     def encode(self, batch: pa.RecordBatch) -> bytes | bytearray | memoryview:

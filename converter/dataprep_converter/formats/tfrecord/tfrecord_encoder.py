@@ -309,7 +309,7 @@ def _parts(sections: Sequence[_Section], batch: pa.RecordBatch) -> list[list[Par
 
 
 def _record_pieces(sections: Sequence[_Section], parts: Sequence[Sequence[Part]], rows: int) -> tuple[list[Piece], Lengths]:
-    """Return the columns that, concatenated, give the messages. Also return the length of each message."""
+    """Return the columns that, concatenated, form the messages. Also return the length of each message."""
     pieces: list[Piece] = []
     sizes: Lengths = np.zeros(rows, np.int64)
     for section, contents_of in zip(sections, parts, strict=True):
@@ -321,7 +321,7 @@ def _record_pieces(sections: Sequence[_Section], parts: Sequence[Sequence[Part]]
 
 
 def _section_pieces(fields: Sequence[_Field], parts: Sequence[Part], rows: int) -> tuple[list[Piece], Lengths]:
-    """Return the columns that, concatenated, give a section. Also return the section's length in each row."""
+    """Return the columns that, concatenated, form a section. Also return the section's length in each row."""
     pieces: list[Piece] = []
     lengths: Lengths = np.zeros(rows, np.int64)
     run: list[tuple[bytes, Fixed]] = []

@@ -93,7 +93,7 @@ class BlockReader(Closeable):
     default_label: ClassVar[str] = "label"
 
     def __init__(self, access: Access, folders: FolderColumns | None = None, *, lost_of: Sequence[str] = ()) -> None:
-        """`lost_of` lists columns of decimals. For each column in `lost_of`, blocks contain a second column with the original text of the
+        """`lost_of` names columns of decimals. For each column in `lost_of`, blocks contain a second column with the original text of the
         values that lost digits. `lost_name` returns the second column's name."""
         self._access = access
         self._lost_of = list(lost_of)

@@ -12,7 +12,8 @@ T = TypeVar("T")
 def good_runs(first: int, end: int, *, read: Callable[[int, int], T], refuse: Callable[[int, pa.ArrowInvalid], None]) -> Iterator[T]:
     """Yields the results of `read(low, high)` for runs of good rows between `first` and `end` (exclusive), in order.
 
-    `read` must raise ArrowInvalid for a run that contains a faulty row. `refuse` is called with the number of each faulty row and the error.
+    `read` must raise ArrowInvalid for a run that contains a faulty row. For each faulty row, `refuse` is called with the row's number and
+    the error.
     """
     runs = [(first, end)] if first < end else []
     while runs:

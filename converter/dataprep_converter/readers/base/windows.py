@@ -50,7 +50,7 @@ Window = list[Samples]
 
 
 def windows(samples: Iterator[Samples], *, rows: int) -> Iterator[Window]:
-    """Yields groups of consecutive arrays. The arrays of a group, of which there is at least one, have about `rows` samples in total."""
+    """Yields groups of consecutive arrays. Each group has at least one array, and about `rows` samples in total."""
     window: Window = []
     count = 0
     for numbers in samples:

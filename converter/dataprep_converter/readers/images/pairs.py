@@ -30,8 +30,8 @@ class Tree:
     """The end of each file name, before its extension."""
 
     def stem(self, path: str) -> str | None:
-        """The part of a path that image and partner have in common. Returns None for a file that doesn't have the tree's suffix and one of
-        its extensions."""
+        """The part of a path that image and partner have in common. Returns None unless the path has the tree's suffix and one of the
+        tree's extensions."""
         extension = extension_of(path)
         stem = path[: -1 - len(extension)]
         return stem.removesuffix(self.suffix) if extension in self.extensions and stem.endswith(self.suffix) else None
@@ -83,8 +83,8 @@ class UnmatchedFiles:
             self.examples.append(uri)
 
     def conclude(self) -> list[str]:
-        """If files have no counterpart, returns a warning (policy Skip), or raises NotFound, which names the first of these files (any
-        other policy)."""
+        """If files have no counterpart: with the policy Skip, returns a warning; with any other policy, raises NotFound, which names the
+        first of these files."""
         count = self.images + self.partners
         if not count:
             return []

@@ -60,7 +60,7 @@ def _is_supported(kind: pa.DataType) -> bool:
 
 
 class InMemory:
-    """Joins tables in memory; see the module and `Matching`."""
+    """Joins tables in memory; see the module's docstring and `Matching`."""
 
     def __init__(self, tables: Sequence[Columns], share: int) -> None:
         self._tables = tables

@@ -65,8 +65,8 @@ class Matching(Protocol):
 
     def row_streams(self) -> tuple[Rows, Sequence[Rows]]:
         """The stream of the keys that exist in all tables, and for each table the stream of its other columns. In the first stream, the key
-        columns are followed by a column for each table of sequences. The column of a table contains the number of rows that each key has in
-        the table."""
+        columns are followed by a column for each table of sequences. This column contains the number of rows that each key has in the
+        table."""
         ...
 
     def close(self) -> None:
@@ -75,7 +75,7 @@ class Matching(Protocol):
 
 
 def first_of(counts: Sequence[Count], keys: int) -> Count:
-    """A `Count` of missing keys, whose number is `keys`. The example of this `Count` is the smallest example in `counts`, from the first
-    table that has this example."""
+    """A `Count` of `keys` missing keys. Its example is the smallest example in `counts`, from the first table that has
+    this example."""
     examples: list[Any] = [(count.example, count.table, count.rows) for count in counts if count.keys]
     return Count(keys, *min(examples))

@@ -48,7 +48,7 @@ def require() -> None:
 
 
 class OutOfCore:
-    """Joins tables with DuckDB; see the module. Implements both `Matching` and `Keys`."""
+    """Joins tables with DuckDB; see the module's docstring. Implements both `Matching` and `Keys`."""
 
     def __init__(self, tables: Sequence[Columns], share: int) -> None:
         self._tables = tables
@@ -233,7 +233,7 @@ def _connect(folder: str, memory: int) -> "DuckDBPyConnection":
 
 @contextmanager
 def _translate_errors() -> Iterator[None]:
-    """Converts DuckDB's errors to errors of this project."""
+    """Converts DuckDB's errors to this project's errors."""
     import duckdb
 
     try:

@@ -157,7 +157,8 @@ def _sort(numbers: Numbers) -> tuple[Numbers, Places]:
     if high - low >= 1 << (_BITS - bits):
         order = np.argsort(numbers, kind="stable")
         return numbers[order], order
-    # Store number and position in one word. Sorting the words takes only a sixth of the time needed to sort positions by their numbers.
+    # Store each number and its position in one word. Sorting the words takes only a sixth of the time needed to sort positions by their
+    # numbers.
     words = numbers - low
     words <<= bits
     words |= np.arange(len(words))

@@ -105,7 +105,8 @@ class _Texts(FilesReader[list[_Text]]):
         return columns
 
     def _as_text(self, content: bytes) -> bytes:
-        """The content as UTF-8. Without an encoding in the spec, the content is UTF-8 with any mark, as in earlier releases."""
+        """The content as UTF-8. Without an encoding in the spec, the content is UTF-8 and keeps its byte order mark, as in earlier
+        releases."""
         if self._encoding is None:
             if content.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)):
                 raise BadSample(f"the file is UTF-16; set {OF}.encoding to Utf16Le or Utf16Be")
@@ -274,8 +275,8 @@ class _Part:
         return lists
 
     def uneven_files(self, names: Sequence[str], dialect: Dialect) -> dict[int, str]:
-        """If the rows of a file differ in one of the columns `names`, maps this file to a message about the difference. Files with a bad
-        row are skipped."""
+        """Maps each file whose rows differ in one of the columns `names` to a message about the difference. Files with a bad row are
+        skipped."""
         faults: dict[int, str] = {}
         is_good = np.ones(len(self.counts), np.bool_)
         is_good[list(self.faults)] = False

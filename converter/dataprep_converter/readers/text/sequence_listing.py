@@ -117,7 +117,7 @@ def dialect_of_source(source: CsvSequencesSource) -> Dialect:
 
 
 def _is_packed(uri: str) -> bool:
-    """Whether a file's name says that it is compressed, but not with gzip, which readers have always recognised by the content."""
+    """Whether a file's name says that it is compressed, other than with gzip. Readers have always recognised gzip by the content."""
     return without_suffix(uri) != uri and not uri.lower().endswith(".gz")
 
 
@@ -165,7 +165,8 @@ class _Columns:
             Parser(columns, preamble.dialect, of=of)
 
     def look_at(self, entry: Entry) -> None:
-        """Reads the beginning of one of the first files. Does nothing if the columns are given, or if enough has been read."""
+        """Reads the beginning of one of the first files. Does nothing if the columns are given, or if enough bytes or files
+        have been read."""
         self._files += 1
         is_enough = self._starts and (self._bytes >= _SAMPLE_BYTES or len(self._starts) >= _SAMPLE_FILES)
         if self._spec_columns is not None or is_enough:
