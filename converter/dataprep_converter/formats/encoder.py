@@ -94,7 +94,7 @@ class TakesClasses(Protocol):
     """An encoder whose files contain the class names."""
 
     def take_classes(self, classes: Mapping[str, Sequence[str]]) -> None:
-        """Set the class names of each feature. This is called before the first batch."""
+        """Set the class names of each feature. This method is called before the first batch."""
         ...
 
 

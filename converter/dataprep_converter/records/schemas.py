@@ -1,4 +1,4 @@
-"""Converts Arrow schemas to and from text, for a reader's state, which can only contain JSON values."""
+"""Converts Arrow schemas to and from text, for a reader's state, which can contain only JSON values."""
 
 import pyarrow as pa
 

@@ -15,7 +15,7 @@ _OF = "The transform cast"
 
 
 class CastStep:
-    """Converts columns of numbers and of tensors of numbers. Rounding to a narrower float is allowed; any other loss is an error."""
+    """Converts columns of numbers or numeric tensors. Rounding to a narrower float is allowed; any other loss is an error."""
 
     def __init__(self, options: Cast, schema: pa.Schema) -> None:
         self._dtype = options.dtype

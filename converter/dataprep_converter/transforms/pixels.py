@@ -143,7 +143,8 @@ def each(column: Array, make: Callable[[int, npt.NDArray[Any]], None]) -> dict[i
 def replaced(schema: pa.Schema, old: str, fields: Mapping[str, pa.DataType]) -> pa.Schema:
     """Returns the schema with the column `old` replaced by the first of `fields`.
 
-    The other `fields` are inserted after the first field. But fields that already exist stay where they are and only change their type.
+    The other `fields` are inserted after the first field. But fields that already exist stay where they are, and only their type
+    changes.
     """
     new, *other_names = fields
     position = schema.get_field_index(old)

@@ -1,4 +1,4 @@
-"""Metadata files of a data set: they are hidden, equal for equal data sets at any location, and files of earlier runs are removed."""
+"""Metadata files of a data set: they are hidden, and equal for equal data sets at any location. Files of earlier runs are removed."""
 
 import ast
 import hashlib

@@ -1,4 +1,4 @@
-"""Encode and decode columns with a format, in the same way as a job, and generate columns of every kind for that."""
+"""Encode and decode columns with a format, in the same way as a job, and generate columns of every kind for these tests."""
 
 import gzip
 import io

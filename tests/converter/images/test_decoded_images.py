@@ -1,4 +1,4 @@
-"""Complete jobs that decode folders of images: the records, the manifest, and the memory used at a time."""
+"""Complete jobs that decode folders of images: the records, the manifest, and the memory used at any one time."""
 
 import io
 import json

@@ -1,4 +1,4 @@
-"""MaxCompute: download sessions end, tables change, answers break off, credentials are wrong.
+"""MaxCompute: download sessions that end, tables that change, answers that break off, and wrong credentials.
 
 Reading resumes or fails with a clear error.
 """

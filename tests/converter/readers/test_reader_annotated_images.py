@@ -1,4 +1,4 @@
-"""Tests images with boxes: equal results for all three formats, labels, classes and missing partners.
+"""Tests images with boxes: labels, classes, missing partners, and equal results for all three formats.
 
 test_reader_annotations.py tests invalid boxes.
 """

@@ -1,4 +1,4 @@
-"""Tests the source `dataset`, which reads a finished data set of any format and keeps its splits, and `dataprep convert`."""
+"""Tests `dataprep convert`, and the source `dataset`, which reads a finished data set of any format and keeps its splits."""
 
 import json
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""The budget of requests: simulations of pods with and without an operator, and real threads."""
+"""The request budget: simulations of pods with and without an operator, and real threads."""
 
 import random
 import threading

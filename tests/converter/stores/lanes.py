@@ -1,4 +1,4 @@
-"""Lanes: folders on stores that are reached through proxies which inject faults. Each store has its own kind of lane."""
+"""Lanes: folders on stores behind proxies that inject faults. Each store has its own kind of lane."""
 
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager

@@ -84,7 +84,7 @@ def of_parts(place: Place) -> SmallJob:
     # A shard has 11 or 12 such rows.
     text = "x" * (least // 10)
     store, rows = place.store(), [f"{row},{text}" for row in _ROWS]
-    # Each file is read completely and was uploaded in one request, because stores only have checksums for such objects.
+    # Each file is read completely and was uploaded in one request, because stores have checksums only for such objects.
     uris = [place.at(f"in/rows-{number}.csv") for number in range(RECORDS // _ROWS_OF_A_FILE)]
     for number, uri in enumerate(uris):
         store.put(uri, "\n".join(rows[number * _ROWS_OF_A_FILE :][:_ROWS_OF_A_FILE]).encode())

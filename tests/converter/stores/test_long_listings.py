@@ -17,7 +17,7 @@ _KEYS = {"accessKeyId": "key", "accessKeySecret": "secret"}
 
 @dataclass
 class Bucket:
-    """A server that only answers listings, in XML that the clients of both OSS and S3 understand."""
+    """A server that answers only listing requests, in XML that both OSS and S3 clients understand."""
 
     objects: int
     endpoint: str = ""

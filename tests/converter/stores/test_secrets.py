@@ -82,7 +82,7 @@ class Bench:
         self.secrets |= {value for name, value in keys.items() if name != "accessKeyId"}
 
     def step(self, name: str, spec: dict[str, Any], *arguments: str) -> tuple[int, Any]:
-        """Run a step like its pod does. Return its exit code and its termination message."""
+        """Run a step as its pod does. Return its exit code and its termination message."""
         document = {"apiVersion": "dataprep.io/v1alpha1", "kind": "DataPrepJob", "metadata": {"name": "job"}, "spec": spec}
         run = f"{name}-{len(self.said)}"
         (self.folder / f"{run}.yaml").write_text(yaml.safe_dump({**document, "spec": {"stores": self.stores, **spec}}))

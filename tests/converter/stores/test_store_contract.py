@@ -1,4 +1,4 @@
-"""The contract of Store, Upload and Input, the same for every store."""
+"""The contract of Store, Upload and Input, which is the same for every store."""
 
 import contextlib
 import threading

@@ -47,7 +47,7 @@ def test_the_deviation_is_never_below_one_by_the_root_of_n() -> None:
     image = np.full(SIZE, 100, np.uint8)
     image[0, 0, 0] = 101
     assert image.size == 600_090
-    # One of N values is higher by 1. Its distance from the mean is 1 - 1/N, and the deviation is about 1/√N, which is 0.00129090.
+    # One of N values is greater by 1. Its distance from the mean is 1 - 1/N, and the deviation is about 1/√N, which is 0.00129090.
     assert standardized(image)[0, 0, 0, 0] == pytest.approx(1 / 0.00129090, rel=1e-4)
 
 

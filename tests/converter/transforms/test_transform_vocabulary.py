@@ -1,4 +1,4 @@
-"""The vocabulary: maps terms to numbers, is built from one split and used for all splits."""
+"""The vocabulary: maps terms to numbers. It is built from one split and used for all splits."""
 
 import json
 from pathlib import Path

@@ -183,7 +183,7 @@ class WebdatasetEncoder(SingleFile):
         return "tar"
 
     def begin(self, shard: Shard, *, seed: int) -> None:
-        """Store the shard's number, with which keys that don't come from a feature begin."""
+        """Store the shard's number. Keys that don't come from a feature begin with it."""
         del seed
         self._shard = shard.index
 

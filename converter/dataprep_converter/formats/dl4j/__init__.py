@@ -1,1 +1,1 @@
-"""Formats of DL4J: DataSet and MultiDataSet."""
+"""DL4J's formats: DataSet and MultiDataSet."""

@@ -15,7 +15,7 @@ order, and TensorFlow's order changes from process to process.)
 A column's value in one row is its *content* (`contents.py`). The content of a sequence is the bytes of all steps. The bytes before the
 content in its entry, the *prefix*, depend only on the content's length. If the contents of each column have the same length in all rows,
 the records form a matrix. To build this matrix, the columns of values are copied into a template of constant bytes. If the lengths differ,
-an Arrow kernel builds each row from runs of fixed bytes, prefixes (looked up by length) and ragged contents. The steps of sequences are
+an Arrow kernel builds each row from ragged contents, prefixes (looked up by length) and runs of fixed bytes. The steps of sequences are
 encoded in one of these two ways, too, with each step as a row.
 
 A null is written as a Feature without a value (`12 00`), which TensorFlow treats like an absent key. An empty list is a list without values, and a

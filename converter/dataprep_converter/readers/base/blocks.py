@@ -229,7 +229,7 @@ class BlockReader(Closeable):
 
 
 def lost_name(column: str) -> str:
-    """The name of the column that contains the original text of those values of `column` that lost digits."""
+    """The name of the column with the original text of the values of `column` that lost digits."""
     return f"{_LOST}{column}"
 
 

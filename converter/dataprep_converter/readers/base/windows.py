@@ -73,7 +73,7 @@ class ShuffleWindows(Closeable):
         """The sample arrays of the current call of `batches` and of the calls that will follow."""
 
     def batches(self, read: Read, samples: Iterator[Samples], *, row_bytes: int) -> Iterator[Batch]:
-        """Yields a batch for each array of sample numbers, like `read` does. `row_bytes` is the approximate size of a decoded row."""
+        """Yields a batch for each array of sample numbers, as `read` does. `row_bytes` is the approximate size of a decoded row."""
         rows = max(1, min(MOST_BYTES, limits.memory_bytes() // _SHARE) // row_bytes)
         for window in windows(samples, rows=rows):
             window_rows = self._spilled.take(window) if self._spilled is not None else None

@@ -141,8 +141,8 @@ class Pairing:
                 yield Pair(None, partner)
 
     def _partners_at(self, access: Access, root: int, uri: str, subset_from: str) -> tuple[dict[str, ListedFile], int]:
-        """The partners at a URI, and the number of files that are not partners. The key of a partner is the part of its path that also
-        occurs in the path of its image."""
+        """The partners at a URI, and the number of files that are not partners. A partner's key is the part of its path that
+        its image's path also contains."""
         partners: dict[str, ListedFile] = {}
         folder, others = "", 0
         for _, path, entry in input_files(access, [uri]):
