@@ -30,6 +30,9 @@ from dataprep_converter.stores import Entry
 from dataprep_converter.tools import html_pictures, html_report, statistics_table
 
 _BAR = 30
+_BAR_LEAST = 5
+_CLASS_NAME = 24
+"""The characters that a line has for the name of a class and the borders of the table."""
 _SHADES = " .:-=+*#%@"
 _SHOWN_VALUES = 8
 _SHOWN_TEXT = 60
@@ -63,7 +66,7 @@ def show(uri: str, access: Access, *, records: int, as_json: bool, stream: TextI
         where = f"; all of them are kept in {folder.at(names.quarantine_folder(manifest.run_id))}" if manifest.quarantine else ""
         console.print(f"{manifest.bad:,} bad records were left out{where}", soft_wrap=True)
     for label, classes in _label_names(manifest).items():
-        console.print(_histogram(manifest, label, classes))
+        console.print(_histogram(manifest, label, classes, width=console.width))
     if statistics is not None:
         statistics_table.show(console, statistics)
     for sample in samples:
@@ -212,10 +215,10 @@ def _files(manifest: Manifest) -> Table:
         title=f"{manifest.records_out:,} records, {manifest.size:,} bytes, {manifest.format}, run {manifest.run_id}", title_justify="left"
     )
     for column in ("file", "split"):
-        table.add_column(column)
+        table.add_column(column, overflow="fold")
     for column in ("records", "bytes"):
-        table.add_column(column, justify="right")
-    table.add_column("sha256")
+        table.add_column(column, justify="right", no_wrap=True)
+    table.add_column("sha256", overflow="fold")
     for file in manifest.files[:40]:
         table.add_row(one_line(file.file), file.split, f"{file.records:,}", f"{file.size:,}", file.sha256[:16] + "…")
     if len(manifest.files) > 40:
@@ -228,19 +231,22 @@ def _label_names(manifest: Manifest) -> dict[str, list[str]]:
     return {label: manifest.labels.get(label, []) for label in sorted(labels)}
 
 
-def _histogram(manifest: Manifest, label: str, names: list[str]) -> Table:
+def _histogram(manifest: Manifest, label: str, names: list[str], *, width: int) -> Table:
     splits = [split for split in manifest.splits if label in split.label_counts]
     classes = sorted({name for split in splits for name in split.label_counts[label]}, key=int)
     totals = {name: sum(split.label_counts[label].get(name, 0) for split in splits) for name in classes}
     most = max(totals.values(), default=1)
     table = Table(title=one_line(label), title_justify="left")
-    table.add_column("class")
+    table.add_column("class", overflow="fold", min_width=5)
     for split in splits:
-        table.add_column(split.name, justify="right")
-    table.add_column("all")
+        table.add_column(split.name, justify="right", overflow="fold")
+    table.add_column("all", no_wrap=True)
+    # The bars get what the numbers and a name of some length leave of the line.
+    numbers = sum(3 + max(len(split.name), len(f"{max(split.label_counts[label].values(), default=0):,}")) for split in splits)
+    longest = max(_BAR_LEAST, min(_BAR, width - numbers - _CLASS_NAME))
     for name in classes[:50]:
         class_name = f"{name} {one_line(names[int(name)])}" if 0 <= int(name) < len(names) else name
-        bar = "█" * math.ceil(_BAR * totals[name] / most)
+        bar = "█" * math.ceil(longest * totals[name] / most)
         table.add_row(class_name, *(f"{split.label_counts[label].get(name, 0):,}" for split in splits), bar)
     if len(classes) > 50:
         table.add_row(f"… and {len(classes) - 50} more", *("" for _ in splits), "")

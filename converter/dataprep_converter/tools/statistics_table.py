@@ -1,6 +1,6 @@
 """Prints the statistics of a data set as a table on the terminal."""
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Final
 
 from rich.console import Console
@@ -11,6 +11,10 @@ from dataprep_converter.tools.html_charts import short
 
 _ROWS: Final = 60
 _TEXT: Final = 32
+_WIDE: Final = 110
+"""On a narrower terminal, the counts and the numbers have tables of their own."""
+_COUNTS: Final = ("count", "missing")
+_NUMBERS: Final = ("min", "median", "mean", "deviation", "max")
 
 
 def show(console: Console, statistics: Mapping[str, Any]) -> None:
@@ -23,7 +27,8 @@ def show(console: Console, statistics: Mapping[str, Any]) -> None:
         if name in splits[split]["features"]
     ]
     if rows:
-        console.print(_table(rows))
+        for table in _tables(rows, narrow=console.width < _WIDE):
+            console.print(table)
     for warning in statistics["warnings"]:
         console.print(f"warning: {warning}", soft_wrap=True)
 
@@ -32,27 +37,49 @@ def _features(splits: Mapping[str, Any]) -> list[str]:
     return sorted({name for split in splits.values() for name in split["features"]})
 
 
-def _table(rows: list[tuple[str, str, Mapping[str, Any]]]) -> Table:
-    table = Table(title="statistics", title_justify="left")
-    for column in ("feature", "of", "split"):
-        table.add_column(column)
-    for column in ("count", "missing", "min", "median", "mean", "deviation", "max"):
-        table.add_column(column, justify="right")
-    table.add_column("most frequent")
+def _tables(rows: list[tuple[str, str, Mapping[str, Any]]], *, narrow: bool) -> Iterator[Table]:
+    """Yields one table or, for a narrow terminal, one of the counts and one of the numbers."""
+    of_counts: list[tuple[str, ...]] = []
+    of_numbers: list[tuple[str, ...]] = []
     for name, split, feature in rows[:_ROWS]:
-        measure, numbers = _numbers(feature)
+        measure, found = _numbers(feature)
         cells = [
-            numbers.get("min"),
-            numbers.get("quantiles", {}).get("0.5"),
-            numbers.get("mean"),
-            numbers.get("deviation"),
-            numbers.get("max"),
+            found.get("min"),
+            found.get("quantiles", {}).get("0.5"),
+            found.get("mean"),
+            found.get("deviation"),
+            found.get("max"),
         ]
-        table.add_row(
-            one_line(name), measure, split, f"{feature['count']:,}", f"{feature['missing']:,}", *map(short, cells), _frequent(feature)
-        )
-    if len(rows) > _ROWS:
-        table.add_row(f"… and {len(rows) - _ROWS} more", *[""] * 10)
+        of_counts.append((one_line(name), split, f"{feature['count']:,}", f"{feature['missing']:,}", _frequent(feature)))
+        of_numbers.append((one_line(name), split, measure, *map(short, cells)))
+    if not narrow:
+        whole = [
+            (name, measure, split, count, missing, *numbers, frequent)
+            for (name, split, count, missing, frequent), (_, _, measure, *numbers) in zip(of_counts, of_numbers, strict=True)
+        ]
+        yield _table("statistics", ("feature", "of", "split"), (*_COUNTS, *_NUMBERS), whole, last="most frequent", more=len(rows) - _ROWS)
+        return
+    yield _table("statistics", ("feature", "split"), _COUNTS, of_counts, last="most frequent", more=len(rows) - _ROWS)
+    if any(any(cells[3:]) for cells in of_numbers):
+        with_numbers = [cells for cells in of_numbers if any(cells[3:])]
+        yield _table("numbers", ("feature", "split", "of"), _NUMBERS, with_numbers)
+
+
+def _table(
+    title: str, texts: Sequence[str], numbers: Sequence[str], rows: Sequence[Sequence[str]], *, last: str | None = None, more: int = 0
+) -> Table:
+    """Returns a table with columns of texts, then of numbers, and then a last column of texts. Texts fold, numbers don't."""
+    table = Table(title=title, title_justify="left")
+    for column in texts:
+        table.add_column(column, overflow="fold")
+    for column in numbers:
+        table.add_column(column, justify="right", no_wrap=True)
+    if last is not None:
+        table.add_column(last, overflow="fold")
+    for row in rows:
+        table.add_row(*row)
+    if more > 0:
+        table.add_row(f"… and {more} more", *[""] * (len(table.columns) - 1))
     return table
 
 
