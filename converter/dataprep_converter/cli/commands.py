@@ -32,6 +32,7 @@ from dataprep_converter.cli import (
 )
 from dataprep_converter.cli.cluster import commands as cluster_commands
 from dataprep_converter.cli.help import commands as help_commands
+from dataprep_converter.cli.interrupts import Interrupts
 from dataprep_converter.cli.parser import Parser, parse
 from dataprep_converter.core.redaction import guard, raw
 from dataprep_converter.runtime import without_pandas
@@ -81,6 +82,12 @@ def execute(arguments: argparse.Namespace) -> NoReturn:
 def _run_command(arguments: argparse.Namespace) -> int:
     """Runs the command and returns its exit code. Every error is printed as one line."""
     signal.signal(signal.SIGTERM, _on_sigterm)
+    interrupts = Interrupts()
+    with interrupts.noted():
+        return _run_interruptible(arguments, interrupts)
+
+
+def _run_interruptible(arguments: argparse.Namespace, interrupts: Interrupts) -> int:
     tracing.set_up("dataprep")
     try:
         if not getattr(arguments, "is_light", False):
@@ -91,6 +98,9 @@ def _run_command(arguments: argparse.Namespace) -> int:
         code = int(arguments.command(arguments))
         sys.stdout.flush()
     except BaseException as exc:  # the outermost handler of the program
+        if interrupts.received and not isinstance(exc, SystemExit | TerminatedError):
+            # The error of a library that was interrupted isn't an error of the command.
+            exc = exc if isinstance(exc, KeyboardInterrupt) else KeyboardInterrupt(str(exc))
         if isinstance(exc, KeyboardInterrupt):
             # Another Ctrl-C must not interrupt the message.
             signal.signal(signal.SIGINT, signal.SIG_IGN)
