@@ -170,7 +170,7 @@ def _report_failure(exc: BaseException, arguments: argparse.Namespace) -> Exit:
         pod_messages.leave_failure(Exit.INTERNAL, Reason.INTERNAL_ERROR, message, arguments)
         return Exit.INTERNAL
     message = f"{type(exc).__name__}: {exc}"
-    _say(f"error: {message} (a bug in dataprep; --debug shows where)")
+    _say(f"error: a bug in dataprep: {message} (--debug shows where)")
     if not arguments.debug and pod_messages.in_pod():
         _print_traceback(exc)
     pod_messages.leave_failure(Exit.INTERNAL, Reason.INTERNAL_ERROR, message, arguments)

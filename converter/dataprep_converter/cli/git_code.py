@@ -148,7 +148,7 @@ def _translate(exc: Exception, url: str) -> ConvertError:
     from dulwich.client import HTTPUnauthorized
     from dulwich.errors import NotGitRepository
 
-    text = f"{without_password(url)}: {' '.join(str(exc).split())[:300] or type(exc).__name__}"
+    text = f"{without_password(url)} can't be fetched: {' '.join(str(exc).split())[:300] or type(exc).__name__}"
     if isinstance(exc, HTTPUnauthorized):
         return NotPermitted(f"{without_password(url)} refuses the user. Set code.git.secretRef to a Secret with username and password.")
     if isinstance(exc, NotGitRepository):

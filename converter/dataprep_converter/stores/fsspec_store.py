@@ -244,4 +244,4 @@ def _to_our_error(error: Exception, uri: str, scheme: str) -> ConvertError:
         return BadSpec(f"{uri}: fsspec needs more than an address ({message}): set FSSPEC_{scheme.upper()}_… variables.", uri=uri)
     if isinstance(error, TypeError | ValueError):
         return BadSpec(f"{uri} is not an address that fsspec can open: {message}.", uri=uri)
-    return Unreachable(f"{uri}: {type(error).__name__}: {message}.", uri=uri)
+    return Unreachable(f"{uri} can't be read: {type(error).__name__}: {message}.", uri=uri)

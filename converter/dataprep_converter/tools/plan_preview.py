@@ -86,7 +86,8 @@ def preview(job: DataPrepJob, access: Access) -> Preview:
 
 def _count_files(plan: Plan) -> int:
     """Returns the number of different files among the units. The units of a file follow each other."""
-    count, last = 0, ""
+    count = 0
+    last: str | None = None
     for batch in plan.units.batches(["uri"]):
         for uri, _ in itertools.groupby(batch.column(0).to_pylist()):
             count += uri != last

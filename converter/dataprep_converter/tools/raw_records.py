@@ -122,12 +122,15 @@ def _csv(file: RawFile, count: int) -> RawRecords:
     text = text_of(file.head)
     lines = text.lines if text is not None else file.head
     layout = layout_of(lines)
-    rows = csv.reader(io.StringIO(lines.decode("utf-8-sig", "replace"), newline=""), delimiter=layout.delimiter)
-    rows = itertools.islice(rows, layout.lines_above, None)
+    reader = csv.reader(io.StringIO(lines.decode("utf-8-sig", "replace"), newline=""), delimiter=layout.delimiter)
+    rows = itertools.islice(reader, layout.lines_above, None)
     names = [name or str(at) for at, name in enumerate(layout.rows[0])] if layout.header else [str(at) for at in range(layout.columns)]
-    if layout.header:
-        next(rows, None)
-    records = [dict(zip(names, row, strict=False)) for row in itertools.islice((row for row in rows if row), count)]
+    try:
+        if layout.header:
+            next(rows, None)
+        records = [dict(zip(names, row, strict=False)) for row in itertools.islice((row for row in rows if row), count)]
+    except csv.Error as exc:
+        raise BadData(f"{file.uri} is not readable as CSV: {exc}.", uri=file.uri) from exc
     return RawRecords(dict.fromkeys(names, "text"), records)
 
 

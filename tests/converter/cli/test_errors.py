@@ -299,7 +299,7 @@ def test_a_defect_of_ours_is_one_line_too(capsys: pytest.CaptureFixture[str], mo
 
     monkeypatch.setattr("dataprep_converter.inputs.job_file.load", fail)
     assert code_of("validate", "job.yaml") == 70
-    expected = "dataprep: error: LookupError: first line second line (a bug in dataprep; --debug shows where)\n"
+    expected = "dataprep: error: a bug in dataprep: LookupError: first line second line (--debug shows where)\n"
     assert capsys.readouterr().err == expected
 
 

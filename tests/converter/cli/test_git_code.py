@@ -139,7 +139,7 @@ def test_a_private_repository_needs_the_secret(http: str, commits: Commits, tmp_
         pytest.param({"ref": "ab" * 20}, NotFound, rf"code\.git has no commit {'ab' * 20}\.$", id="commit"),
         pytest.param({"sub_path": "other"}, NotFound, r"code\.git has no folder other in commit [0-9a-f]{40}\.$", id="folder"),
         pytest.param({"url": "file:///no/such/place"}, NotFound, r"^file:///no/such/place isn't a Git repository", id="repository"),
-        pytest.param({"url": "http://127.0.0.1:9/x"}, Unreachable, r"^http://127\.0\.0\.1:9/x: ", id="server"),
+        pytest.param({"url": "http://127.0.0.1:9/x"}, Unreachable, r"^http://127\.0\.0\.1:9/x can't be fetched: ", id="server"),
     ],
 )
 def test_what_is_not_there_is_named(

@@ -92,11 +92,14 @@ def damaged(place: int) -> bytes:
 @pytest.mark.parametrize(
     ("data", "fault"),
     [
-        (b"", r"ArrayRecord file should be at least 64KB big at offset 0"),
-        (WHOLE.data[:-1], r"Invalid Riegeli/records file: .* at offset \d+"),
+        (b"", r"damaged ArrayRecord: ArrayRecord file should be at least 64KB big at offset 0"),
+        (WHOLE.data[:-1], r"damaged ArrayRecord: Invalid Riegeli/records file: .* at offset \d+"),
         (WHOLE.data[: 1 << 16], r"not an ArrayRecord file at offset 0"),
-        (damaged(200), r"Corrupted Riegeli/records file: chunk header hash mismatch .* at offset 169"),
-        (damaged(len(WHOLE.data) - (1 << 16) + 50), r"Corrupted Riegeli/records file: chunk header hash mismatch .* at offset \d+"),
+        (damaged(200), r"damaged ArrayRecord: Corrupted Riegeli/records file: chunk header hash mismatch .* at offset 169"),
+        (
+            damaged(len(WHOLE.data) - (1 << 16) + 50),
+            r"damaged ArrayRecord: Corrupted Riegeli/records file: chunk header hash mismatch .* at offset \d+",
+        ),
     ],
 )
 def test_what_is_broken_is_named_with_its_offset(data: bytes, fault: str) -> None:

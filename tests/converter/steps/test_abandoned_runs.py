@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.builders.jobs import parse_job
+from tests.builders.specs import parse_job
 from tests.converter.cli.commandline import dataprep, environment
 
 from dataprep_api import names

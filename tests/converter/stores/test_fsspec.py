@@ -109,7 +109,7 @@ def test_a_login_that_is_refused_is_no_defect_and_no_password_is_told(served: tu
 
 def test_a_server_that_is_not_there_is_tried_again(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("dataprep_converter.stores.fsspec_store.retrying", lambda call, **_: call())
-    with pytest.raises(Unreachable, match="ftp://127.0.0.1:1/file: ConnectionRefusedError"):
+    with pytest.raises(Unreachable, match="ftp://127.0.0.1:1/file can.t be read: ConnectionRefusedError"):
         access_to("ftp://").store("ftp://").stat("ftp://127.0.0.1:1/file")
 
 

@@ -48,4 +48,5 @@ def _broken(message: str) -> BrokenRecord:
     If the message contains the offset of a chunk or byte, the offset is removed from the message and stored in the error.
     """
     places = [int(first or second) for first, second in _PLACE.findall(message)]
-    return BrokenRecord(_PLACE.sub("", message) or "not an ArrayRecord file", offset=places[0] if places else 0)
+    reason = _PLACE.sub("", message)
+    return BrokenRecord(f"damaged ArrayRecord: {reason}" if reason else "not an ArrayRecord file", offset=places[0] if places else 0)

@@ -376,12 +376,12 @@ def _connection_error(url: str, error: str) -> ConvertError:
     message = " ".join(error.split())
     if "authentication failed" in message or "no password supplied" in message:
         return BadCredentials(
-            f"{url}: {message} Give user and password in a Secret (an entry of stores with this URL as its uriPrefix), or as PGPASSWORD.",
+            f"{url} refuses the login: {message} Give user and password in a Secret (an entry of stores with this URL as its uriPrefix), or as PGPASSWORD.",
             uri=url,
         )
     if "does not exist" in message:
-        return NotFound(f"{url}: {message}", uri=url)
-    return Unreachable(f"{url}: {message}", uri=url)
+        return NotFound(f"{url} can't be opened: {message}", uri=url)
+    return Unreachable(f"{url}: can't connect: {message}", uri=url)
 
 
 @contextmanager
@@ -394,23 +394,25 @@ def _translate_errors(uri: str) -> Iterator[None]:
     except Error as exc:
         message, state = " ".join(str(exc).split()), str(exc.sqlstate or "")
         if state == "42501":
-            raise NotPermitted(f"{uri}: {message}", uri=uri) from exc
+            raise NotPermitted(f"{uri} doesn't permit the statement: {message}", uri=uri) from exc
         if "database or disk is full" in message:
-            raise StoreFull(f"{uri}: {message}: SQLite sorts in temporary files if no index has the order.", uri=uri) from exc
+            raise StoreFull(
+                f"{uri} can't be sorted: {message}: SQLite sorts in temporary files if no index has the order.", uri=uri
+            ) from exc
         if state[:2] in _TRANSIENT:
-            raise Unreachable(f"{uri}: {message}", uri=uri) from exc
+            raise Unreachable(f"{uri} didn't finish the statement: {message}", uri=uri) from exc
         if state[:2] == "22":
-            raise BadData(f"{uri}: {message}", uri=uri) from exc
+            raise BadData(f"{uri} can't compute a value of source.sql.query: {message}", uri=uri) from exc
         # If the server has no binary form of a type (aclitem, gtsvector), the driver retries, and reports only the second error.
         is_hidden = "current transaction is aborted" in message
         hint = " A column may be of a type that has no binary form: CAST it to text in source.sql.query." if is_hidden else ""
-        raise BadSpec(f"{uri}: {message}{hint}") from exc
+        raise BadSpec(f"{uri} refuses the statement of source.sql.query: {message}{hint}") from exc
     except OSError as exc:
         # Errors between two batches are raised by Arrow's streams, and have no SQLSTATE.
         message = " ".join(str(exc).split())
         if _ERROR in message and not any(words in message for words in _TRANSIENT_WORDS):
-            raise BadData(f"{uri}: {message}", uri=uri) from exc
-        raise Unreachable(f"{uri}: {message}", uri=uri) from exc
+            raise BadData(f"{uri} can't compute a value of source.sql.query: {message}", uri=uri) from exc
+        raise Unreachable(f"{uri} didn't finish the statement: {message}", uri=uri) from exc
 
 
 _TRANSIENT: Final[Sequence[str]] = ("08", "40", "53", "57", "58")
