@@ -8,7 +8,7 @@ import sqlite3
 import zipfile
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 import pyarrow as pa
@@ -31,7 +31,7 @@ def damaged(content: bytes, at: int, count: int) -> bytes:
     return content[:at] + bytes(255 - byte for byte in content[at : at + count]) + content[at + count :]
 
 
-def a_parquet(compression: str, at: int) -> Source:
+def a_parquet(compression: Literal["snappy", "gzip"], at: int) -> Source:
     file = io.BytesIO()
     pq.write_table(pa.table({"a": list(range(5000)), "s": [f"text {number}" for number in range(5000)]}), file, compression=compression)
     content = file.getvalue()
