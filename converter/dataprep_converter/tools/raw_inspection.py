@@ -80,7 +80,7 @@ def _most_common_form(files: Sequence[File], access: Access) -> tuple[list[File]
         form = form_of(alike[0].path, head_of(alike[0], access))
         if form is not None:
             known.append((alike, form))
-    # Beside its shards, a folder of MDS has an index.json, which is JSON Lines of one line.
+    # Beside its shards, a folder of MDS has an index.json, which is JSON, too.
     shards = next((each for each in known if each[1].name == "MDS"), None)
     if not known:
         raise _unknown(files[0], access)

@@ -9,6 +9,7 @@ import io
 import itertools
 import json
 import math
+import re
 import tarfile
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager
@@ -27,7 +28,7 @@ from dataprep_converter.inputs.ranged import RangedFile
 from dataprep_converter.stores import Input
 from dataprep_converter.tools.csv_layout import layout_of
 from dataprep_converter.tools.file_types import kind_of
-from dataprep_converter.tools.text_heads import text_of
+from dataprep_converter.tools.text_heads import HEAD_BYTES, text_of
 
 _SHOWN_BYTES: Final = 64 << 10
 """Of a member of a tar file, at most this many bytes are read."""
@@ -38,6 +39,8 @@ _MDS_NUMBERS: Final = frozenset({
     "int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64", "float16", "float32", "float64",
 })  # fmt: skip
 _MDS_TEXTS: Final = frozenset({"str", "str_int", "str_float", "str_decimal"})
+_DECODER: Final = json.JSONDecoder()
+_SPACE: Final = re.compile(r"[\s,]*")
 _arrow: Any = pa  # the stubs lack some functions
 _pq: Any = pq
 
@@ -134,17 +137,33 @@ def _csv(file: RawFile, count: int) -> RawRecords:
     return RawRecords(dict.fromkeys(names, "text"), records)
 
 
-def _jsonl(file: RawFile, count: int) -> RawRecords:
-    text = text_of(file.head)
-    lines = (line for line in (text.lines if text is not None else file.head).removeprefix(b"\xef\xbb\xbf").splitlines() if line.strip())
+def _json(file: RawFile, count: int) -> RawRecords:
+    head = text_of(file.head)
+    text = (head.lines if head is not None else file.head).decode("utf-8-sig", "replace")
+    values = (
+        _elements(text, is_whole=len(file.head) < HEAD_BYTES)
+        if text.lstrip().startswith("[")
+        else map(json.loads, filter(str.strip, text.split("\n")))
+    )
     records: list[Mapping[str, Any]] = []
-    for number, line in enumerate(itertools.islice(lines, count), start=1):
-        try:
-            record = json.loads(line)
-        except (ValueError, RecursionError) as exc:
-            raise BadData(f"{file.uri}, line {number} isn't JSON: {exc}.", uri=file.uri) from exc
-        records.append(record if isinstance(record, dict) else {"value": record})
+    try:
+        records.extend(value if isinstance(value, dict) else {"value": value} for value in itertools.islice(values, count))
+    except (ValueError, RecursionError) as exc:
+        raise BadData(f"{file.uri}, record {len(records)} isn't JSON: {exc}.", uri=file.uri) from exc
     return RawRecords(_types_of(records), records)
+
+
+def _elements(text: str, *, is_whole: bool) -> Iterator[Any]:
+    """Yields the elements of a JSON array. Unless the text is whole, an element that its end cuts off is left out."""
+    at = text.index("[") + 1
+    while (at := _SPACE.match(text, at).end()) < len(text) and text[at] != "]":  # type: ignore[union-attr]  # it matches anywhere
+        try:
+            value, at = _DECODER.raw_decode(text, at)
+        except ValueError:
+            if is_whole:
+                raise
+            return
+        yield value
 
 
 # --- records of bytes ---------------------------------------------------------------------------------------------------
@@ -295,7 +314,7 @@ FORMS: Final[Sequence[Form]] = (
     Form("TFRecord", _kind("tfrecord"), _tfrecord),
     Form("WebDataset", lambda _, head: head[257:262] == b"ustar", _webdataset),
     Form("MDS", _is_mds, _mds),
-    Form("JSON Lines", _kind("jsonl"), _jsonl),
+    Form("JSON", _kind("jsonl"), _json),
     Form("CSV", _kind("csv"), _csv),
 )
 """The forms, with those first that are recognised by their bytes."""

@@ -69,6 +69,11 @@ def jsonl() -> str:
     return "a.jsonl"
 
 
+def a_json_array() -> str:
+    Path("a.json").write_text('[\n  {"id": 1, "t": "a]"},\n  {"id": 2, "t": "b"}\n]\n')
+    return "a.json"
+
+
 def delimited() -> str:
     Path("in").mkdir()
     for number in range(2):
@@ -102,10 +107,11 @@ JPEG = "\xff\xd8\xff"
             an_mds_folder, "MDS", 2, {"n": "int", "t": "str", "x": "ndarray:float32"},
             [{"n": 1, "t": "one", "x": [0.5, 1.5]}, {"n": 2, "t": "two", "x": [2.5, 3.5]}],
         ),
-        (jsonl, "JSON Lines", None, {"id": "int", "m": "list of object", "x": "float"}, [{"id": 1, "m": [{"role": "user"}]}, {"id": None, "x": "NaN"}]),
+        (jsonl, "JSON", None, {"id": "int", "m": "list of object", "x": "float"}, [{"id": 1, "m": [{"role": "user"}]}, {"id": None, "x": "NaN"}]),
+        (a_json_array, "JSON", None, {"id": "int", "t": "text"}, [{"id": 1, "t": "a]"}, {"id": 2, "t": "b"}]),
         (delimited, "CSV", None, {"id": "text", "name": "text"}, [{"id": "1", "name": "Jörg"}, {"id": "2", "name": ""}]),
     ],
-    ids=["parquet", "arrow file", "arrow stream", "tfrecord", "webdataset", "mds", "jsonl", "csv"],
+    ids=["parquet", "arrow file", "arrow stream", "tfrecord", "webdataset", "mds", "jsonl", "json array", "csv"],
 )  # fmt: skip
 def test_foreign_files_are_shown_with_their_values(
     make: Callable[[], str], form: str, total: int | None, columns: dict[str, str], records: list[Any], capsys: pytest.CaptureFixture[str]
@@ -197,7 +203,7 @@ def a_broken_line() -> str:
     return "a.jsonl"
 
 
-SHOWN = "Shown are finished data sets, and files of Parquet, Arrow, TFRecord, WebDataset, MDS, JSON Lines and CSV."
+SHOWN = "Shown are finished data sets, and files of Parquet, Arrow, TFRecord, WebDataset, MDS, JSON and CSV."
 
 
 @pytest.mark.parametrize(
@@ -208,7 +214,7 @@ SHOWN = "Shown are finished data sets, and files of Parquet, Arrow, TFRecord, We
         (a_truncated_parquet, 3, "a.parquet is not a readable Parquet file: Parquet magic bytes not found in footer."),
         (a_truncated_tar, 3, "a.tar is not a readable tar file: "),
         (a_broken_mds, 3, "a.mds is not a readable MDS shard: 'column_names'."),
-        (a_broken_line, 3, "a.jsonl, line 2 isn't JSON: Expecting value: line 1 column 7 (char 6)."),
+        (a_broken_line, 3, "a.jsonl, record 1 isn't JSON: Expecting value: line 1 column 7 (char 6)."),
     ],
     ids=["picture", "workbook", "parquet", "tar", "mds", "jsonl"],
 )  # fmt: skip

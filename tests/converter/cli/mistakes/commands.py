@@ -51,7 +51,7 @@ MISTAKES: Final[Sequence[Mistake]] = (
         "inspect of a picture",
         files={"in/a.png": "\x89PNG"},
         command=["inspect", "in"],
-        said="in/a.png is data for the source images, whose records aren't shown: see dataprep infer. Shown are finished data sets, and files of Parquet, Arrow, TFRecord, WebDataset, MDS, JSON Lines and CSV.",
+        said="in/a.png is data for the source images, whose records aren't shown: see dataprep infer. Shown are finished data sets, and files of Parquet, Arrow, TFRecord, WebDataset, MDS, JSON and CSV.",
     ),
     Mistake(
         "inspect of a missing folder",
