@@ -39,6 +39,8 @@ READERS: Final[Mapping[str, str]] = {
     "whole_file": "dataprep_converter.readers.whole_file:WholeFileReader",
     "tfrecord": "dataprep_converter.readers.tfrecord.tfrecord:TfrecordReader",
     "sequence_file": "dataprep_converter.readers.hadoop.sequence_file:SequenceFileReader",
+    "webdataset": "dataprep_converter.readers.foreign.webdataset:WebdatasetReader",
+    "mds": "dataprep_converter.readers.foreign.mds:MdsReader",
     "dataset": "dataprep_converter.readers.dataset:DatasetReader",
     "numpy": "dataprep_converter.readers.arrays.npy:NumpyReader",
     "libsvm": "dataprep_converter.readers.text.libsvm:LibsvmReader",

@@ -1,13 +1,18 @@
 """Detects which kind of source a file is. The first bytes take precedence over the name; if neither is conclusive, the kind is guessed."""
 
+import io
+import itertools
 import json
 import re
+import tarfile
 from collections.abc import Callable, Sequence
-from typing import Final
+from contextlib import suppress
+from typing import Any, Final
 
 from dataprep_converter.core import framing
 from dataprep_converter.images.heif_headers import format_of
 from dataprep_converter.inputs.compressions import without_suffix
+from dataprep_converter.readers.foreign.webdataset import NAME
 from dataprep_converter.readers.text.json_arrays import is_array
 from dataprep_converter.tools.csv_layout import layout_of
 from dataprep_converter.tools.foreign_files import is_document
@@ -18,6 +23,7 @@ _BY_NAME: Final = {
     "csv": "csv", "tsv": "csv", "jsonl": "jsonl", "ndjson": "jsonl", "libsvm": "libsvm", "svm": "libsvm", "svmlight": "libsvm",
 }  # fmt: skip
 """Text formats that are recognised by extension. Binary formats are recognised by their first bytes."""
+_MOST_MEMBERS: Final = 1000
 _IDX_TYPES: Final = b"\x08\x09\x0b\x0c\x0d\x0e"
 _LIBSVM: Final = re.compile(rb"[-+]?[\d.]+([eE][-+]?\d+)?(,[-+\d.]+)*( +qid:\d+)?( +\d+:[-+\d.eE]+)+ *(#.*)?\r?")
 
@@ -56,6 +62,20 @@ def _is_idx(head: bytes) -> bool:
     return len(head) >= 8 and head[:2] == b"\0\0" and head[2] in _IDX_TYPES and 1 <= head[3] <= 8
 
 
+def _is_webdataset(head: bytes) -> bool:
+    """Whether a tar file begins with members of which at least two belong to a sample. Other tar files are archives of single files."""
+    if head[257:262] != b"ustar":
+        return False
+    keys: list[str] = []
+    archive: Any
+    # The head is only the beginning of the file, so its last member may be cut off.
+    with suppress(tarfile.TarError, ValueError, OverflowError, EOFError), tarfile.open(fileobj=io.BytesIO(head), mode="r:") as archive:
+        for info in itertools.islice(archive, _MOST_MEMBERS):
+            match = NAME.fullmatch(info.name) if info.isreg() else None
+            keys += [match[1]] if match is not None else []
+    return any(one == other for one, other in itertools.pairwise(keys))
+
+
 def _is_tfrecord(head: bytes) -> bool:
     return len(head) >= framing.HEADER + framing.FOOTER and framing.header(int.from_bytes(head[:8], "little")) == head[: framing.HEADER]
 
@@ -69,6 +89,7 @@ _MAGIC: Final[Sequence[tuple[str, Callable[[bytes], bool]]]] = (
     ("numpy", lambda head: head.startswith((b"\x93NUMPY", b"PK\3\4")) and (head[:1] == b"\x93" or b".npy" in head[:512])),
     ("idx", _is_idx),
     ("tfrecord", _is_tfrecord),
+    ("webdataset", _is_webdataset),
     ("sequence_file", lambda head: head.startswith(b"SEQ\x06")),
 )
 

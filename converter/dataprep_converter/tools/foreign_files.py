@@ -30,7 +30,7 @@ _KINDS: Final[Sequence[tuple[str, str, Callable[[bytes], bool]]]] = (
     ("a RAR archive", "unpack it, or pack it as zip or tar", _starts(b"Rar!\x1a\x07")),
     ("a PyTorch file", "save its tensors as .npy files", _holds(b"data.pkl", b".data/serialization_id")),
     ("a zip archive", _ARCHIVE, _starts(b"PK\3\4", b"PK\5\6")),
-    ("a tar archive", _ARCHIVE, lambda head: head[257:262] == b"ustar"),
+    ("a tar archive", f"{_ARCHIVE}, or read it by source.webdataset if its members are samples", lambda head: head[257:262] == b"ustar"),
     ("a SQLite database", "read it by source.sql", _starts(b"SQLite format 3\0")),
     ("an HDF5 file", "save its arrays as .npy files", _starts(b"\x89HDF\r\n\x1a\n")),
     ("a Feather file of the first version", "write it again with a current pyarrow", _starts(b"FEA1")),

@@ -36,7 +36,7 @@ from dataprep_converter.tools.column_notes import class_values, likely_mistakes,
 from dataprep_converter.tools.file_types import extension, kind_of
 from dataprep_converter.tools.foreign_files import description_of
 from dataprep_converter.tools.image_table_drafts import table_of
-from dataprep_converter.tools.source_drafts import DRAFTS, HEADS, Draft, File, Listing, add_encoding, by_uri, head_of
+from dataprep_converter.tools.source_drafts import DRAFTS, HEADS, Draft, File, Listing, add_encoding, by_uri, head_of, mds_of
 from dataprep_converter.tools.text_heads import text_of
 
 MOST_NAMES: Final = 100_000
@@ -53,7 +53,7 @@ _WITH_PARTITIONS: Final = frozenset({"csv", "jsonl", "text", "parquet", "arrow",
 """Sources that support Hive partitions."""
 _TABLES: Final = frozenset({"csv", "jsonl", "parquet", "arrow", "avro", "orc"})
 """Sources whose columns are features that people chose, so that a comment can say what is likely wrong with them."""
-_BY_ALL: Final = frozenset({"images", "idx"})
+_BY_ALL: Final = frozenset({"images", "idx", "mds"})
 """Sources that are inspected completely, because listing the files or reading their headers is enough."""
 
 
@@ -100,6 +100,11 @@ def _from_files(uri: str, access: Access) -> Draft:
     ]
     if not files:
         raise NotFound(f"{uri} has only empty files.", uri=uri)
+    mds = mds_of(uri, files, access)
+    if mds is not None:
+        mds.notes = _overview(uri, mds, files, files)
+        _add_contents(mds, files, access)
+        return mds
     kind, chosen_files = _most_common_kind(files, access)
     draft = DRAFTS.get(kind, by_uri)(uri, Listing(kind, files, chosen_files), access)
     table = table_of(uri, files, chosen_files, access) if draft.kind == "images" else None

@@ -16,6 +16,7 @@ from dataprep_converter.inputs.access import Access
 from dataprep_converter.inputs.compressions import MAGIC_BYTES, compression_of
 from dataprep_converter.inputs.pinned import ForwardReader
 from dataprep_converter.readers import READERS
+from dataprep_converter.readers.foreign.mds import INDEX
 from dataprep_converter.stores import Entry
 from dataprep_converter.tools.csv_layout import layout_of, notes_on
 from dataprep_converter.tools.file_types import extension
@@ -115,6 +116,22 @@ def by_uri(uri: str, listing: Listing, access: Access) -> Draft:  # noqa: ARG001
     return Draft(listing.kind, {"uris": listing.uris(uri)})
 
 
+def by_folder(uri: str, listing: Listing, access: Access) -> Draft:  # noqa: ARG001 - all such functions have the same signature
+    """Drafts a source that itself ignores files of other kinds."""
+    return Draft(listing.kind, {"uris": [uri]})
+
+
+def mds_of(uri: str, files: Sequence[File], access: Access) -> Draft | None:
+    """Drafts the source `mds`, if the files have an index of MDSWriter."""
+    indexes = [file for file in files if file.path.rpartition("/")[2] == INDEX]
+    for file in sorted(indexes, key=lambda index: index.path.count("/"))[:HEADS]:
+        head = head_of(file, access)
+        # A long index has more than the head, but its first shard is within it.
+        if b'"shards"' in head and b'"mds"' in head:
+            return Draft("mds", {"uris": [uri.removesuffix(f"/{INDEX}")]})
+    return None
+
+
 def _csv(uri: str, listing: Listing, access: Access) -> Draft:
     head = head_of(listing.chosen_files[0], access, most=_ROWS_BYTES)
     text = text_of(head)
@@ -205,5 +222,5 @@ def _entries(file: File, access: Access) -> int:
     return int(shape[1] or 0) if shape else 0
 
 
-DRAFTS: Final = {"csv": _csv, "images": _images, "idx": _idx, "numpy": _numpy}
+DRAFTS: Final = {"csv": _csv, "images": _images, "idx": _idx, "numpy": _numpy, "webdataset": by_folder}
 """Functions for sources that need more fields than the URI."""

@@ -1,10 +1,12 @@
 """Generates a small input for each job in `examples/`."""
 
 import importlib.util
+import io
 import json
 import shutil
 import sqlite3
 import struct
+import tarfile
 from collections.abc import Callable
 from pathlib import Path
 
@@ -184,6 +186,39 @@ def word_counts(folder: Path) -> Path:
     return made
 
 
+def web_shards(folder: Path) -> Path:
+    """Two tar files in WebDataset's layout, with six samples each: a text and its class."""
+    made = folder / "shards"
+    made.mkdir()
+    for shard in range(2):
+        with tarfile.open(made / f"{shard:05}.tar", "w") as archive:
+            for number in range(6 * shard, 6 * shard + 6):
+                for extension, content in (("txt", f"sample {number}"), ("cls", str(number % 3))):
+                    info = tarfile.TarInfo(f"{number:06}.{extension}")
+                    info.size = len(content)
+                    archive.addfile(info, io.BytesIO(content.encode()))
+    return made
+
+
+def streaming_set(folder: Path) -> Path:
+    """A data set of MosaicML Streaming, with a subset of eight samples and one of four: a word and its class."""
+    made = folder / "streaming"
+    for subset, count in (("train", 8), ("val", 4)):
+        (made / subset).mkdir(parents=True)
+        columns = {"column_encodings": ["int", "str"], "column_names": ["label", "word"], "column_sizes": [8, None]}
+        config = json.dumps(columns).encode()
+        words = [f"{subset} word {number}".encode() for number in range(count)]
+        samples = [struct.pack("<Iq", len(word), number % 3) + word for number, word in enumerate(words)]
+        first = 4 + 4 * (count + 1) + len(config)
+        offsets = [first + sum(map(len, samples[:number])) for number in range(count + 1)]
+        shard = struct.pack(f"<{count + 2}I", count, *offsets) + config + b"".join(samples)
+        (made / subset / "shard.00000.mds").write_bytes(shard)
+        raw = {"basename": "shard.00000.mds", "bytes": len(shard), "hashes": {}}
+        entry = {**columns, "compression": None, "format": "mds", "raw_data": raw, "samples": count, "version": 2, "zip_data": None}
+        (made / subset / "index.json").write_text(json.dumps({"shards": [entry], "version": 2}))
+    return made
+
+
 def iris_libsvm(folder: Path) -> Path:
     rows = [line.split(",") for line in iris(folder).read_text().splitlines()[1:]]
     lines = [f"{row[4]} " + " ".join(f"{index}:{cell}" for index, cell in enumerate(row[:4], start=1)) for row in rows]
@@ -202,6 +237,8 @@ def readings(folder: Path) -> Path:
 
 
 INPUTS: dict[str, tuple[Callable[[Path], Path], int]] = {
+    "webdataset-source-local.yaml": (web_shards, 12),
+    "mds-source-local.yaml": (streaming_set, 12),
     "archive-local.yaml": (photos_in_a_zip, 39),
     "fixed-length-local.yaml": (cifar, 40),
     "libsvm-local.yaml": (iris_libsvm, 150),

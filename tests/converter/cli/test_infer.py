@@ -6,6 +6,7 @@ import gzip
 import json
 import pickle
 import sqlite3
+import tarfile
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -16,6 +17,7 @@ import pyarrow.feather
 import pyarrow.parquet
 import pytest
 import sklearn  # type: ignore[import-untyped] # it has no stubs
+import webdataset  # type: ignore[import-untyped] # it has no types
 import yaml
 from PIL import Image
 from tests.builders.archives import a_tar, a_zip
@@ -113,6 +115,21 @@ def sequence_file(folder: Path) -> Path:
     return example_inputs.word_counts(folder)
 
 
+def web_shards(folder: Path) -> Path:
+    (folder / "shards").mkdir()
+    for shard in range(2):
+        with webdataset.TarWriter(str(folder / "shards" / f"{shard:05}.tar")) as writer:
+            for n in range(4):
+                writer.write({"__key__": f"{shard}{n}", "txt": "a text", "cls": n % 2})
+    return folder / "shards"
+
+
+def mds(folder: Path) -> Path:
+    with tarfile.open(Path(__file__).parents[1] / "readers/written_by_mds_writer.tar.xz") as archive:
+        archive.extractall(folder / "mds", filter="data")
+    return folder / "mds"
+
+
 def libsvm(folder: Path) -> Path:
     return text(folder / "a.libsvm", "+1 1:0.5 3:2\n-1 2:1\n" * 3)
 
@@ -126,6 +143,8 @@ def data_set(folder: Path) -> Path:
 INPUTS: dict[str, tuple[Callable[[Path], Path], int]] = {
     "idx": (idx, 40),
     "images": (photos, 8),
+    "webdataset": (web_shards, 8),
+    "mds": (mds, 20),
     "annotated_images": (voc, 2),
     "csv": (csv_with_header, 10),
     "jsonl": (jsonl, 9),

@@ -17,6 +17,7 @@ from dataprep_api.spec.sources.join import JoinSource
 from dataprep_api.spec.sources.jsonl import JsonlSource
 from dataprep_api.spec.sources.libsvm import LibsvmSource
 from dataprep_api.spec.sources.masks import MasksSource
+from dataprep_api.spec.sources.mds import MdsSource
 from dataprep_api.spec.sources.numpy import NumpySource
 from dataprep_api.spec.sources.orc import OrcSource
 from dataprep_api.spec.sources.parquet import ParquetSource
@@ -26,6 +27,7 @@ from dataprep_api.spec.sources.sql import SqlSource
 from dataprep_api.spec.sources.table import TableSource
 from dataprep_api.spec.sources.text import TextSource
 from dataprep_api.spec.sources.tfrecord import TfrecordSource
+from dataprep_api.spec.sources.webdataset import WebdatasetSource
 from dataprep_api.spec.sources.whole_file import WholeFileSource
 
 
@@ -50,6 +52,8 @@ class Source(OneOf):
     whole_file: WholeFileSource | None = None
     tfrecord: TfrecordSource | None = None
     sequence_file: SequenceFileSource | None = None
+    webdataset: WebdatasetSource | None = None
+    mds: MdsSource | None = None
     dataset: DatasetSource | None = None
     from_job: FromJobSource | None = None
     numpy: NumpySource | None = None

@@ -1,0 +1,294 @@
+"""The source `webdataset` reads tar files in WebDataset's layout, which any program may have written.
+
+The planner reads the headers of all members (`inputs/archive_index.py`), groups the members into samples as the library `webdataset` does,
+and freezes the columns. A unit is some samples of a tar file, about 4 MiB. Workers read a unit at once and parse its headers again. Of a
+compressed tar file, units are parts of the uncompressed contents (`streamed.py`).
+"""
+
+import io
+import json
+import re
+import tarfile
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass, field
+from functools import partial
+from typing import Any, ClassVar, Final
+
+import pyarrow as pa
+
+from dataprep_api.spec.sources.webdataset import WebdatasetSource
+from dataprep_converter.core.errors import BadData, BadSample, BadSpec, InputChanged
+from dataprep_converter.core.lru import LruCache
+from dataprep_converter.inputs.access import Access
+from dataprep_converter.inputs.archive_index import TarMember, index_of
+from dataprep_converter.inputs.compressions import Compression, without_suffix
+from dataprep_converter.inputs.streamed import StreamInput, unpacked
+from dataprep_converter.readers import Discovery, Listing
+from dataprep_converter.readers.base.blocks import Block, BlockReader
+from dataprep_converter.readers.base.listing import input_files
+from dataprep_converter.readers.foreign.values import ForeignColumn, array_of_npy, checked_array, text_of, whole_number
+from dataprep_converter.records.columns import NOT_BY_DEFAULT, similar
+from dataprep_converter.sampling.units import Unit
+from dataprep_converter.stores import Entry, Input
+
+KEY: Final = "__key__"
+
+_UNIT_BYTES = 4 << 20
+_BLOCK: Final = 512
+_SAMPLED: Final = 16
+"""The number of members from which the form of a column is determined."""
+_OF: Final = "source.webdataset"
+# webdataset's own rules: the key ends at the first dot of the file's name, and names within two pairs of underscores are metadata.
+NAME: Final = re.compile(r"((?:.*/|)[^.]+)[.]([^/]*)", re.DOTALL)
+_METADATA: Final = re.compile(r"__[^/]*__($|/)")
+_NUMBERS: Final = frozenset({"cls", "cls2", "class", "count", "index", "inx", "id"})
+_TEXTS: Final = frozenset({"txt", "text", "transcript", "json", "jsn"})
+
+
+@dataclass
+class _Sample:
+    """The members of a sample, by extension."""
+
+    key: str
+    start: int
+    """The offset of the first header."""
+    end: int = 0
+    members: dict[str, TarMember] = field(default_factory=dict)
+
+
+class WebdatasetReader(BlockReader):
+    """See the module. The columns are the extensions, and `__key__`."""
+
+    default_label: ClassVar[str] = "cls"
+
+    @staticmethod
+    def discover(source: WebdatasetSource, access: Access) -> Discovery:
+        """Reads the headers of all members. Raises NotFound for a URI without files, BadData for a file that isn't a tar file or that has an
+        extension twice in a sample, and BadSpec for a column that no member has."""
+        return Discovery(_Planner(source, access).units())
+
+    def __init__(self, source: WebdatasetSource, state: Mapping[str, Any], access: Access) -> None:
+        super().__init__(access)
+        del source
+        self._columns = [ForeignColumn.of(column) for column in state.get("columns", [])]
+        self._keep_nulls = access.keeps_nulls
+        self._contents: LruCache[str, StreamInput] = self._files.views(close=StreamInput.close)
+
+    def schema(self) -> pa.Schema:
+        """The columns: bytes, text, int64, and tensors or lists for .npy members. `__key__` is written only on request."""
+        columns = [pa.field(column.name, column.type()) for column in self._columns]
+        return pa.schema([*columns, pa.field(KEY, pa.string(), metadata=NOT_BY_DEFAULT)])
+
+    def load(self, unit: Unit, source: Input) -> Block:
+        """Parses the samples of a unit."""
+        extra = json.loads(unit.extra) if unit.extra else {}
+        size = extra.get("bytes", unit.size)
+        if extra:
+            compression: Compression = extra["compression"]
+            source = self._contents.get(unit.uri, partial(unpacked, source, unit.uri, compression=compression, size=extra["contents"]))
+        data = source.read_at(unit.offset, size)
+        if len(data) != size:
+            raise InputChanged(f"{unit.uri} became shorter while it was read.", uri=unit.uri)
+        rows: list[list[Any]] = []
+        reasons: dict[int, str] = {}
+        samples = list(_samples(_members(data, unit), unit.uri))
+        for number, sample in enumerate(samples):
+            try:
+                rows.append([*(self._value(data, sample, column) for column in self._columns), _readable(sample.key)])
+            except BadSample as exc:
+                reasons[number] = str(exc)
+        values = list(zip(*rows, strict=True)) if rows else [()] * (len(self._columns) + 1)
+        arrays = [column.array(each) for column, each in zip(self._columns, values[:-1], strict=True)]
+        keys: Any = pa.array(list(values[-1]), pa.string())
+        return Block.of(pa.RecordBatch.from_arrays([*arrays, keys], schema=self.schema()), reasons, missing=list(reasons))
+
+    def _value(self, data: bytes, sample: _Sample, column: ForeignColumn) -> Any:
+        member = sample.members.get(column.name)
+        if member is None:
+            if not self._keep_nulls:
+                raise BadSample(f"{_readable(sample.key)} has no member with the extension {column.name!r}")
+            return None
+        content = data[member.offset : member.offset + member.size]
+        try:
+            return _parse(content, column)
+        except BadSample as exc:
+            raise BadSample(f"the member {member.name!r}: {exc}") from exc
+
+
+def _parse(content: bytes, column: ForeignColumn) -> Any:
+    if column.form == "Bytes":
+        return content
+    if column.form == "Text":
+        return text_of(content)
+    if column.form == "Number":
+        return whole_number(content)
+    return checked_array(array_of_npy(content), column)
+
+
+def _members(data: bytes, unit: Unit) -> Iterator[TarMember]:
+    """The members in a part of a tar file, with offsets within this part."""
+    archive: Any
+    try:
+        with tarfile.open(fileobj=io.BytesIO(data), mode="r:") as archive:
+            while (info := archive.next()) is not None:
+                archive.members = []
+                if not info.isdir():
+                    yield TarMember(info.name, info.offset_data, info.size)
+    except (tarfile.TarError, ValueError, OverflowError, EOFError) as exc:
+        raise InputChanged(f"{unit.uri}, offset {unit.offset:,}: no members as planned: {exc}. Plan again.", uri=unit.uri) from exc
+
+
+def _samples(members: Iterable[TarMember], uri: str) -> Iterator[_Sample]:
+    """Groups consecutive members with the same key. Raises BadData if a sample has two members with the same extension."""
+    sample: _Sample | None = None
+    end = 0
+    for member in members:
+        start, end = end, member.offset + -(-member.size // _BLOCK) * _BLOCK
+        match = NAME.fullmatch(member.name)
+        if match is None or _METADATA.match(member.name):
+            continue
+        key, extension = match[1], match[2].lower()
+        if sample is not None and sample.key != key:
+            yield sample
+            sample = None
+        sample = sample or _Sample(key, start)
+        if extension in sample.members:
+            raise BadData(f"{uri}: the sample {_readable(key)!r} has two members with the extension {extension!r}.", uri=uri)
+        sample.members[extension] = member
+        sample.end = end
+    if sample is not None:
+        yield sample
+
+
+def _readable(key: str) -> str:
+    """The key in UTF-8. tarfile keeps other bytes as surrogates, which no record can hold."""
+    return key.encode("utf-8", "surrogateescape").decode("utf-8", "replace")
+
+
+# --- planning -----------------------------------------------------------------------------------------------------
+
+
+class _Planner:
+    """Lists the tar files of a source, divides them into units, and freezes the columns."""
+
+    def __init__(self, source: WebdatasetSource, access: Access) -> None:
+        self._source = source
+        self._access = access
+        self._contents: dict[str, list[bytes]] = {}
+        """The first contents of each column."""
+        self._ignored = 0
+
+    def units(self) -> Listing[Unit]:
+        """Yields the units in the order of the URIs and, for each URI, sorted by path."""
+        for root, path, entry in input_files(self._access, self._source.uris):
+            is_named = entry.uri == self._source.uris[root]
+            if not is_named and not _is_tar(path):
+                self._ignored += 1
+                continue
+            yield from self._units_of(root, path, entry)
+        names = list(self._contents)
+        if self._source.columns is not None:
+            for name in self._source.columns:
+                if names and name not in names:
+                    raise BadSpec(
+                        f"{_OF}.columns: no member has the extension {name!r}.{similar(name, names)} The extensions are {', '.join(names[:20])}."
+                    )
+            names = [name for name in self._source.columns if name in names]
+        columns = [_column(name, self._contents[name]).state() for name in names]
+        return {"columns": columns, "ignored": self._ignored}
+
+    def _units_of(self, root: int, path: str, entry: Entry) -> Iterator[Unit]:
+        with ExitStack() as cleanup:
+            file = cleanup.enter_context(self._access.store(entry.uri).open(entry.uri))
+            index = index_of(file, entry.uri)
+            members = [place for place in index.files.values() if isinstance(place, TarMember)]
+            if len(members) < len(index.files):
+                raise BadData(f"{entry.uri} is a zip file; {_OF} reads tar files.", uri=entry.uri)
+            members.sort(key=lambda member: member.offset)
+            samples = list(_samples(members, entry.uri))
+            if samples:
+                # The last member may end the file without being padded to a whole block.
+                samples[-1].end = min(samples[-1].end, entry.size if index.contents is None else index.contents[0])
+            source: Input = file
+            if index.contents is not None:
+                size, compression = index.contents
+                source = cleanup.enter_context(unpacked(file, entry.uri, compression=compression, size=size))
+            self._sample(samples, source)
+        end = samples[-1].end if samples else 0
+        row = 0
+        for group in _groups(samples):
+            start, stop = group[0].start, group[-1].end
+            extra, share = "", stop - start
+            if index.contents is not None:
+                size, compression = index.contents
+                extra = json.dumps({"bytes": stop - start, "contents": size, "compression": compression})
+                # Divide the size of the compressed file among the units, so that their sizes add up to the size of the file.
+                share = entry.size * stop // end - entry.size * start // end
+            yield Unit(root, path, entry.uri, len(group), share, entry.pin, offset=start, row=row, extra=extra)
+            row += len(group)
+
+    def _sample(self, samples: Sequence[_Sample], source: Input) -> None:
+        """Reads the first members of each column."""
+        selected = self._source.columns
+        for sample in samples:
+            for extension, member in sample.members.items():
+                contents = self._contents.setdefault(extension, [])
+                is_read = selected is None or extension in selected
+                if is_read and len(contents) < _SAMPLED and _has_form(extension):
+                    contents.append(source.read_at(member.offset, member.size))
+
+
+def _is_tar(path: str) -> bool:
+    name = path.lower()
+    return without_suffix(name).endswith(".tar") or name.endswith(".tgz")
+
+
+def _groups(samples: Sequence[_Sample]) -> Iterator[list[_Sample]]:
+    group: list[_Sample] = []
+    for sample in samples:
+        if group and sample.end - group[0].start > _UNIT_BYTES:
+            yield group
+            group = []
+        group.append(sample)
+    if group:
+        yield group
+
+
+def _has_form(name: str) -> bool:
+    """Whether the column may have another form than bytes. As in webdataset, the last extension decides."""
+    last = name.rpartition(".")[2]
+    return last in _NUMBERS or last in _TEXTS or last == "npy"
+
+
+def _column(name: str, contents: Sequence[bytes]) -> ForeignColumn:
+    """The column for an extension. If a first content doesn't have the usual form of the extension, a simpler form is used."""
+    last = name.rpartition(".")[2]
+    if last == "npy":
+        return _column_of_arrays(name, contents)
+    if last in _NUMBERS and _all_parse(whole_number, contents):
+        return ForeignColumn(name, "Number", "int64")
+    if _has_form(name) and _all_parse(text_of, contents):
+        return ForeignColumn(name, "Text")
+    return ForeignColumn(name, "Bytes")
+
+
+def _column_of_arrays(name: str, contents: Sequence[bytes]) -> ForeignColumn:
+    try:
+        arrays = [array_of_npy(content) for content in contents]
+    except BadSample:
+        return ForeignColumn(name, "Bytes")
+    dtypes, shapes = {array.dtype.name for array in arrays}, {array.shape for array in arrays}
+    if len(dtypes) == 1 and len(shapes) == 1:
+        return ForeignColumn(name, "Tensor", min(dtypes), min(shapes))
+    is_ragged = len(dtypes) == 1 and all(len(shape) == 1 for shape in shapes)
+    return ForeignColumn(name, "List", min(dtypes)) if is_ragged else ForeignColumn(name, "Bytes")
+
+
+def _all_parse(parse: Any, contents: Sequence[bytes]) -> bool:
+    try:
+        for content in contents:
+            parse(content)
+    except BadSample:
+        return False
+    return True
