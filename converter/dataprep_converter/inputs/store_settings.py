@@ -22,6 +22,7 @@ SECRET_KEYS: Final[Mapping[str, Sequence[Sequence[str]]]] = {
     "abfs": _AZURE,
     "abfss": _AZURE,
     "gs": (("serviceAccountKey",),),
+    "hf": (("token",),),
     "webhdfs": (("delegationToken",),),
     "swebhdfs": (("delegationToken",),),
     **dict.fromkeys(("ftp", "sftp", "ssh", "smb", "webdav"), (("username", "password"),)),

@@ -26,7 +26,7 @@ from dataprep_converter.stores.read_only import ReadOnlyStore
 
 _PIECE: Final = 4 << 20
 _RECEIVED: Final = 1 << 20
-_MARKS: Final = ("ETag", "etag", "checksum", "mtime", "modified", "modify", "LastModified", "last_modified", "created")
+_MARKS: Final = ("ETag", "etag", "checksum", "blob_id", "mtime", "modified", "modify", "LastModified", "last_modified", "created")
 """Keys of a file's metadata that show whether the file has changed, the most reliable key first."""
 _LOGIN: Final = {"username": "username", "password": "password"}
 _LOGIN_REFUSED: Final = ("530", "331", "332")
@@ -86,7 +86,7 @@ class FsspecStore(ReadOnlyStore):
             return
         while start < end:
             piece_end = min(end, start + _PIECE)
-            data: bytes = self._ask(uri, partial(_read_range, start=start, end=piece_end))
+            data: bytes = self._ask(uri, partial(self.read_range, start=start, end=piece_end))
             yield data
             if len(data) < piece_end - start:
                 return
@@ -97,15 +97,15 @@ class FsspecStore(ReadOnlyStore):
 
         fsspec would abort the transfer and reuse the connection, but many servers close a connection after an abort.
         """
-        with _border(uri):
-            system = self._connect(uri)
+        with self._border(uri):
+            system = self.connect(uri)
         try:
-            with _border(uri):
+            with self._border(uri):
                 system.ftp.voidcmd("TYPE I")
                 data = system.ftp.transfercmd(f"RETR {system._strip_protocol(uri)}", rest=start)
             with data:
                 while start < end:
-                    with _border(uri):
+                    with self._border(uri):
                         piece = data.recv(min(_RECEIVED, end - start))
                     if not piece:
                         return
@@ -142,18 +142,47 @@ class FsspecStore(ReadOnlyStore):
         authority = uri.partition("://")[2].partition("/")[0]
         with self._turn:
             try:
-                with _border(uri):
+                with self._border(uri):
                     if authority not in self._systems:
-                        self._systems[authority] = self._connect(uri)
+                        self._systems[authority] = self.connect(uri)
                     system = self._systems[authority]
-                    system.invalidate_cache()
-                    return call(system, system._strip_protocol(uri))
+                    self.refresh(system)
+                    return call(system, self.path_of(system, uri))
             except Unreachable:
                 # The system's connection may be stuck in the middle of an answer.
                 self._systems.pop(authority, None)
                 raise
 
-    def _connect(self, uri: str) -> System:
+    def path_of(self, system: System, uri: str) -> str:
+        """The system's path of a file or folder."""
+        path: str = system._strip_protocol(uri)
+        return path
+
+    def refresh(self, system: System) -> None:
+        """Makes the system ask the server again."""
+        system.invalidate_cache()
+
+    def read_range(self, system: System, path: str, start: int, end: int) -> bytes:
+        """Returns a range of a file, or less at its end."""
+        data: bytes = system.cat_file(path, start=start, end=end)
+        return data
+
+    def to_our_error(self, error: Exception, uri: str) -> ConvertError:
+        """Translates an error of the system."""
+        return translated(error, uri)
+
+    @contextlib.contextmanager
+    def _border(self, uri: str) -> Iterator[None]:
+        """Wraps every call of fsspec and translates its errors."""
+        try:
+            yield
+        except ConvertError:
+            raise
+        except Exception as exc:  # every system of fsspec has its own undocumented errors
+            raise self.to_our_error(exc, uri) from exc
+
+    def connect(self, uri: str) -> System:
+        """A new file system for the URI's host."""
         scheme, authority = scheme_of(uri), uri.partition("://")[2].partition("/")[0]
         if "@" in authority:
             raise BadSpec(
@@ -211,27 +240,10 @@ def _entry(uri: str, info: Info) -> Entry:
     return Entry(uri=uri, size=size, pin=f"{size}-{mark}", details=Details(modified=0.0))
 
 
-def _read_range(system: System, path: str, *, start: int, end: int) -> bytes:
-    data: bytes = system.cat_file(path, start=start, end=end)
-    return data
-
-
-@contextlib.contextmanager
-def _border(uri: str) -> Iterator[None]:
-    """Wraps every call of fsspec and translates its errors."""
-    try:
-        yield
-    except Exception as exc:  # every system of fsspec has its own undocumented errors
-        error = _to_our_error(exc, uri, scheme_of(uri))
-        if error is exc:
-            raise
-        raise error from exc
-
-
-def _to_our_error(error: Exception, uri: str, scheme: str) -> ConvertError:
+def translated(error: Exception, uri: str) -> ConvertError:
+    """Translates an error of a system of fsspec."""
+    scheme = scheme_of(uri)
     message = " ".join(str(error).split()) or type(error).__name__
-    if isinstance(error, ConvertError):
-        return error
     if isinstance(error, ImportError):
         return BadSpec(f"{scheme}:// is read by fsspec, whose client for it is not installed: {message}.", uri=uri)
     if isinstance(error, ftplib.error_perm) and message.startswith(_LOGIN_REFUSED):

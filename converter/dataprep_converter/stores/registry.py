@@ -71,6 +71,10 @@ def store_class(scheme: str) -> type[Store]:
     Raises BadSpec for an unknown scheme, and names the known schemes. Raises BadSpec if the scheme's client is not installed, and names the
     extra to install.
     """
+    if scheme == "hf":
+        from dataprep_converter.stores.hub import HubStore
+
+        return HubStore
     if scheme in FSSPEC:
         # Not imported at the top, because fsspec takes long to import and most commands don't need it.
         from dataprep_converter.stores.fsspec_store import FsspecStore

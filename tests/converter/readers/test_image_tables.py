@@ -19,13 +19,14 @@ from dataprep_converter.inputs.access import Access
 from dataprep_converter.readers import Reader
 from dataprep_converter.readers.images.images import ImagesReader
 
+_arrow: Any = pa  # the type stubs want one type for all fields of a schema
 FILES = {"a/007.jpg": an_image(), "a/2.jpg": an_image(seed=1), "b/x.png": an_image("PNG")}
 RECORDS: list[dict[str, Any]] = [
     {"file": "b/x.png", "caption": "a, b", "score": 0.5, "count": 3, "box": {"x": 0.5, "y": 2}, "tags": ["u", "v"]},
     {"file": "a/007.jpg", "caption": None, "score": None, "count": None, "box": {"x": 1.5, "y": None}, "tags": None},
     {"file": "a/2.jpg", "caption": "é", "score": 1e-300, "count": -(2**60), "box": {"x": None, "y": 4}, "tags": []},
 ]
-TYPES = pa.schema(
+TYPES: pa.Schema = _arrow.schema(
     [
         ("file", pa.string()),
         ("caption", pa.string()),
@@ -47,7 +48,7 @@ def a_table(folder: Path, name: str, content: bytes, *, columns: list[str] | Non
 
 def parquet(records: list[dict[str, Any]], schema: pa.Schema = TYPES) -> bytes:
     out = pa.BufferOutputStream()
-    pq.write_table(pa.Table.from_pylist(records, schema=schema), out)  # type: ignore[no-untyped-call]
+    pq.write_table(pa.Table.from_pylist(records, schema=schema), out)
     return out.getvalue().to_pybytes()
 
 
@@ -190,7 +191,7 @@ WRONG: dict[str, tuple[str, bytes, dict[str, Any], str]] = {
     ),
     "bytes": (
         "t.parquet",
-        parquet([{"file": "b/x.png", "b": b"1"}], pa.schema([("file", pa.string()), ("b", pa.binary())])),
+        parquet([{"file": "b/x.png", "b": b"1"}], _arrow.schema([("file", pa.string()), ("b", pa.binary())])),
         {"columns": ["b"]},
         "{folder}/t.parquet: the column 'b' is binary; the columns of a list are text, numbers, booleans, and lists and structs of them.",
     ),

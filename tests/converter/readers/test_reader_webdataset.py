@@ -17,7 +17,7 @@ from tests.builders.files import put
 from tests.builders.images import an_image
 from tests.builders.packed import PACKERS
 from tests.converter.readers.reader_contract import ReaderContract, batches, faults, opened, plan, rows
-from webdataset import autodecode, tariterators  # type: ignore[import-untyped]  # it has no types
+from webdataset import autodecode, tariterators
 
 from dataprep_api.spec import Source
 from dataprep_converter.core.errors import BadData, BadSpec

@@ -15,6 +15,7 @@ from dataprep_api.spec import Source
 from dataprep_api.spec.sources.images import ImageList
 from dataprep_converter.core.closeable import Closeable
 from dataprep_converter.core.errors import BadSpec
+from dataprep_converter.core.tensors import to_numpy
 from dataprep_converter.inputs.access import Access
 from dataprep_converter.inputs.compressions import without_suffix
 from dataprep_converter.inputs.pinned import entry_of
@@ -97,16 +98,17 @@ class ImageTable(Closeable):
         samples = np.arange(self._units.samples, dtype=np.int64)
         chunks = (samples[start : start + _CHUNK] for start in range(0, len(samples), _CHUNK))
         for batch in self._reader.read(self._units, chunks):
-            good = dict(zip(batch.records.column(SAMPLE).to_pylist(), self._lines(batch.records), strict=True))
+            numbers: list[int] = to_numpy(batch.records.column(SAMPLE)).tolist()
+            good = dict(zip(numbers, self._lines(batch.records, numbers), strict=True))
             bad = {each.sample: Line(_place(each.sample), "", "", bad=self._reason(each)) for each in batch.bad}
             lines = good | bad
             yield from (lines[sample] for sample in sorted(lines))
 
-    def _lines(self, records: pa.RecordBatch) -> Iterator[Line]:
+    def _lines(self, records: pa.RecordBatch, numbers: Sequence[int]) -> Iterator[Line]:
         paths = records.column(self._path).to_pylist()
         labels = records.column(self._label).to_pylist() if self._label is not None else [""] * records.num_rows
         rows = records.select(self.schema.names).to_pylist() if len(self.schema) else [{}] * records.num_rows
-        for sample, path, label, row in zip(records.column(SAMPLE).to_pylist(), paths, labels, rows, strict=True):
+        for sample, path, label, row in zip(numbers, paths, labels, rows, strict=True):
             place = _place(sample)
             text = "" if path is None else self._text(path, self._path, place).strip()
             bad = "" if text else f"{self._uri}, {place}: {self._path!r} is empty"

@@ -1,0 +1,114 @@
+"""`hf://` against a fake of the Hub's API, by the library's own file system: commits, pins, tokens, and what is told when they are missing."""
+
+import sys
+from collections.abc import Iterator
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any
+
+import pytest
+from tests.builders.specs import parse_job
+from tests.converter.stores.hub_fake import FakeHub, fake_hub
+
+from dataprep_converter.cli.display import Display
+from dataprep_converter.core.errors import BadCredentials, BadSpec, InputChanged, NotFound, NotPermitted
+from dataprep_converter.inputs.access import Access
+from dataprep_converter.inputs.pinned import open_pinned
+from dataprep_converter.inputs.store_settings import settings_for
+from dataprep_converter.steps.run import run
+from dataprep_converter.stores import StoreSettings
+
+ROOT = "hf://datasets/org/set"
+
+
+needs_client = pytest.mark.skipif(find_spec("huggingface_hub") is None, reason="huggingface_hub is not installed")
+
+
+@pytest.fixture
+def hub(monkeypatch: pytest.MonkeyPatch) -> Iterator[FakeHub]:
+    monkeypatch.delenv("HF_TOKEN", raising=False)
+    with fake_hub() as running:
+        yield running
+
+
+def access_to(hub: FakeHub, **credentials: str) -> Access:
+    return Access([StoreSettings(uri_prefix="hf://", endpoint=hub.endpoint, credentials=credentials)])
+
+
+FILES = {"a/b.txt": b"one\ntwo\n", "a-1.txt": b"x", "a.txt": b"y", "README.md": b"# set"}
+
+
+@needs_client
+def test_files_are_listed_in_the_order_of_whole_paths_and_read_in_ranges(hub: FakeHub) -> None:
+    hub.commit(FILES)
+    store = access_to(hub).store(ROOT)
+    assert [entry.uri.removeprefix(f"{ROOT}/") for entry in store.list(ROOT)] == ["README.md", "a-1.txt", "a.txt", "a/b.txt"]
+    with store.open(f"{ROOT}/a/b.txt") as opened:
+        assert (opened.size, opened.read_at(4, 3), b"".join(opened.stream())) == (8, b"two", b"one\ntwo\n")
+    assert store.get(f"{ROOT}@main/a.txt") == b"y"
+    assert store.stat(f"{ROOT}/absent.txt") is None
+    assert store.stat(f"{ROOT}/a") is None
+    with pytest.raises(NotFound, match=f"{ROOT}/absent.txt does not exist"):
+        store.open(f"{ROOT}/absent.txt")
+
+
+@needs_client
+def test_a_process_reads_one_commit_and_another_process_sees_the_files_that_changed(hub: FakeHub) -> None:
+    first = hub.commit(FILES)
+    store = access_to(hub).store(ROOT)
+    pins = {entry.uri: entry.pin for entry in store.list(ROOT)}
+    hub.commit(FILES | {"a.txt": b"z"})
+    assert store.get(f"{ROOT}/a.txt") == b"y"
+    later = access_to(hub).store(ROOT)
+    assert later.get(f"{ROOT}/a.txt") == b"z"
+    with open_pinned(later, f"{ROOT}/a-1.txt", pins[f"{ROOT}/a-1.txt"]) as same:
+        assert same.read_at(0, 1) == b"x"
+    with pytest.raises(InputChanged, match=r"a\.txt has changed since it was planned"):
+        open_pinned(later, f"{ROOT}/a.txt", pins[f"{ROOT}/a.txt"])
+    named = access_to(hub).store(ROOT)
+    assert named.get(f"{ROOT}@{first}/a.txt") == b"y"
+
+
+@needs_client
+def test_a_job_reads_a_data_set_of_the_hub(hub: FakeHub, tmp_path: Path) -> None:
+    hub.commit({"data/train.csv": b"x,label\n1,0\n2,1\n3,0\n"})
+    source: dict[str, Any] = {"csv": {"uris": [f"{ROOT}/data"], "header": True}}
+    job = parse_job({"source": source, "output": {"uri": str(tmp_path / "out"), "format": "jsonl"}}, name="hub")
+    assert run(job, access=access_to(hub), workers=1, display=Display(quiet=True))[1].records.out == 3
+
+
+@needs_client
+def test_a_private_repository_needs_the_token_of_a_secret(hub: FakeHub, tmp_path: Path) -> None:
+    hub.commit(FILES)
+    hub.token = "hf_marked"
+    (tmp_path / "secrets/0").mkdir(parents=True)
+    (tmp_path / "secrets/0/token").write_text("hf_marked\n")
+    job = parse_job(
+        {
+            "source": {"text": {"uris": [f"{ROOT}/a"]}},
+            "output": {"uri": str(tmp_path / "out")},
+            "stores": [{"uriPrefix": "hf://", "endpoint": hub.endpoint, "secretRef": {"name": "hub"}}],
+        },
+        name="hub",
+    )
+    assert Access(settings_for(job.spec.stores, str(tmp_path))).store(ROOT).get(f"{ROOT}/a/b.txt") == b"one\ntwo\n"
+    with pytest.raises(NotPermitted) as nobody:
+        access_to(hub).store(ROOT).stat(f"{ROOT}/a.txt")
+    assert f"{ROOT}/a.txt: the Hub doesn't show this repository without a token, or it doesn't exist: " in str(nobody.value)
+    with pytest.raises(BadCredentials) as wrong:
+        access_to(hub, token="hf_wrong").store(ROOT).stat(f"{ROOT}/a.txt")
+    assert f"{ROOT}/a.txt: the Hub refuses the token: " in str(wrong.value)
+    assert "hf_wrong" not in str(wrong.value)
+
+
+@needs_client
+def test_nothing_is_written(hub: FakeHub) -> None:
+    hub.commit(FILES)
+    with pytest.raises(BadSpec, match=f"^{ROOT}/x: dataprep doesn't write to hf://"):
+        access_to(hub).store(ROOT).put(f"{ROOT}/x", b"x")
+
+
+def test_a_missing_client_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "huggingface_hub", None)
+    with pytest.raises(BadSpec, match=r"^hf:// needs the client huggingface_hub: pip install 'dataprep-operator\[hf\]'\.$"):
+        Access().store(ROOT).stat(f"{ROOT}/a.txt")
