@@ -28,6 +28,7 @@ HEADS: Final = 3
 """For each extension, the number of files whose first bytes are read."""
 _ROWS_BYTES: Final = 4 << 20
 """The bytes of a CSV file in which words for missing values are searched."""
+_MOST_URIS: Final = 64
 _SUBSETS: Final = {
     "train": "train", "training": "train", "val": "validation", "valid": "validation", "validation": "validation", "dev": "validation",
     "test": "test", "testing": "test", "t10k": "test",
@@ -52,12 +53,15 @@ class Listing:
     """The files of this kind."""
 
     def uris(self, uri: str) -> list[str]:
-        """Returns the URI itself if all its files are of the chosen kind, or else a glob for each extension of that kind."""
+        """Returns the URI itself if all its files are of the chosen kind, or else a glob for each extension of that kind, and the URI of each
+        file without an extension."""
         if len(self.files) == len(self.chosen_files):
             return [uri]
+        others = [file.entry.uri for file in self.chosen_files if not extension(file.path)]
         names = [file.path.rpartition("/")[2] for file in self.chosen_files]
         endings = sorted({name[name.lower().rindex("." + extension(name)) :] for name in names if extension(name)})
-        return [f"{uri.rstrip('/')}/**/*{ending}" for ending in endings][:64] or [uri]
+        uris = [*(f"{uri.rstrip('/')}/**/*{ending}" for ending in endings), *others]
+        return uris if len(uris) <= _MOST_URIS else [uri]
 
 
 @dataclass

@@ -21,7 +21,7 @@ import webdataset  # type: ignore[import-untyped] # it has no types
 import yaml
 from PIL import Image
 from tests.builders.archives import a_tar, a_zip
-from tests.builders.files import visible
+from tests.builders.files import put, visible
 from tests.builders.packed import PACKERS
 from tests.converter.cli.commandline import code_of
 from tests.converter.stores.site import serving
@@ -290,6 +290,17 @@ def test_half_of_the_rows_of_a_table_are_enough(tmp_path: Path) -> None:
     written, spec = inferred(folder, tmp_path)
     assert "list" in spec["source"]["images"]
     assert f"# 1 of the first 2 records don't fit, the first: {folder}/scores.csv, row 2: {folder}/2.png does not exist" in written
+
+
+def test_records_of_another_program_are_read_whatever_their_files_are_called(tmp_path: Path) -> None:
+    content = framing.frame(example())
+    root = tmp_path / "theirs"
+    files = {"train/day=1/part-00000": content * 3, "train/a.tfrecord.gz": gzip.compress(content * 4), "val/b.tfrecord": content * 2}
+    put(root, {**files, "dataset_info.json": b'{"splits": []}', "_SUCCESS": b""})
+    _, spec = inferred(root, tmp_path)
+    assert spec["source"] == {"tfrecord": {"uris": [f"{root}/**/*.tfrecord", f"{root}/**/*.tfrecord.gz", f"{root}/train/day=1/part-00000"]}}
+    assert code_of("run", tmp_path / "job.yaml", "--quiet") == 0
+    assert verify(str(tmp_path / "out"), Access()).records_out == 9
 
 
 def test_images_without_class_folders_have_no_label(tmp_path: Path) -> None:
