@@ -80,7 +80,7 @@ def _list_of(uri: str, table: File, head: _Head, path: str, match: str) -> dict[
     columns = [name for name in head.names if name not in (path, label)]
     listed: dict[str, Any] = {"uri": table.entry.uri, **head.options, "pathColumn": path}
     if match != "Path":
-        listed |= {"match": match, "root": uri}
+        listed |= {"match": match, "root": uri.rstrip("/") or "/"}
     if label is not None:
         listed["labelColumn"] = label
     if columns:

@@ -110,7 +110,12 @@ def _from_files(uri: str, access: Access) -> Draft:
     table = table_of(uri, files, chosen_files, access) if draft.kind == "images" else None
     if table is not None:
         file, fields = table
-        draft.source = {name: value for name, value in draft.source.items() if name == "extensions"} | fields
+        kept = (
+            ("extensions", "subsetFrom")
+            if fields["list"].get("root", file.entry.uri.rpartition("/")[0]) == uri.rstrip("/")
+            else ("extensions",)
+        )
+        draft.source = {name: value for name, value in draft.source.items() if name in kept} | fields
         draft.notes.append(f"{file.entry.uri} lists the images; its other columns are added to them")
         files = [each for each in files if each is not file]
     if kind in _WITH_PARTITIONS and "=" not in uri and _are_partitions(chosen_files):

@@ -284,6 +284,15 @@ def test_a_table_that_names_no_image_is_left_alone(tmp_path: Path) -> None:
     assert spec["source"]["images"] == {"uris": [str(folder)]}
 
 
+def test_a_table_of_images_in_folders_of_splits_keeps_the_splits(tmp_path: Path) -> None:
+    folder = pictures(tmp_path / "photos", "train/1.png", "train/2.png", "val/3.png")
+    text(folder / "scores.csv", "file,score\n1.png,0.5\n2.png,1.5\n3.png,2.5\n")
+    _, spec = inferred(folder, tmp_path)
+    assert spec["source"]["images"]["subsetFrom"] == "FirstFolder"
+    assert code_of("run", tmp_path / "job.yaml", "--quiet") == 0
+    assert visible(tmp_path / "out") == ["train.tfrecords", "val.tfrecords"]
+
+
 def test_half_of_the_rows_of_a_table_are_enough(tmp_path: Path) -> None:
     folder = pictures(tmp_path / "photos", "1.png")
     text(folder / "scores.csv", "file,score\n1.png,0.5\n2.png,1.5\n")

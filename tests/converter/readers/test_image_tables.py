@@ -164,6 +164,12 @@ def test_a_key_without_an_image_is_a_bad_record(tmp_path: Path) -> None:
     assert faults(found) == {1: f"{tmp_path}/t.csv, row 2: no image below {tmp_path} has the key 'y'"}
 
 
+def test_a_row_without_an_image_belongs_to_the_subset_of_the_row_before_it(tmp_path: Path) -> None:
+    content = b"id,n\ny,0\nx,1\nz,2\n007,3\n"
+    units, _ = plan(ImagesReader, a_table(tmp_path, "t.csv", content, columns=["n"], match="Key", subsetFrom="FirstFolder"))
+    assert units.table["subset"].to_pylist() == ["b", "b", "b", "a"]
+
+
 def test_a_split_by_a_column_reads_no_image(tmp_path: Path) -> None:
     source = a_table(tmp_path, "t.csv", b"path,n\nb/x.png,5\na/9.jpg,6\na/2.jpg,7\n", columns=["n"])
     units, state = plan(ImagesReader, source)

@@ -9,7 +9,7 @@ import json
 from collections import deque
 from collections.abc import Iterator, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Final
 
 import pyarrow as pa
@@ -86,6 +86,8 @@ class ImagesOfList(Closeable):
         """
         lines = self._table.lines() if self._table is not None else _lines(self._access, self._listed, self._kind)
         found = self._by_path(lines) if self._listed.match == "Path" else self._by_name(lines)
+        if self._source.subset_from == "FirstFolder":
+            found = _with_subsets(found)
         exists = False
         first: ListedImage | None = None
         for image in found:
@@ -125,6 +127,20 @@ class ImagesOfList(Closeable):
         path = f"{self._listed.uri.rpartition('/')[2]}, {line.place}"
         subset = self._root.rpartition("/")[2] if self._source.subset_from == "Root" else ""
         return ListedImage(ListedFile(0, path, Entry(self._listed.uri, 0, ""), subset, ()), "", {}, reason)
+
+
+def _with_subsets(images: Iterator[ListedImage]) -> Iterator[ListedImage]:
+    """Puts a bad image that is in no folder into the subset of the image before it, or else of the first image. Every record needs a subset
+    if some have one."""
+    subset = ""
+    waiting: list[ListedImage] = []
+    for image in images:
+        subset = image.file.subset or subset
+        waiting.append(image)
+        if subset:
+            yield from (replace(each, file=replace(each.file, subset=each.file.subset or subset)) for each in waiting)
+            waiting = []
+    yield from waiting
 
 
 def _look_up_images(access: Access, lines: Iterator[Line], root: str, list_uri: str) -> Iterator[tuple[Line, str, Entry | None]]:
