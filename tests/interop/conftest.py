@@ -2,8 +2,10 @@
 
 import importlib
 import os
+import sys
 import warnings
 from typing import Any
+from unittest.mock import MagicMock
 
 import pytest
 from tests.availability import unavailable
@@ -27,3 +29,19 @@ def tf() -> Any:
             return importlib.import_module("tensorflow")
     except ModuleNotFoundError as exc:
         unavailable(f"TensorFlow is not installed ({exc}): pip install -r requirements/interop.txt")
+
+
+@pytest.fixture(scope="session")
+def tfds(tf: Any) -> Any:
+    """The module `tensorflow_datasets`. It imports `promise`, which is only needed for downloads and only available as source."""
+    del tf
+    try:
+        importlib.import_module("promise")
+    except ModuleNotFoundError:
+        sys.modules["promise"] = MagicMock()
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            return importlib.import_module("tensorflow_datasets")
+    except ModuleNotFoundError as exc:
+        unavailable(f"tensorflow_datasets is not installed ({exc}): pip install -r requirements/interop.txt")

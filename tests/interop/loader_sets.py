@@ -49,6 +49,14 @@ def numbers(folder: Path, **output: Any) -> Path:
     return _made(folder, {"features": [{"name": "n"}, {"name": "x"}], "splits": HALVES}, {"shards": {"count": 2}} | output)
 
 
+def nulls(folder: Path, **output: Any) -> Path:
+    """Three records, each of which lacks the value of another feature."""
+    folder.mkdir(parents=True, exist_ok=True)
+    rows = [{"n": 1, "x": 0.5, "text": None}, {"n": None, "x": 1.5, "text": "b"}, {"n": 3, "x": None, "text": "c"}]
+    (folder / "in.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    return output_of(job_into(folder / "out", source={"jsonl": {"uris": [str(folder / "in.jsonl")]}}, output=output))
+
+
 def vectors(folder: Path, **output: Any) -> Path:
     """A single feature."""
     return _made(folder, {"features": [VECTOR], "splits": HALVES}, output)

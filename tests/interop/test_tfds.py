@@ -1,19 +1,15 @@
 """TensorFlow Datasets reads every finished data set of tf.train.Example in place, using the folder `_tfds`."""
 
-import importlib
 import io
 import json
 import shutil
-import sys
 import warnings
 from pathlib import Path
 from typing import Any
-from unittest.mock import MagicMock
 
 import numpy as np
 import pytest
 from PIL import Image
-from tests.availability import unavailable
 from tests.builders.jobs import output_of
 from tests.builders.specs import job_into, parse_job
 from tests.interop.comparisons import compared
@@ -25,22 +21,6 @@ from workbench import mnist, photos
 pytestmark = pytest.mark.interop
 
 PLACE = Path("_tfds/dataset/1.0.0")
-
-
-@pytest.fixture(scope="module")
-def tfds(tf: Any) -> Any:
-    """tensorflow_datasets. It imports `promise`, which is only needed for downloads and only available as source."""
-    del tf
-    try:
-        importlib.import_module("promise")
-    except ModuleNotFoundError:
-        sys.modules["promise"] = MagicMock()
-    try:
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")
-            return importlib.import_module("tensorflow_datasets")
-    except ModuleNotFoundError as exc:
-        unavailable(f"tensorflow_datasets is not installed ({exc}): pip install -r requirements/interop.txt")
 
 
 def read(tfds: Any, output: Path, split: str = "train") -> list[dict[str, Any]]:

@@ -34,13 +34,20 @@ class FakeTorch:
 
     def install(self, patch: pytest.MonkeyPatch) -> Any:
         """Makes the modules importable, and returns `dataprep_reader.torch`. Any: the module is loaded again."""
-        torch: Any = types.ModuleType("torch")
-        data: Any = types.ModuleType("torch.utils.data")
-        torch.from_numpy = lambda array: array
-        data.IterableDataset, data.get_worker_info = IterableDataset, self.get_worker_info
-        for name, module in (("torch", torch), ("torch.utils", types.ModuleType("torch.utils")), ("torch.utils.data", data)):
-            patch.setitem(sys.modules, name, module)
+        self.install_torch(patch)
         patch.delitem(sys.modules, "dataprep_reader.torch", raising=False)
         import dataprep_reader.torch as made
 
         return made
+
+    def install_torch(self, patch: pytest.MonkeyPatch) -> None:
+        """Makes the modules importable."""
+        torch, utils, data = (_module(name) for name in ("torch", "torch.utils", "torch.utils.data"))
+        torch.from_numpy, torch.utils, utils.data = (lambda array: array), utils, data
+        data.IterableDataset, data.Dataset, data.get_worker_info = IterableDataset, IterableDataset, self.get_worker_info
+        for module in (torch, utils, data):
+            patch.setitem(sys.modules, module.__name__, module)
+
+
+def _module(name: str) -> Any:
+    return types.ModuleType(name)

@@ -3,8 +3,11 @@
 import io
 import json
 from pathlib import Path
+from typing import Any
 
 import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 from PIL import Image
 from tests.builders.jobs import run_spec
@@ -15,6 +18,7 @@ from workbench import photos
 
 pytestmark = [pytest.mark.interop, pytest.mark.heavy]
 
+_pq: Any = pq  # the module has no type stubs
 READER = Path(__file__).parents[1] / "readers" / "datasets_sets.py"
 
 
@@ -64,3 +68,33 @@ def test_tensors_and_vectors_are_lists(tmp_path: Path) -> None:
     )
     said = json.loads(environments.run("datasets", READER, [tmp_path / "set" / "train.parquet"]))
     assert said["records"] == [{"pixels": [[0, 1, 2], [3, 4, 5]]}]
+
+
+def test_nulls_of_images_classes_numbers_and_tensors_are_none(tmp_path: Path) -> None:
+    with io.BytesIO() as content:
+        Image.new("RGB", (4, 3), (9, 8, 7)).save(content, "PNG")
+        picture = content.getvalue()
+    columns: dict[str, Any] = {
+        "image": pa.array([picture, None, picture], pa.binary()),
+        "kind": pa.array(["cat", "dog", None]),
+        "n": pa.array([None, 2, 3], pa.int64()),
+        "v": pa.array([[1, 2], None, [5, 6]], pa.list_(pa.float32(), 2)),
+    }
+    _pq.write_table(pa.table(columns), tmp_path / "rows.parquet")
+    run_spec(
+        {
+            "source": {"parquet": {"uris": [str(tmp_path / "rows.parquet")]}},
+            "transforms": [{"vocabulary": {"columns": ["kind"]}}],
+            "features": [{"name": name} for name in ("image", "n", "v")],
+            "labels": [{"name": "kind"}],
+            "output": {"uri": str(tmp_path / "set"), "format": "parquet", "parquet": {"huggingFace": {}}},
+        }
+    )
+    said = json.loads(environments.run("datasets", READER, [tmp_path / "set" / "train.parquet"]))
+    assert (said["features"]["image"], said["features"]["kind"]) == (["Image", None], ["ClassLabel", ["cat", "dog"]])
+    pixels = {"size": [4, 3], "first": [9, 8, 7]}
+    assert said["records"] == [
+        {"image": pixels, "n": None, "v": [1, 2], "kind": 0},
+        {"image": None, "n": 2, "v": None, "kind": 1},
+        {"image": pixels, "n": 3, "v": [5, 6], "kind": None},
+    ]

@@ -65,6 +65,17 @@ def test_pytorch_loads_every_kind_of_feature_by_the_index_and_without(tmp_path: 
     assert [(r["n"], r["ints"], r["texts"]) for r in as_rows(said[3]["loaded"])] == [(row["n"], row["ints"], row["texts"]) for row in WHOLE]
 
 
+def test_pytorch_loads_nulls_as_nan_and_none(tmp_path: Path) -> None:
+    formats: dict[str, str] = {"tfrecord": "tfrecord", "jsonl": "tfrecord", "webdataset": "webdataset"}
+    for format_, environment in formats.items():
+        out = loader_sets.nulls(tmp_path / format_, format=format_)
+        (said,) = loaded("mds", "torch", out, needed=packages(environment))
+        records = as_rows(said["loaded"])
+        assert [record["n"] for record in records] == [1, None, 3]
+        assert [str(record["x"]) for record in records] == ["0.5", "1.5", "nan" if format_ == "tfrecord" else "None"]
+        assert [record["text"] for record in records] == [None, "b", "c"]
+
+
 def test_pytorch_loads_formats_that_have_their_own_library(tmp_path: Path) -> None:
     formats = ("webdataset", "mds", "npz")
     outs = [loader_sets.numbers(tmp_path / format_, format=format_) for format_ in formats]

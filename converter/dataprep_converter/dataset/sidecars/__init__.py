@@ -62,6 +62,11 @@ class FinishedDataSet:
     statistics: Mapping[str, SplitStatistics] = field(default_factory=dict)
     """The statistics of each split, from all reports."""
 
+    @property
+    def nullable(self) -> frozenset[str]:
+        """The names of the features that have nulls in any split. Empty if the job computes no statistics of features."""
+        return frozenset(name for split in self.statistics.values() for name, summary in split.features.items() if summary.missing)
+
 
 Made: TypeAlias = Iterator[tuple[str, bytes]]
 """A pair (path relative to the output, content) for each file. In each path, at least one part begins with `_`."""

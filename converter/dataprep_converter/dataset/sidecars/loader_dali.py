@@ -104,16 +104,23 @@ def examples(finished: FinishedDataSet) -> str:
         raise loader_source.Unreadable("NVIDIA DALI needs an index of the records. Make the data set with output.index: true.")
     if any(feature.sequence or feature.record for feature in finished.features):
         raise loader_source.Unreadable("NVIDIA DALI reads the features of tf.train.Example, and these records are others.")
-    readable = [feature for feature in finished.features if not _is_list_of_bytes(feature)]
+    nullable = finished.nullable
+    left_out = [
+        feature for feature in finished.features if _is_list_of_bytes(feature) or (feature.kind == "bytes" and feature.name in nullable)
+    ]
+    readable = [feature for feature in finished.features if feature not in left_out]
     comment = "How each feature is stored."
-    if len(readable) < len(finished.features):
-        left_out = ", ".join(feature.name for feature in finished.features if _is_list_of_bytes(feature))
-        comment = f"How each feature is stored. DALI reads one text of a feature, so these are left out: {left_out}."
+    if any(feature.name in nullable for feature in readable):
+        comment += " A feature with nulls has one dimension more, and a null is empty."
+    if left_out:
+        comment += f" DALI reads one text of a feature, so these are left out: {', '.join(feature.name for feature in left_out)}."
     return loader_source.filled(
         _LOADER,
         splits=loader_source.splits(finished),
         classes=loader_source.classes(finished),
-        features=loader_source.dictionary("FEATURES", {feature.name: _describe(feature) for feature in readable}, comment),
+        features=loader_source.dictionary(
+            "FEATURES", {feature.name: _describe(feature, feature.name in nullable) for feature in readable}, comment
+        ),
         files=loader_source.files_function("DALI"),
         decoded="".join(_decode_lines(feature) for feature in readable),
     )
@@ -127,9 +134,11 @@ def _is_list_of_bytes(feature: FeatureSpec) -> bool:
     return feature.kind == "bytes" and not feature.raw and feature.shape != ()
 
 
-def _describe(feature: FeatureSpec) -> str:
+def _describe(feature: FeatureSpec, has_nulls: bool) -> str:
     kind, default = _TYPES[feature.kind]
-    if feature.shape == (-1,):
+    if has_nulls and len(feature.shape) > 1:
+        return f"tfrecord.VarLenFeature({list(feature.shape[1:])}, {kind}, {default})"
+    if has_nulls or feature.shape == (-1,):
         return f"tfrecord.VarLenFeature({kind}, {default})"
     return f"tfrecord.FixedLenFeature({[] if feature.raw else list(feature.shape)}, {kind}, {default})"
 

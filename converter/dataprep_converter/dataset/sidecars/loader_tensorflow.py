@@ -51,7 +51,7 @@ _UNSIGNED: Final = {"uint32": "int32"}
 
 def text(finished: FinishedDataSet) -> str:
     """Returns the file."""
-    nullable = _names_with_nulls(finished)
+    nullable = finished.nullable
     alone = [feature for feature in finished.features if not feature.sequence]
     steps = [feature for feature in finished.features if feature.sequence]
     described = loader_source.dictionary(
@@ -77,11 +77,6 @@ def text(finished: FinishedDataSet) -> str:
         + "".join(_decode_lines(feature) for feature in finished.features if not feature.record and feature.name not in nullable),
         compression="GZIP" if finished.manifest.compression == "gzip" else "",
     )
-
-
-def _names_with_nulls(finished: FinishedDataSet) -> set[str]:
-    """Returns the names of the features that have nulls in any split. Tensors that are stored Raw have none."""
-    return {name for split in finished.statistics.values() for name, summary in split.features.items() if summary.missing}
 
 
 def _describe(feature: FeatureSpec, has_nulls: bool) -> str:

@@ -18,9 +18,9 @@ $needs
 '''
 _FROM_EXAMPLE: Final = '''\
 def tensor(feature, dtype, shape):
-    """The values of one feature as a tensor; bytes and text stay bytes."""
+    """The values of one feature as a tensor; bytes and text stay bytes.$null"""
     kind = feature.WhichOneof("kind")
-    found = getattr(feature, kind).value if kind else []
+$checked    found = getattr(feature, kind).value if kind else []
     if dtype == "bytes":
         return list(found) if shape else b"".join(found)
     values = np.frombuffer(found[0], dtype).copy() if kind == "bytes_list" else np.array(found, dtype)
@@ -31,6 +31,12 @@ def parse(serialized):
     """One record as a dictionary of tensors."""
 $parse
 '''
+_JSON_TYPES: Final = {"int64": "int64", "float": "float64", "bytes": "string"}
+_NULL: Final = " A null is NaN among floats, and None otherwise."
+_CHECKED: Final = """\
+    if kind is None and -1 not in shape:
+        return torch.from_numpy(np.full(shape, np.nan, dtype)) if dtype.startswith("float") else None
+"""
 _MAIN: Final = '''\
 def main():
     """Counts the records of every split."""
@@ -135,7 +141,7 @@ import pyarrow.dataset
 import torch
 
 FOLDER = Path(__file__).resolve().parents[2]
-$splits$classes
+$splits$classes$columns
 
 $files
 
@@ -148,7 +154,7 @@ class Records(torch.utils.data.IterableDataset):
     def __iter__(self):
         worker = torch.utils.data.get_worker_info()
         for file in self.files[worker.id :: worker.num_workers] if worker else self.files:
-            for batch in pyarrow.dataset.dataset(file, format=$format).to_batches():
+            for batch in pyarrow.dataset.dataset(file, format=$format$schema).to_batches():
                 yield from batch.to_pylist()
 
 
@@ -169,18 +175,30 @@ def arrow(finished: FinishedDataSet) -> str:
 
 def jsonl(finished: FinishedDataSet) -> str:
     """Returns the file for `jsonl`."""
-    return _table(finished, "json")
+    if not finished.nullable:
+        return _table(finished, "json")
+    columns = {feature.name: _pyarrow_type(feature) for feature in finished.features}
+    described = loader_source.dictionary("COLUMNS", columns, "Types of the columns, which pyarrow can't infer from nulls.")
+    return _table(finished, "json", columns=described, schema=", schema=pyarrow.schema(COLUMNS)")
 
 
-def _table(finished: FinishedDataSet, format_: str) -> str:
+def _table(finished: FinishedDataSet, format_: str, *, columns: str = "", schema: str = "") -> str:
     """Returns `load_torch.py` for a format that pyarrow reads. `format_` is pyarrow's name for the format."""
-    return loader_source.filled(_TABLE, needs="Needs torch and pyarrow.", format=f'"{format_}"', **_common(finished))
+    needs = "Needs torch and pyarrow."
+    return loader_source.filled(_TABLE, needs=needs, format=f'"{format_}"', columns=columns, schema=schema, **_common(finished))
+
+
+def _pyarrow_type(feature: FeatureSpec) -> str:
+    """Returns Python source for the type of a feature's column in JSON Lines."""
+    leaf = "bool_" if feature.dtype == "bool" else _JSON_TYPES[feature.kind]
+    return "pyarrow.list_(" * len(feature.shape) + f"pyarrow.{leaf}()" + ")" * len(feature.shape)
 
 
 def examples(finished: FinishedDataSet) -> str:
     """Returns the file for `tfrecord`."""
     is_indexed = bool(finished.reports) and all(report.index is not None for report in finished.reports)
-    parts = _common(finished) | _parsing(finished.features)
+    has_nulls = bool(finished.nullable)
+    parts = _common(finished) | _parsing(finished.features) | {"null": _NULL * has_nulls, "checked": _CHECKED * has_nulls}
     needs = "Needs torch, numpy and tfrecord (its messages of protobuf alone)."
     if is_indexed:
         return loader_source.filled(_INDEXED, needs=needs, **parts)

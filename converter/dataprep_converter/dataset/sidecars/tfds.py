@@ -51,8 +51,12 @@ def make(finished: FinishedDataSet) -> Made:
         "version": "1.0.0",
     }
     yield f"{FOLDER}/dataset_info.json", _to_json(info)
-    classes = {feature.name: _classes(feature, finished) for feature in finished.features}
-    described = {feature.name: _feature(feature, classes[feature.name]) for feature in finished.features}
+    nullable = finished.nullable
+    classes = {feature.name: None if feature.name in nullable else _classes(feature, finished) for feature in finished.features}
+    described = {
+        feature.name: _optional(feature) if feature.name in nullable else _feature(feature, classes[feature.name])
+        for feature in finished.features
+    }
     root = {"pythonClassName": f"{_FEATURES}.features_dict.FeaturesDict", "featuresDict": {"features": described}}
     yield f"{FOLDER}/features.json", _to_json(root)
     for name, class_names in classes.items():
@@ -106,9 +110,23 @@ def _feature(feature: FeatureSpec, classes: list[str] | int | None) -> Mapping[s
     return _tensor("int64" if feature.dtype.startswith("uint") else feature.dtype, feature.shape)
 
 
-def _tensor(dtype: str, shape: Sequence[int], *, encoding: str = "none") -> Mapping[str, Any]:
+def _optional(feature: FeatureSpec) -> Mapping[str, Any]:
+    """Returns a tensor that may be missing. In TFDS only a tensor may, so class labels are their numbers, and images their bytes.
+
+    In place of a null, TFDS returns the lowest number of the type, or an empty text. So booleans are numbers, because TFDS would return False.
+    """
+    if feature.shape == (-1,):
+        return _feature(feature, None)  # a null is an empty list
+    if feature.kind == "bytes":
+        return _tensor("string", feature.shape, optional=True)
+    has_other_type = feature.dtype == "bool" or feature.dtype.startswith("uint")
+    return _tensor("int64" if has_other_type else feature.dtype, feature.shape, optional=True)
+
+
+def _tensor(dtype: str, shape: Sequence[int], *, encoding: str = "none", optional: bool = False) -> Mapping[str, Any]:
     dimensions: Mapping[str, Any] = {"dimensions": [str(size) for size in shape]} if shape else {}
-    return _leaf("tensor_feature.Tensor", "tensor", {"dtype": dtype, "encoding": encoding, "shape": dimensions})
+    tensor: Mapping[str, Any] = {"dtype": dtype, "encoding": encoding, "shape": dimensions}
+    return _leaf("tensor_feature.Tensor", "tensor", {**tensor, "optional": True} if optional else tensor)
 
 
 def _leaf(python_name: str, kind: str, content: Mapping[str, Any]) -> Mapping[str, Any]:
