@@ -165,3 +165,10 @@ def brief(value: float | None) -> str:
         return short(value)
     power = int(math.log10(abs(value)) // 3)
     return f"{value / 1000**power:.4g}{'kMGT'[power - 1]}"
+
+
+def percent(share: float) -> str:
+    """Formats a share so that only 0 and 1 are `0%` and `100%`: `12.5%`, `<0.1%`, `>99.9%`."""
+    if share in (0, 1):
+        return f"{share:.0%}"
+    return "<0.1%" if share < 0.001 else ">99.9%" if share > 0.999 else f"{share:.1%}"

@@ -194,6 +194,8 @@ def _card(feature: Mapping[str, Any], by_split: Mapping[str, Mapping[str, Any]])
     for key, what in (("lengths", "bytes"), ("sizes", "values in a record")):
         if any(key in each for each in by_split.values()):
             blocks.append(_numbers({name: each[key] | {"count": each["count"], "missing": each["missing"]} for name, each in by_split.items() if key in each}, feature, what=what))  # fmt: skip
+    if any(each["missing"] for each in by_split.values()):
+        blocks.append(_nulls(by_split))
     if _is_worth_a_list(by_split, feature):
         blocks.append(_frequent_values(by_split, feature))
     notes = _notes(by_split)
@@ -233,6 +235,17 @@ def _numbers(by_split: Mapping[str, Mapping[str, Any]], feature: Mapping[str, An
     return f'<div class="plot">{histograms}{charts.scale(on)}</div>{table}'
 
 
+def _nulls(by_split: Mapping[str, Mapping[str, Any]]) -> str:
+    """Returns the share of nulls in each split."""
+    rows: list[str] = []
+    for number, (name, each) in enumerate(by_split.items()):
+        share = each["missing"] / max(1, each["count"] + each["missing"])
+        bar = charts.bar(share, color=number % _COLORS, title=f"{each['missing']:,}")
+        rows.append(f'<tr><th scope="row">{text(name)}</th><td>{bar}<small>{charts.percent(share)}</small></td></tr>')
+    title = '<tr><th scope="col" colspan="2">share of nulls</th></tr>'
+    return f'<table class="top"><thead>{title}</thead><tbody>{"".join(rows)}</tbody></table>'
+
+
 def _frequent_values(by_split: Mapping[str, Mapping[str, Any]], feature: Mapping[str, Any]) -> str:
     """Returns frequent values and their shares, from the first split that lists any."""
     name, first = next((name, each) for name, each in by_split.items() if each.get("top"))
@@ -254,7 +267,7 @@ def _frequent_values(by_split: Mapping[str, Mapping[str, Any]], feature: Mapping
 def _notes(by_split: Mapping[str, Mapping[str, Any]]) -> str:
     notes: list[str] = []
     for name, each in by_split.items():
-        for key, what in (("missing", "without a value"), ("nan", "NaN"), ("infinite", "infinite")):
+        for key, what in (("nan", "NaN"), ("infinite", "infinite")):
             if each.get(key):
                 notes.append(f"{text(name)}: {each[key]:,} {what}")
     if by_split and all(each.get("mostlyDifferent") for each in by_split.values()):

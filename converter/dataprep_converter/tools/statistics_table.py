@@ -7,7 +7,7 @@ from rich.console import Console
 from rich.table import Table
 
 from dataprep_api.redaction import one_line
-from dataprep_converter.tools.html_charts import short
+from dataprep_converter.tools.html_charts import percent, short
 
 _ROWS: Final = 60
 _TEXT: Final = 32
@@ -50,7 +50,7 @@ def _tables(rows: list[tuple[str, str, Mapping[str, Any]]], *, narrow: bool) -> 
             found.get("deviation"),
             found.get("max"),
         ]
-        of_counts.append((one_line(name), split, f"{feature['count']:,}", f"{feature['missing']:,}", _frequent(feature)))
+        of_counts.append((one_line(name), split, f"{feature['count']:,}", _missing(feature), _frequent(feature)))
         of_numbers.append((one_line(name), split, measure, *map(short, cells)))
     if not narrow:
         whole = [
@@ -88,6 +88,12 @@ def _numbers(feature: Mapping[str, Any]) -> tuple[str, Mapping[str, Any]]:
     if "histogram" in feature:
         return "values", feature
     return ("bytes", feature["lengths"]) if "lengths" in feature else ("", {})
+
+
+def _missing(feature: Mapping[str, Any]) -> str:
+    """Returns the number of nulls and their share of all records."""
+    missing, records = feature["missing"], feature["count"] + feature["missing"]
+    return f"{missing:,} ({percent(missing / records)})" if missing else "0"
 
 
 def _frequent(feature: Mapping[str, Any]) -> str:

@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 import pytest
 from PIL import Image
+from tests.builders.jobs import run_spec
 from tests.converter.cli.commandline import code_of, mnist_run
 
 from dataprep_api.redaction import printable
@@ -276,3 +277,25 @@ def test_numbers_are_short(value: float | None, said: str) -> None:
 
 def test_numbers_in_tables_are_shorter() -> None:
     assert [html_charts.brief(value) for value in (99_999, 344_915.2, 2_090_241, -1.5e9)] == ["99,999", "344.9k", "2.09M", "-1.5G"]
+
+
+@pytest.mark.parametrize(("share", "shown"), [
+    (0, "0%"), (0.0002, "<0.1%"), (0.001, "0.1%"), (0.125, "12.5%"), (0.9991, ">99.9%"), (1, "100%"),
+])  # fmt: skip
+def test_a_share_is_shown_as_0_or_100_percent_only_if_it_is(share: float, shown: str) -> None:
+    assert html_charts.percent(share) == shown
+
+
+def test_the_share_of_nulls_of_each_split_is_shown(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    rows = [{"n": None if number % 4 == 0 else number, "x": number} for number in range(16)]
+    (tmp_path / "rows.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    splits = {"into": [{"name": "train", "first": 12}, {"name": "test"}]}
+    spec = {"source": {"jsonl": {"uris": [str(tmp_path / "rows.jsonl")]}}, "splits": splits, "output": {"uri": str(tmp_path / "out")}}
+    run_spec(spec)
+    assert code_of("inspect", tmp_path / "out", "--html", tmp_path / "report.html") == 0
+    words = " ".join(Page((tmp_path / "report.html").read_text()).words)
+    assert re.findall(r"share of nulls\s+(\w+)\s+3\s+25\.0%\s+(\w+)\s+1\s+25\.0%", words) == [("train", "test")]
+    assert words.count("share of nulls") == 1
+    capsys.readouterr()
+    assert code_of("inspect", tmp_path / "out") == 0
+    assert "3 (25.0%)" in capsys.readouterr().out

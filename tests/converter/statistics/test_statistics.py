@@ -459,3 +459,11 @@ def test_class_counts_alone(tmp_path: Path) -> None:
     found = statistics(tmp_path / "out")["splits"]["train"]
     assert found["features"] == {}
     assert {each["name"]: each["count"] for each in found["classes"]["kind/y"] if each["count"]} == {"red": 300, "blue": 100}
+
+
+def test_the_share_of_nulls_is_there_for_features_with_nulls_only(tmp_path: Path) -> None:
+    (tmp_path / "rows.jsonl").write_text('{"n": 1, "x": 1}\n{"n": null, "x": 2}\n{"n": null, "x": 3}\n')
+    run_job(parse_job({"source": {"jsonl": {"uris": [str(tmp_path / "rows.jsonl")]}}, "output": {"uri": str(tmp_path / "out")}}))
+    features = json.loads((tmp_path / "out/_dataprep/statistics.json").read_text())["splits"]["train"]["features"]
+    assert (features["n"]["count"], features["n"]["missing"], features["n"]["missingShare"]) == (1, 2, 0.666666666667)
+    assert (features["x"]["missing"], "missingShare" in features["x"]) == (0, False)

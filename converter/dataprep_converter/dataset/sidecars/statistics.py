@@ -92,6 +92,9 @@ def _feature(summary: Summary, feature: Mapping[str, Any]) -> dict[str, Any]:
         "values": summary.values,
         "sampledEvery": summary.every,
     }
+    if summary.missing:
+        # Only features with nulls have this key, so the bytes of all other data sets stay as they were.
+        fields["missingShare"] = _rounded(summary.missing / summary.records)
     if summary.numbers is not None:
         fields |= _numbers(summary.numbers, is_whole=not feature["dtype"].startswith("float"))
     for name, numbers in (("sizes", summary.sizes), ("lengths", summary.lengths)):
