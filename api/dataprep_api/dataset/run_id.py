@@ -119,8 +119,8 @@ def _counts_postgres_rows(spec: DataPrepJobSpec) -> bool:
     return any(query is not None and query.pin == "Count" and not query.url.startswith(SQLITE) for query in queries)
 
 
-_SOURCES_WITH_NULLS: Final = ("csv", "jsonl", "parquet", "arrow", "avro", "orc", "sequence_file", "dataset", "sql", "table", "plugin")
-"""The sources whose columns can have nulls. Other sources have nulls only in columns that come from folder names. A join refuses rows with nulls."""
+_SOURCES_WITH_NULLS: Final = ("csv", "jsonl", "parquet", "arrow", "avro", "orc", "sequence_file", "dataset", "sql", "table", "join", "plugin")
+"""The sources whose columns can have nulls. Other sources have nulls only in columns that come from folder names."""
 
 NullRule: TypeAlias = Literal["Keep", "Bad", "Dropped"]
 """`Keep` and `Bad` are values of `spec.nulls`. `Dropped` is version 1 of the part `nulls`: readers of tables refuse records with nulls, but nulls

@@ -121,6 +121,12 @@ def a_table(folder: Path, name: str, table: pa.Table, **options: Any) -> dict[st
     return {"name": name, "prefix": f"{name}_", "source": {"parquet": {"uris": [str(folder / f"{name}.parquet")]}}, **options}
 
 
+def with_nulls(column: Any, every: int) -> Any:
+    """The column, in which some rows are null. `every` 0 stands for none."""
+    rows = [None if every and row % every == 0 else row for row in range(len(column))]
+    return column.take(pa.array(rows, pa.int64()))
+
+
 NUMBERS = st.lists(st.integers(0, 30), max_size=60)
 UNIQUE = st.lists(st.integers(0, 30), max_size=31, unique=True)
 RULES = st.sampled_from(["First", "Last", "Refuse"])
@@ -136,9 +142,10 @@ RULES = st.sampled_from(["First", "Last", "Refuse"])
     columns=st.lists(st.sampled_from(sorted(COLUMNS)), max_size=4, unique=True),
     piece=st.integers(1, 9),
     size=st.integers(1, 2000),
+    nulls=st.sampled_from([0, 2, 3]),
 )
 def test_all_ways_make_the_same_of_any_tables(
-    numbers: list[list[int]], rules: tuple[str, ...], missing: str, keys: list[str], columns: list[str], piece: int, size: int
+    numbers: list[list[int]], rules: tuple[str, ...], missing: str, keys: list[str], columns: list[str], piece: int, size: int, nulls: int
 ) -> None:
     with tempfile.TemporaryDirectory() as folder, pytest.MonkeyPatch.context() as patch:
         patch.setattr(joined_tables, "PIECE_RECORDS", piece)
@@ -151,7 +158,7 @@ def test_all_ways_make_the_same_of_any_tables(
             of = np.array(values, np.int64)
             found = {f"key {kind}": KEYS[kind](of) for kind in keys}
             # Rows with the same key have different values in other columns.
-            found |= {kind: COLUMNS[kind](of + np.arange(len(of))) for kind in columns}
+            found |= {kind: with_nulls(COLUMNS[kind](of + np.arange(len(of))), nulls + place) for place, kind in enumerate(columns)}
             tables.append(a_table(Path(folder), f"t{number}", pa.table(found), duplicates=rules[number]))
         source = Source.model_validate({"join": {"keys": [f"key {kind}" for kind in keys], "tables": tables, "missing": missing}})
         kept, apart, moved = each_way(source, patch)

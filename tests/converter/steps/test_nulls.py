@@ -441,14 +441,44 @@ def split_by(folder: Path, splits: dict[str, Any]) -> dict[str, list[int]]:
     }  # fmt: skip
 
 
-def test_a_join_refuses_rows_with_nulls(tmp_path: Path) -> None:
+def a_join(folder: Path, left: pa.Table, right: pa.Table, spec: dict[str, Any] | None = None, **right_table: Any) -> list[dict[str, Any]]:
+    """The records of a join of two tables by `n`."""
     pytest.importorskip("duckdb")
-    a_job(tmp_path, "parquet")
-    table = {"parquet": {"uris": [str(tmp_path / "in/rows.parquet")], "columns": ["n", "i"]}}
-    other = {"parquet": {"uris": [str(tmp_path / "in/rows.parquet")], "columns": ["n", "f"]}}
-    join = {"keys": ["n"], "missing": "Drop", "tables": [{"name": "a", "source": table}, {"name": "b", "source": other}]}
+    tables = [{"name": name, "source": {"parquet": {"uris": [str(folder / f"{name}.parquet")]}}} for name in ("a", "b")]
+    for name, table in (("a", left), ("b", right)):
+        _pq.write_table(table, folder / f"{name}.parquet")
+    join = {"keys": ["n"], "missing": "Drop", "tables": [tables[0], tables[1] | right_table]}
+    output = {"uri": str(folder / "out"), "format": "jsonl", "shards": {"count": 1}}
+    out = output_of(parse_job({"source": {"join": join}, "output": output} | (spec or {})))
+    return [json.loads(line) for line in next(out.glob("*.jsonl")).read_text().splitlines()]
+
+
+LEFT = pa.table({"n": [1, 2, None], "i": pa.array([None, 5, 6], pa.int64()), "s": ["x", None, "z"]})
+RIGHT = pa.table({"n": [2, 1, 1], "f": pa.array([0.5, None, 1.5], pa.float32())})
+
+
+def test_a_join_keeps_nulls_of_its_tables(tmp_path: Path) -> None:
+    records = a_join(tmp_path, LEFT.slice(0, 2), RIGHT.slice(0, 2))
+    assert records == [{"i": None, "s": "x", "f": None}, {"i": 5, "s": None, "f": 0.5}]
+
+
+def test_a_join_refuses_a_null_key(tmp_path: Path) -> None:
+    with pytest.raises(BadData, match=r"record 2: a: n has no value, and a null is no key of a join\."):
+        a_join(tmp_path, LEFT, RIGHT.slice(0, 2))
+
+
+def test_a_join_leaves_out_the_rows_with_null_keys_if_bad_records_are_skipped(tmp_path: Path) -> None:
+    assert a_join(tmp_path, LEFT, RIGHT.slice(0, 2), SKIP) == [{"i": None, "s": "x", "f": None}, {"i": 5, "s": None, "f": 0.5}]
+
+
+def test_a_join_refuses_a_null_within_a_sequence(tmp_path: Path) -> None:
+    with pytest.raises(BadData, match=r"record 1: b: column 'f' has no value and no default\."):
+        a_join(tmp_path, LEFT.slice(0, 2), RIGHT, orderBy=["f"])
+
+
+def test_a_join_refuses_nulls_if_the_job_does(tmp_path: Path) -> None:
     with pytest.raises(BadData, match=r"record 0: a: column 'i' has no value and no default\."):
-        run_job(parse_job({"source": {"join": join}, "output": {"uri": str(tmp_path / "out"), "format": "parquet"}}))
+        a_join(tmp_path, LEFT.slice(0, 2), RIGHT.slice(0, 2), {"nulls": "Bad"})
 
 
 def test_a_function_gets_and_returns_none(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -10,7 +10,7 @@ import hashlib
 import json
 from collections.abc import Generator, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import ExitStack, closing
+from contextlib import ExitStack, closing, nullcontext
 from dataclasses import dataclass
 from pathlib import Path
 from threading import Event, Lock
@@ -26,6 +26,7 @@ from dataprep_converter.inputs.access import Access
 from dataprep_converter.readers import Discovery, Listing, Reader, reader_class
 from dataprep_converter.readers.base.blocks import Block, BlockReader
 from dataprep_converter.readers.joins.joined_tables import Columns, Count, Join, Keys
+from dataprep_converter.readers.joins.tables import without_null_keys
 from dataprep_converter.records.batch import SAMPLE, TEXT, TEXTS, WAS, marked
 from dataprep_converter.records.columns import IS_SEQUENCE, NOT_BY_DEFAULT, find_columns
 from dataprep_converter.records.schemas import parse_schema, schema_text
@@ -142,7 +143,8 @@ class _TableLoader:
         size = table.units.size
         step = samples_of_a_batch(size if size >= len(samples) else len(samples) * _ROW_BYTES, len(samples), most=_READ_RECORDS)
         parts = (samples[first : first + step] for first in range(0, len(samples), step))
-        for batch in table.reader.read(table.units, parts):
+        for read in table.reader.read(table.units, parts):
+            batch = without_null_keys(read, table.keys)
             bad += [(each.sample, each.reason) for each in batch.bad]
             for lost in batch.lost:
                 count, first = self.lost.get((table.number, lost.column), (0, lost.texts[0]))
@@ -198,25 +200,27 @@ class _Planner:
         yield from self._bad
 
     def _open_tables(self, readers: ExitStack) -> list[_Table]:
-        """Opens the tables. When `readers` is closed, the readers of all tables are closed. A row with a null is a bad row: the bytes under a
-        null could differ between a join in memory and a join by DuckDB, although both must give the same units."""
-        with self._access.refusing_nulls():
-            return self._opened_tables(readers)
+        """Opens the tables. When `readers` is closed, the readers of all tables are closed.
 
-    def _opened_tables(self, readers: ExitStack) -> list[_Table]:
+        In a table of sequences, a row with a null is a bad row, because a sequence has no null among its steps.
+        """
         tables: list[_Table] = []
         for number, spec in enumerate(self._source.tables):
-            kind = spec.source.kind
-            source = spec.source.member
-            reader_type = reader_class(kind)
-            units, state = reader_type.discover(source, self._access).collect()
-            if "warnings" in state:
-                self._state.setdefault("warnings", []).extend(f"join, table {spec.name}: {each}" for each in state["warnings"])
-            if self._access.output is not None:
-                overlaps.check_units(units, self._access.output, self._access)
-            reader = readers.enter_context(reader_type(source, state, self._access))
-            tables.append(_table(number, spec, reader, units, self._source))
+            with self._access.refusing_nulls() if spec.order_by is not None else nullcontext():
+                tables.append(self._open_table(number, spec, readers))
         return tables
+
+    def _open_table(self, number: int, spec: JoinTable, readers: ExitStack) -> _Table:
+        kind = spec.source.kind
+        source = spec.source.member
+        reader_type = reader_class(kind)
+        units, state = reader_type.discover(source, self._access).collect()
+        if "warnings" in state:
+            self._state.setdefault("warnings", []).extend(f"join, table {spec.name}: {each}" for each in state["warnings"])
+        if self._access.output is not None:
+            overlaps.check_units(units, self._access.output, self._access)
+        reader = readers.enter_context(reader_type(source, state, self._access))
+        return _table(number, spec, reader, units, self._source)
 
     def _fill(self, join: Join, tables: Sequence[_Table]) -> None:
         """Adds all rows to the join, except bad rows. Reads several tables concurrently if the memory suffices."""

@@ -1,12 +1,16 @@
-"""Describes the tables of a join: their columns, the types in which columns are joined, and the results of checks of the keys."""
+"""Describes the tables of a join: their columns, the types and nulls in which columns are joined, and the results of checks of the keys."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 
-from dataprep_converter.core.tensors import Array, is_tensor
+from dataprep_converter.core.lists import is_ragged
+from dataprep_converter.core.tensors import Array, is_tensor, null_mask, to_arrow
+from dataprep_converter.records.batch import SAMPLE, Batch
+from dataprep_converter.records.columns import without
 
 _arrow: Any = pa  # the type stubs lack some functions
 
@@ -42,6 +46,20 @@ class Count:
     """The example's first and last row in the table whose number is `table`."""
 
 
+def without_null_keys(batch: Batch, keys: Sequence[str]) -> Batch:
+    """The batch without the rows that have a null in a key. Such rows are moved to `bad`."""
+    faults: dict[int, str] = {}
+    for name in keys:
+        column = batch.records.column(name)
+        if column.null_count:
+            rows: list[int] = np.flatnonzero(null_mask(column)).tolist()
+            faults |= {row: f"{name} has no value, and a null is no key of a join" for row in rows if row not in faults}
+    if not faults:
+        return batch
+    rest = without(batch, faults, batch.records.column(SAMPLE))
+    return replace(rest, bad=sorted(rest.bad, key=lambda each: each.sample))
+
+
 def plain_type(kind: pa.DataType) -> pa.DataType:
     """The type in which a column of type `kind` is joined. DuckDB has this type."""
     if isinstance(kind, pa.DictionaryType):
@@ -62,9 +80,39 @@ def plain(column: Array, kind: pa.DataType) -> Array:
 
 
 def restore(column: Array, kind: pa.DataType) -> Array:
-    """A joined column, converted back to its original type. Readers return no nulls, so equal values have equal bytes."""
+    """A joined column, converted back to its original type. Equal values have equal bytes, because the bytes under nulls are made equal."""
+    column = with_equal_nulls(column) if column.null_count else column
     if isinstance(kind, pa.FixedShapeTensorType):
         tensors: Array = _arrow.ExtensionArray.from_storage(kind, column.cast(kind.storage_type))
         return tensors
     value_type = kind.value_type if isinstance(kind, pa.DictionaryType) else kind
     return column if column.type.equals(value_type, check_metadata=True) else column.cast(value_type)
+
+
+def with_equal_nulls(column: Array) -> Array:
+    """The column, with zeros or nothing stored under its nulls. A join in memory and DuckDB would store different bytes there."""
+    kind: Any = column.type
+    missing = null_mask(column)
+    places = np.where(missing, len(column) - int(missing.sum()), np.cumsum(~missing) - 1)
+    filled: Any = _arrow.concat_arrays([column.drop_null(), _nothing(kind)]).take(to_arrow(places))
+    validity = _arrow.py_buffer(np.packbits(~missing, bitorder="little"))
+    if pa.types.is_fixed_size_list(kind):
+        lists: Array = _arrow.Array.from_buffers(kind, len(column), [validity], children=[filled.values])
+        return lists
+    children = [filled.values] if is_ragged(kind) else None
+    buffers = filled.buffers()[1:2] if is_ragged(kind) else filled.buffers()[1:]
+    values: Array = _arrow.Array.from_buffers(kind, len(column), [validity, *buffers], children=children)
+    return values
+
+
+def _nothing(kind: Any) -> Array:
+    """A column with a single value: zero, or an empty text or list."""
+    if pa.types.is_fixed_size_list(kind):
+        values: Array = _arrow.FixedSizeListArray.from_arrays(_arrow.concat_arrays([_nothing(kind.value_type)] * kind.list_size), type=kind)
+        return values
+    if is_ragged(kind):
+        return pa.array([[]], kind)
+    if any(is_kind(kind) for is_kind in (pa.types.is_string, pa.types.is_large_string, pa.types.is_binary, pa.types.is_large_binary)):
+        return pa.array([b""], pa.binary()).cast(kind)
+    zero = pa.array([0], pa.int32() if kind.bit_width == pa.int32().bit_width else pa.int64())
+    return zero.cast(kind)
