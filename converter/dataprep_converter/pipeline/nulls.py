@@ -39,11 +39,15 @@ class Nulls:
     """Why a null can't be stored."""
     defaults: Mapping[str, str] = field(default_factory=dict)
     """For each column that may have a default, the line to add to the spec."""
+    remedy: str = ""
+    """What to do about a column that can't have a default. Empty: add a step."""
 
     def reason(self, column: str) -> str:
         """Returns the reason why a record is bad that has a null in a column."""
-        advice = f"; {self.defaults[column]}" if column in self.defaults else ""
-        return f"{column} has no value{self.why}{advice}"
+        if not self.why:
+            return f"{column} has no value"
+        remedy = self.remedy or f"add fillNulls: {{columns: [{_key(column)}]}} to transforms"
+        return f"{column} has no value{self.why}; {self.defaults.get(column, remedy)}"
 
 
 def nulls_of(feature: FeatureSpec, *, is_vector: bool, output: Output, rule: NullRule, defaults: Mapping[str, str]) -> Nulls | None:
@@ -59,7 +63,8 @@ def nulls_of(feature: FeatureSpec, *, is_vector: bool, output: Output, rule: Nul
     if is_vector:
         why = ", and a vector can't have a null among its values"
     elif feature.raw and encoder_class(output.format).numbers(output).raw:
-        why = f", and {output.format} has no null for a tensor that is stored Raw; set encoding: Values"
+        why = f", and {output.format} has no null for a tensor that is stored Raw"
+        return Nulls(held=False, why=why, defaults=defaults, remedy="set encoding: Values")
     else:
         why = f", and {output.format} has no null for this feature"
     return Nulls(held=False, why=why, defaults=defaults)
@@ -78,10 +83,15 @@ def default_lines(source: Source, schema: pa.Schema) -> dict[str, str]:
         return {}
     examples = {column.name: _example(column.type) for column in schema}
     return {
-        name: f"add {_DEFAULTS[source.kind]}: {{{name if _PLAIN.fullmatch(name) else json.dumps(name)}: {example}}} to source.{source.kind}"
+        name: f"add {_DEFAULTS[source.kind]}: {{{_key(name)}: {example}}} to source.{source.kind}"
         for name, example in examples.items()
         if example is not None
     }
+
+
+def _key(name: str) -> str:
+    """Returns a column's name as it is written in the spec."""
+    return name if _PLAIN.fullmatch(name) else json.dumps(name)
 
 
 def _example(kind: Any) -> str | None:

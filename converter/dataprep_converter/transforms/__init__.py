@@ -16,6 +16,7 @@ TRANSFORMS: Final[Mapping[str, str]] = {
     "drop": "dataprep_converter.transforms.columns:DropStep",
     "rename": "dataprep_converter.transforms.columns:RenameStep",
     "filter": "dataprep_converter.transforms.filter:FilterStep",
+    "fill_nulls": "dataprep_converter.transforms.fill_nulls:FillNullsStep",
     "hash": "dataprep_converter.transforms.hash:HashStep",
     "tokenize_split": "dataprep_converter.transforms.tokenize_split:TokenizeSplitStep",
     "vocabulary": "dataprep_converter.transforms.vocabulary:VocabularyStep",

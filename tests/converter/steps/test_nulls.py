@@ -189,7 +189,7 @@ REFUSED: dict[str, tuple[str, str, dict[str, Any], int, str]] = {
     "mds": ("mds", "fn", {}, 4, 'f has no value, and mds has no null for this feature; add defaults: {f: "NaN"} to source.parquet'),
     "mds, text": ("mds", "sn", {}, 2, 's has no value, and mds has no null for this feature; add defaults: {s: ""} to source.parquet'),
     "mds, lists": ("mds", "ln", {}, 0, 'l has no value, and mds has no null for this feature; add defaults: {l: "[]"} to source.parquet'),
-    "mds, tensors": ("mds", "vn", {}, 3, "v has no value, and mds has no null for this feature"),
+    "mds, tensors": ("mds", "vn", {}, 3, "v has no value, and mds has no null for this feature; add fillNulls: {columns: [v]} to transforms"),
     "npz": ("npz", "in", {}, 0, 'i has no value, and npz has no null for this feature; add defaults: {i: "0"} to source.parquet'),
     "recordioProtobuf": (
         "recordioProtobuf", "bn", {}, 1,
@@ -207,7 +207,7 @@ REFUSED: dict[str, tuple[str, str, dict[str, Any], int, str]] = {
         'i has no value, and sequenceFile has no null for this feature; add defaults: {i: "0"} to source.parquet',
     ),
     "mapFile, vectors": (
-        "mapFile", "v", {}, 3, "v has no value, and mapFile has no null for this feature",
+        "mapFile", "v", {}, 3, "v has no value, and mapFile has no null for this feature; add fillNulls: {columns: [v]} to transforms",
     ),
     "raw tensors": (
         "tfrecord", "un", {}, 1, "u has no value, and tfrecord has no null for a tensor that is stored Raw; set encoding: Values",

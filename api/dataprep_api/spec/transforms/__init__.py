@@ -3,7 +3,7 @@
 from typing import ClassVar
 
 from dataprep_api.spec.model import OneOf
-from dataprep_api.spec.transforms.columns import Drop, Filter, Hash, Rename, Select, TokenizeSplit
+from dataprep_api.spec.transforms.columns import Drop, FillNulls, Filter, Hash, Rename, Select, TokenizeSplit
 from dataprep_api.spec.transforms.images import CropOrPad, Decode, Encode, Resize, Standardize
 from dataprep_api.spec.transforms.map import Map
 from dataprep_api.spec.transforms.numbers import Cast, OneHot, Scale
@@ -21,6 +21,7 @@ class Transform(OneOf):
     drop: Drop | None = None
     rename: Rename | None = None
     filter: Filter | None = None
+    fill_nulls: FillNulls | None = None
     hash: Hash | None = None
     tokenize_split: TokenizeSplit | None = None
     vocabulary: Vocabulary | None = None

@@ -63,3 +63,14 @@ class TokenizeSplit(Model):
     """Whether to convert to lower case first."""
     max_words: Annotated[int, Field(ge=1, le=100_000)] | None = None
     """Maximum number of words. The first words are kept."""
+
+
+class FillNulls(Model):
+    """Replaces nulls by a value, and can add masks of the nulls."""
+
+    columns: Columns
+    """Columns with nulls."""
+    value: Annotated[str, Field(max_length=1024)] | None = None
+    """Value in place of a null. Numbers and booleans are written as JSON (`0`, `-1.5`, `NaN`, `true`). Default: 0, `false`, an empty text or an empty list."""
+    masks: bool = False
+    """Whether to add masks. The mask of the column `fare` is the column `fare_missing`, which is true for a null."""
