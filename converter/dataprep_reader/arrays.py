@@ -127,10 +127,11 @@ def _filled(column: Array, missing: npt.NDArray[np.bool_]) -> npt.NDArray[Any]:
 
 def _stored(column: Array, dtype: np.dtype[Any]) -> npt.NDArray[Any]:
     """Returns a copy of the numbers that a column stores. Those in place of nulls are arbitrary."""
-    data = column.buffers()[1]
+    data: Any = column.buffers()[1]
     if dtype.kind == "b":
         return _bits(data, column.offset, len(column))
-    return np.frombuffer(data, dtype, len(column), column.offset * dtype.itemsize).copy()
+    numbers: npt.NDArray[Any] = np.frombuffer(data, dtype, len(column), column.offset * dtype.itemsize)
+    return numbers.copy()
 
 
 def _missing(column: Array) -> npt.NDArray[np.bool_]:

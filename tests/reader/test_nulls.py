@@ -96,14 +96,11 @@ def test_a_mask_that_no_batch_can_have_is_refused(tmp_path: Path, as_: Any, mask
 
 def test_many_patterns_of_nulls_are_read_in_one_call(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     rng = np.random.default_rng(5)
+    kinds: dict[str, Any] = {
+        "i": rng.integers(-(2**40), 2**40, 500), "f": rng.random(500, np.float32), "s": np.arange(500).astype(str),
+    }  # fmt: skip
     columns: dict[str, Any] = {
-        f"{kind}{place}": pa.array(values, mask=rng.random(500) < 0.5)
-        for place in range(6)
-        for kind, values in {
-            "i": rng.integers(-(2**40), 2**40, 500),
-            "f": rng.random(500, np.float32),
-            "s": np.arange(500).astype(str),
-        }.items()
+        f"{kind}{place}": pa.array(values, mask=rng.random(500) < 0.5) for place in range(6) for kind, values in kinds.items()
     }
     _pq.write_table(pa.table(columns), tmp_path / "rows.parquet")
     out = output_of(

@@ -49,7 +49,7 @@ def _accepted_types(kind: pa.DataType) -> set[type]:
 
 def of_cells(cells: Sequence[Sequence[bytes | None]], feature: FeatureSpec, kind: pa.DataType) -> "Array | None":
     """Convert a feature's cells to a column of type `kind`. `cells` contains a sequence of texts for each of the feature's CSV columns."""
-    texts = [pa.array(column, pa.large_binary()) for column in cells]
+    texts: list[Any] = [pa.array(column, pa.large_binary()) for column in cells]
     missing = null_mask(texts[0]) if any(text.null_count for text in texts) else None
     try:
         if feature.dtype == "bytes":

@@ -115,4 +115,5 @@ def _nothing(kind: Any) -> Array:
     if any(is_kind(kind) for is_kind in (pa.types.is_string, pa.types.is_large_string, pa.types.is_binary, pa.types.is_large_binary)):
         return pa.array([b""], pa.binary()).cast(kind)
     zero = pa.array([0], pa.int32() if kind.bit_width == pa.int32().bit_width else pa.int64())
-    return zero.cast(kind)
+    nothing: Array = zero.cast(kind)
+    return nothing
