@@ -149,6 +149,13 @@ def test_a_field_of_a_kept_struct_is_a_label_or_a_rule_of_splits(tmp_path: Path)
     assert [(row["y"], row["box"]) for row in rows] == [(1, ROWS[0]["box"]), (None, None), (None, ROWS[2]["box"])]
 
 
+def test_croissant_describes_only_the_other_columns(tmp_path: Path) -> None:
+    run_job(a_job(tmp_path, "parquet"))
+    described = json.loads((tmp_path / "out/_dataprep/croissant.json").read_bytes())
+    (fields,) = (found["field"] for found in described["recordSet"] if found["@id"].startswith("records/"))
+    assert [field["name"] for field in fields] == ["id"]
+
+
 # --- which jobs keep structs ----------------------------------------------------------------------------------------
 
 

@@ -127,7 +127,7 @@ def _records(finished: FinishedDataSet) -> list[Mapping[str, Any]]:
     columns = _columns(finished)
     return (
         []
-        if columns is None
+        if not columns
         else [
             {
                 "@type": "cr:RecordSet",
@@ -150,8 +150,9 @@ def _columns(finished: FinishedDataSet) -> list[Column] | None:
 
 
 def feature_columns(finished: FinishedDataSet) -> list[Column]:
-    """Returns one column for each feature, as in `parquet` and `jsonl`."""
-    return [(feature.name, _type(feature), bool(feature.shape)) for feature in finished.features]
+    """Returns one column for each feature, as in `parquet` and `jsonl`. Croissant has no type for nested values, so these are left out."""
+    nested = finished.manifest.nested
+    return [(feature.name, _type(feature), bool(feature.shape)) for feature in finished.features if feature.name not in nested]
 
 
 def csv_columns(finished: FinishedDataSet) -> list[Column] | None:
