@@ -1,6 +1,7 @@
 """The run id, which is equal for jobs that write equal bytes. Fields that don't affect the bytes (name, workers, credentials, cleanup) are left out."""
 
-from collections.abc import Callable, Mapping, Sequence
+import re
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final, Literal, TypeAlias
 
@@ -152,7 +153,7 @@ class StructRule:
     keeps: bool = False
     """Whether every outermost struct is a column, and its fields are columns that are written only if the spec names them."""
     named: frozenset[str] = frozenset()
-    """The columns that features and labels name. A struct with such a name is a column."""
+    """The columns that features, labels, splits and `deduplicate` name. A struct with such a name is a column."""
 
 
 FLAT: Final = StructRule()
@@ -160,6 +161,8 @@ FLAT: Final = StructRule()
 
 _HOLD_STRUCTS: Final = ("parquet", "arrow", "jsonl", "avro", "orc")
 """The sources and formats of records that may contain structs."""
+_POSITION: Final = re.compile(r"-?\d+(\.\.-?\d+)?")
+"""References to columns by position, which would mean other columns if structs were columns."""
 
 
 def _keeps_structs(spec: DataPrepJobSpec) -> bool:
@@ -170,19 +173,29 @@ def _keeps_structs(spec: DataPrepJobSpec) -> bool:
     source = spec.source
     if source is None or source.kind not in _HOLD_STRUCTS or spec.output.format not in _HOLD_STRUCTS:
         return False
-    hugging_face = spec.output.parquet.hugging_face
-    names_fields = hugging_face is not None and any("/" in name for name in hugging_face.images or [])
-    names_fields |= any("/" in name for name in getattr(source.member, "defaults", None) or {})
+    if spec.features is not None or spec.transforms or spec.output.table is not None:
+        return False
     if source.jsonl is not None and source.jsonl.columns is not None:
         return False
-    return spec.features is None and not spec.transforms and spec.output.table is None and not names_fields
+    hugging_face = spec.output.parquet.hugging_face
+    images = (hugging_face.images or []) if hugging_face is not None else []
+    defaults = getattr(source.member, "defaults", None) or {}
+    return not any("/" in name for name in (*images, *defaults)) and not any(map(_POSITION.fullmatch, _references(spec)))
+
+
+def _references(spec: DataPrepJobSpec) -> Iterator[str]:
+    """Yield the columns that features, labels, splits and `deduplicate` name, by name or by position."""
+    for feature in [*(spec.features or []), *(spec.labels or [])]:
+        yield from feature.columns or [feature.name]
+    if spec.splits is not None:
+        yield from (name for name in (spec.splits.column, spec.splits.group_by, spec.splits.stratify_by) if name is not None)
+    if spec.deduplicate is not None:
+        yield from spec.deduplicate.columns
 
 
 def struct_rule(spec: DataPrepJobSpec, parts: Mapping[str, int]) -> StructRule:
     """Return which structs are columns if the job's plan follows these versions of the parts."""
-    targets = [*(spec.features or []), *(spec.labels or [])]
-    named = frozenset(name for feature in targets for name in feature.columns or [feature.name])
-    return StructRule(keeps=parts.get("structs", 1) > 1 and _keeps_structs(spec), named=named)
+    return StructRule(keeps=parts.get("structs", 1) > 1 and _keeps_structs(spec), named=frozenset(_references(spec)))
 
 
 def versions(spec: DataPrepJobSpec, *, parts: Mapping[str, Part] = PARTS) -> dict[str, int]:

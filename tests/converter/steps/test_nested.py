@@ -2,6 +2,7 @@
 and as JSON elsewhere."""
 
 import json
+import re
 import tarfile
 from pathlib import Path
 from typing import Any
@@ -165,8 +166,9 @@ def test_croissant_describes_only_the_other_columns(tmp_path: Path) -> None:
         {"features": [{"name": "id"}, {"name": "x", "columns": ["box/x"]}]},
         {"transforms": [{"filter": {"where": "id > 0"}}]},
         {"reading": {"defaults": {"box/x": "0"}}},
+        {"labels": [{"name": "y", "columns": ["-1"]}], "reading": {"columns": ["box", "id"]}},
     ],
-    ids=["features", "transforms", "defaults"],
+    ids=["features", "transforms", "defaults", "a position"],
 )
 def test_a_job_that_may_name_the_fields_has_them_as_columns(tmp_path: Path, spec: dict[str, Any]) -> None:
     job = a_job(tmp_path, "parquet", **spec)
@@ -330,6 +332,28 @@ def test_a_key_that_is_not_nested_is_refused(tmp_path: Path, text: str) -> None:
         BadSpec, match=r"source\.jsonl\.nested: the key 'a' is neither an object nor a list in the first records of .*a\.jsonl"
     ):
         run_job(of_lines(tmp_path, text, nested=["a"], columns=[{"name": "b", "type": "Int64"}]))
+
+
+def test_structs_and_their_fields_decide_which_records_are_duplicates(tmp_path: Path) -> None:
+    columns = {"s": pa.array([{"l": [1], "k": 1}, {"l": [1], "k": 1}, {"l": [2], "k": 1}]), "n": pa.array([1, 2, 3])}
+    for unique, expected in (("s", [1, 3]), ("s/k", [1])):
+        (tmp_path / unique).mkdir(parents=True)
+        spec = of_parquet(tmp_path / unique, **columns).spec.model_dump(mode="json", by_alias=True, exclude_unset=True)
+        job = parse_job({"deduplicate": {"columns": [unique]}} | spec)
+        assert [row["n"] for row in table_in(the_file(job)).to_pylist()] == expected
+
+
+@pytest.mark.parametrize(
+    ("column", "line"),
+    [
+        (pa.array([None, [{"k": 1}]]), 'l has no value, and mds has no null for this feature; add defaults: {l: "[]"} to source.parquet'),
+        (pa.array([None, [("k", 1)]], pa.map_(pa.string(), pa.int64())), 'add defaults: {l: "{}"} to source.parquet'),
+    ],
+    ids=["list", "map"],
+)
+def test_a_null_names_a_default_that_is_json(tmp_path: Path, column: Any, line: str) -> None:
+    with pytest.raises(BadData, match=re.escape(line)):
+        run_job(of_parquet(tmp_path, "mds", l=column))
 
 
 def test_a_default_of_a_nested_column_is_json(tmp_path: Path) -> None:
