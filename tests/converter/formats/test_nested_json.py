@@ -11,10 +11,15 @@ from hypothesis import given, settings
 from tests.builders.examples import examples
 from tests.builders.nested_values import nested_columns
 
+from dataprep_api.spec import Output
 from dataprep_converter.core.tensors import Array
+from dataprep_converter.formats.columnar.arrow_encoder import ArrowEncoder
+from dataprep_converter.formats.columnar.parquet_encoder import ParquetEncoder
 from dataprep_converter.formats.nested.descriptions import description, nested_field, nested_type, parse_description, plain_type
 from dataprep_converter.formats.nested.json_texts import json_column
 from dataprep_converter.formats.nested.nested_arrays import nested_array
+from dataprep_converter.formats.text.jsonl_encoder import JsonlEncoder
+from dataprep_converter.records.feature import FeatureSpec
 
 _arrow: Any = pa  # the type stubs lack some functions
 
@@ -112,6 +117,21 @@ def test_a_time_that_has_no_text_is_a_number() -> None:
 def test_json_of_another_type_is_refused(text: str, kind: Any, message: str) -> None:
     with pytest.raises(ValueError, match=message):
         nested_array(pa.array([text], pa.large_string()), kind)
+
+
+@pytest.mark.parametrize("encoder", [ParquetEncoder, ArrowEncoder, JsonlEncoder])
+def test_the_bytes_do_not_depend_on_the_batches(encoder: Any) -> None:
+    kind = pa.list_(struct(a=pa.int64(), b=pa.string(), c=pa.float32()))
+    rows = [[{"a": n, "b": "x" * n, "c": None if n % 3 else float(n)}] * (n % 4) if n % 5 else None for n in range(40)]
+    texts = json_column(_arrow.array(rows, kind))
+    feature = FeatureSpec("m", "bytes", "bytes", (), text=True, nested=kind)
+    output = Output.model_validate({"uri": "out", "arrow": {"batchRecords": 16}, "parquet": {"rowGroupRecords": 16}})
+    written = set()
+    for size in (1, 7, 40):
+        one = encoder(output, [feature])
+        parts = [bytes(one.encode(pa.record_batch({"m": texts.slice(first, size)}))) for first in range(0, 40, size)]
+        written.add(b"".join(parts) + one.close())
+    assert len(written) == 1
 
 
 # --- properties -----------------------------------------------------------------------------------------------------
