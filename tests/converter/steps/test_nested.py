@@ -157,6 +157,16 @@ def test_croissant_describes_only_the_other_columns(tmp_path: Path) -> None:
     assert [field["name"] for field in fields] == ["id"]
 
 
+def test_structs_are_kept_beside_the_columns_of_hugging_face(tmp_path: Path) -> None:
+    picture = _arrow.struct([("bytes", pa.binary()), ("path", pa.string())])
+    columns = {"image": pa.array([{"bytes": b"\xff\xd8", "path": "a.jpg"}, None], picture), "m": COLUMNS["messages"].slice(0, 2)}
+    _pq.write_table(pa.table(columns), tmp_path / "a.parquet")
+    output = {"uri": str(tmp_path / "out"), "format": "parquet", "shards": {"count": 1}, "parquet": {"huggingFace": {}}}
+    made = table_in(the_file(parse_job({"source": {"parquet": {"uris": [str(tmp_path / "a.parquet")]}}, "output": output})))
+    assert made.to_pylist() == pa.table(columns).to_pylist()
+    assert made.schema.field("image").type == picture
+
+
 # --- which jobs keep structs ----------------------------------------------------------------------------------------
 
 
