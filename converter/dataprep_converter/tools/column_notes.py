@@ -10,6 +10,7 @@ from typing import Any, Final
 import pyarrow as pa
 
 from dataprep_converter.core.tensors import is_tensor, pc, shape_of, to_numpy, value_type
+from dataprep_converter.formats.nested.descriptions import nested_type
 
 MOST_CLASSES: Final = 100
 _ENOUGH: Final = 20
@@ -25,6 +26,9 @@ def type_text(kind: pa.DataType) -> str:
 
 def note_on(name: str, kind: pa.DataType, records: pa.RecordBatch | None) -> str:
     """Returns a column's type and, if the column has plain values, its empty cells, the number of different values, and examples."""
+    nested = _nested_type(records, name)
+    if nested is not None:
+        return f"column {name}: {nested}, which parquet, arrow and jsonl keep, and other formats write as JSON"
     note = f"column {name}: {type_text(kind)}"
     values = _plain_values(records, name)
     if values is None or not len(values) or pa.types.is_binary(kind):
@@ -78,9 +82,18 @@ def short_value(value: object) -> str:
     return (value.decode("utf-8", "replace") if isinstance(value, bytes) else str(value))[:40]
 
 
+def _nested_type(records: pa.RecordBatch | None, name: str) -> pa.DataType | None:
+    return None if records is None else nested_type(records.schema.field(name))
+
+
 def _plain_values(records: pa.RecordBatch | None, name: str) -> Any:
     """A column's values, or None if they are tensors, lists or structs, or if there are no records."""
-    if records is None or is_tensor(records.schema.field(name).type) or pa.types.is_nested(records.schema.field(name).type):
+    if (
+        records is None
+        or _nested_type(records, name) is not None
+        or is_tensor(records.schema.field(name).type)
+        or pa.types.is_nested(records.schema.field(name).type)
+    ):
         return None
     return records.column(name)
 

@@ -653,6 +653,15 @@ def test_a_column_that_records_can_not_hold_is_left_out(tmp_path: Path) -> None:
     assert code_of("run", tmp_path / "job.yaml", "--quiet") == 0
 
 
+def test_a_nested_column_is_told_with_its_type(tmp_path: Path) -> None:
+    source = text(tmp_path / "a.jsonl", '{"messages": [{"role": "user", "content": "Hello"}], "n": 1}\n' * 30)
+    written, _ = inferred(source, tmp_path)
+    kind = "list<item: struct<role: string, content: string>>"
+    assert f"# column messages: {kind}, which parquet, arrow and jsonl keep, and other formats write as JSON\n" in written
+    assert "column messages has the same value" not in written
+    assert code_of("run", tmp_path / "job.yaml", "--quiet") == 0
+
+
 def test_records_that_do_not_fit_are_told(tmp_path: Path) -> None:
     source = text(tmp_path / "a.csv", "x,z\n" + "1,2\n" * 5 + "1,2,3\n")
     written, _ = inferred(source, tmp_path)
