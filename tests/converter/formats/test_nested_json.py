@@ -15,6 +15,7 @@ from dataprep_api.spec import Output
 from dataprep_converter.core.tensors import Array
 from dataprep_converter.formats.columnar.arrow_encoder import ArrowEncoder
 from dataprep_converter.formats.columnar.parquet_encoder import ParquetEncoder
+from dataprep_converter.formats.nested import nested_arrays
 from dataprep_converter.formats.nested.descriptions import description, nested_field, nested_type, parse_description, plain_type
 from dataprep_converter.formats.nested.json_texts import json_column
 from dataprep_converter.formats.nested.nested_arrays import nested_array
@@ -97,6 +98,14 @@ def test_a_time_that_has_no_text_is_a_number() -> None:
     texts = json_column(column)
     assert texts.to_pylist() == ['[-4611686018427387904,"1970-01-01T00:00:00.000000"]']
     assert nested_array(texts, column.type).equals(column)
+
+
+@pytest.mark.parametrize("kind", [pa.list_(pa.int64()), pa.list_(pa.binary())], ids=["by Arrow", "by Python"])
+def test_texts_are_parsed_a_few_at_a_time(kind: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    values = [[n] if pa.types.is_integer(kind.value_type) else [b"x" * n] for n in range(50)]
+    column = _arrow.array([*values, None], kind)
+    monkeypatch.setattr(nested_arrays, "_AT_ONCE", 16)
+    assert nested_array(json_column(column), kind).equals(column)
 
 
 @pytest.mark.parametrize(

@@ -15,6 +15,8 @@ from dataprep_converter.core.tensors import Array, pc, to_arrow
 from dataprep_converter.formats.nested.descriptions import NON_FINITE, has_text_keys, is_list
 
 _WORDS: Final[Mapping[Any, float]] = {word: float(word) for _, word in NON_FINITE}
+_AT_ONCE: Final = 8 << 20
+"""The approximate number of bytes of JSON that are parsed together."""
 _types: Any = pa.types  # the stubs know only some of the types that each function accepts
 _arrow: Any = pa
 _arrow_json: Any = arrow_json
@@ -25,6 +27,13 @@ def nested_array(texts: Array, kind: pa.DataType) -> Array:
 
     Raises ValueError for a text that isn't JSON, or whose value isn't of this type.
     """
+    # The number of rows depends only on the texts, so equal texts give equal buffers.
+    size = max(1, _AT_ONCE * len(texts) // max(1, pc.sum(pc.binary_length(texts)).as_py() or 0))
+    parts = [_parse(texts.slice(first, size), kind) for first in range(0, max(1, len(texts)), size)]
+    return parts[0] if len(parts) == 1 else pa.concat_arrays(parts)
+
+
+def _parse(texts: Array, kind: pa.DataType) -> Array:
     column = _parse_with_arrow(texts, kind)
     if column is None:
         column = array_of([None if text is None else json.loads(text) for text in texts.to_pylist()], kind)
