@@ -345,7 +345,7 @@ def test_a_key_that_is_not_nested_is_refused(tmp_path: Path, text: str) -> None:
 
 
 def test_structs_and_their_fields_decide_which_records_are_duplicates(tmp_path: Path) -> None:
-    columns = {"s": pa.array([{"l": [1], "k": 1}, {"l": [1], "k": 1}, {"l": [2], "k": 1}]), "n": pa.array([1, 2, 3])}
+    columns: dict[str, Any] = {"s": pa.array([{"l": [1], "k": 1}, {"l": [1], "k": 1}, {"l": [2], "k": 1}]), "n": pa.array([1, 2, 3])}
     for unique, expected in (("s", [1, 3]), ("s/k", [1])):
         (tmp_path / unique).mkdir(parents=True)
         spec = of_parquet(tmp_path / unique, **columns).spec.model_dump(mode="json", by_alias=True, exclude_unset=True)
