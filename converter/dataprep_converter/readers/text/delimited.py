@@ -32,6 +32,7 @@ from dataprep_converter.readers.text.csv_inference import with_missing
 from dataprep_converter.readers.text.csv_rows import Rows
 from dataprep_converter.readers.text.csv_starts import FileStart, Preamble, dialect_of, infer_columns, selected_names
 from dataprep_converter.readers.text.defaults import check_exist, with_defaults
+from dataprep_converter.readers.text.not_text import refuse_binary
 from dataprep_converter.readers.text.stretches import StretchReader, cut, open_forward, units_of
 from dataprep_converter.records.batch import TEXT, TEXTS, marked
 from dataprep_converter.sampling.units import Unit
@@ -127,6 +128,7 @@ class _Planner:
         while True:
             data += forward.read(length - len(data))
             at_end = len(data) < length
+            refuse_binary(data, uri)
             try:
                 start = self._preamble.strip_from(data, at_end=at_end, encoding=forward.encoding)
             except BadSample as exc:

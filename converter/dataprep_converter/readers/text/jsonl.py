@@ -39,6 +39,7 @@ from dataprep_converter.readers.text.defaults import with_defaults
 from dataprep_converter.readers.text.json_columns import AnyColumn, Path, infer_columns
 from dataprep_converter.readers.text.json_nested import NestedColumn, unknown_key
 from dataprep_converter.readers.text.lines import Lines, not_utf8, scan, units_of_lines, with_lines
+from dataprep_converter.readers.text.not_text import refuse_binary
 from dataprep_converter.readers.text.stretches import BOM, Reading, StretchReader, compression_in, open_forward
 from dataprep_converter.records.batch import STRUCTS
 from dataprep_converter.sampling.units import Unit
@@ -138,6 +139,7 @@ def _sample(jsonl: JsonlSource, files: ListFiles, access: Access) -> tuple[str, 
             length = _SAMPLE_BYTES
             while length <= stretches.LONGEST_RECORD:
                 data += forward.read(length - len(data))
+                refuse_binary(data, entry.uri)
                 text = data.removeprefix(BOM)
                 if json_arrays.is_array(text[: json_arrays.START_BYTES]):
                     lines = json_arrays.sample_of(text, entry.uri)

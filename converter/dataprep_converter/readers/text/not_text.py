@@ -1,0 +1,33 @@
+"""Names binary files that are given to a source of text, by their first bytes. Otherwise their bytes would be read as strange rows."""
+
+from typing import Final
+
+from dataprep_converter.core.errors import BadSpec
+
+_KINDS: Final = (
+    (b"PAR1", "a Parquet file", "use source.parquet"),
+    (b"ARROW1\0\0", "an Arrow file", "use source.arrow"),
+    (b"Obj\x01", "an Avro file", "convert it to Parquet and use source.parquet"),
+    (b"\x93NUMPY", "a numpy array", "use source.numpy"),
+    (b"SEQ\x06", "a SequenceFile", "use source.sequenceFile"),
+    (b"SQLite format 3\0", "a SQLite database", "use source.sql"),
+    (b"\x89HDF\r\n\x1a\n", "an HDF5 file", "save its arrays as .npy files and use source.numpy"),
+    (b"\xd0\xcf\x11\xe0\xa1\xb1\x1a\xe1", "an old Excel or Office file", "save each sheet as CSV, or convert it to Parquet"),
+    (b"%PDF-", "a PDF document", "extract its text first"),
+    (b"\x89PNG\r\n\x1a\n", "a PNG picture", "use source.images"),
+    (b"\xff\xd8\xff", "a JPEG picture", "use source.images"),
+)
+_ZIP: Final = b"PK\3\4"
+MOST_BYTES: Final = 4096
+"""Enough bytes to recognise each kind."""
+
+
+def refuse_binary(start: bytes, uri: str) -> None:
+    """Raises BadSpec if a file that begins with these bytes isn't text but of a known kind."""
+    for magic, name, advice in _KINDS:
+        if start.startswith(magic):
+            raise BadSpec(f"{uri} is {name}: {advice}.", uri=uri)
+    if start.startswith(_ZIP):
+        if b"xl/" in start[:MOST_BYTES]:
+            raise BadSpec(f"{uri} is an Excel workbook: save each sheet as CSV, or convert it to Parquet.", uri=uri)
+        raise BadSpec(f"{uri} is a zip archive: end its URI with !/ to read the files within it.", uri=uri)
