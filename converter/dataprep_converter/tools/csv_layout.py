@@ -63,6 +63,19 @@ class CsvLayout:
         return not repeats and all(name.strip() or self._may_be_unnamed(at) for at, name in enumerate(self.rows[0]))
 
     @property
+    def short_header(self) -> list[str]:
+        """The names of all columns if the line above the rows has a name for each column but the first, as R's `write.table` makes it,
+        otherwise an empty list. The first column holds the names of the rows."""
+        names = list(self.above)
+        if (
+            len(names) != self.columns - 1
+            or len(set(names)) < len(names)
+            or not all(name.strip() and not _is_amount(name) for name in names)
+        ):
+            return []
+        return header_names(["", *names])
+
+    @property
     def unnamed(self) -> list[int]:
         """The columns for which the header has no name."""
         return [at for at, name in enumerate(self.rows[0]) if not name.strip()] if self.header else []
@@ -123,7 +136,7 @@ def layout_of(text: bytes) -> CsvLayout:
     """Returns the layout with the delimiter that splits at least 80 % of the first rows into the same number of cells.
 
     If several delimiters qualify, returns the one that splits all rows alike, and then the one that gives the most cells. If none qualifies,
-    returns a comma. A space qualifies only between numbers.
+    returns a comma. A space qualifies only between numbers, and in tables of R, in which texts are quoted.
     """
     lines = text.decode("utf-8", "replace").removeprefix("\ufeff")
     candidates = [_split(lines, delimiter) for delimiter in _DELIMITERS]
@@ -131,14 +144,18 @@ def layout_of(text: bytes) -> CsvLayout:
     if fitting:
         return max(fitting, key=lambda each: each[0])[1]
     spaced_rank, spaced = _split(lines, " ")
-    if spaced_rank is not None and spaced.columns > 1 and len(spaced.rows) > 1 and _holds_numbers(spaced.rows[1:]):
+    # R's `write.table` writes quotes around texts and the names of columns.
+    is_table = _holds_numbers(spaced.rows[1:]) or (lines.startswith('"') and spaced.short_header)
+    if spaced_rank is not None and spaced.columns > 1 and len(spaced.rows) > 1 and is_table:
         return spaced
     return candidates[0][1]
 
 
 def notes_on(layout: CsvLayout) -> Iterator[str]:
     """Yields what the user should know about a layout."""
-    if layout.lines_above:
+    if layout.short_header:
+        yield f"the header has no name for the first column, which is called {layout.short_header[0]!r}"
+    elif layout.lines_above:
         lines = "line is" if layout.lines_above == 1 else f"{layout.lines_above} lines are"
         yield f"the first {lines} skipped, because the rows have another number of cells: {','.join(layout.above)[:100]}"
     elif layout.duplicate_name is not None:

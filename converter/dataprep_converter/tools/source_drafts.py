@@ -20,7 +20,7 @@ from dataprep_converter.readers.foreign.mds import INDEX
 from dataprep_converter.stores import Entry
 from dataprep_converter.tools.csv_layout import layout_of, notes_on
 from dataprep_converter.tools.file_types import extension
-from dataprep_converter.tools.missing_words import missing_words
+from dataprep_converter.tools.missing_words import missing_words, types_of
 from dataprep_converter.tools.missing_words import notes_on as notes_on_words
 from dataprep_converter.tools.text_heads import HEAD_BYTES, text_of
 
@@ -150,6 +150,10 @@ def _csv(uri: str, listing: Listing, access: Access) -> Draft:
     if layout.header:
         source["header"] = True
     words = missing_words(lines, delimiter=layout.delimiter, skip_lines=skipped, header=layout.header)
+    if layout.short_header:
+        columns = types_of(lines, words, delimiter=layout.delimiter, skip_lines=skipped)
+        source["columns"] = [{"name": name, "type": columns[at]} for at, name in enumerate(layout.short_header)]
+        words = {layout.short_header[int(at)]: each for at, each in words.items()}
     if words:
         source["nullWordsOf"] = words
     return Draft(listing.kind, source, notes=[*notes_on(layout), *notes_on_words(words)])

@@ -1,6 +1,7 @@
 """`dataprep infer` on tables as people have them: missing values, and JSON files that are one array."""
 
 import json
+import re
 from pathlib import Path
 from typing import Any
 
@@ -52,6 +53,33 @@ def test_a_missing_label_is_no_class(tmp_path: Path) -> None:
     (tmp_path / "a.csv").write_text("x,label\n1,a\n2,NA\n3,b\n")
     written, _ = inferred(tmp_path / "a.csv", tmp_path)
     assert "# guessed label: column label (2 values in the first records: a, b)\n" in written
+
+
+# What write.table(head(d), "a.txt") writes in R 4.3, with and without sep.
+WRITTEN_BY_R = '"mpg" "gear" "kind"\n"Mazda RX4" 21 4 "a b"\n"Fiat 128" NA 4 "c"\n"Toyota Corolla" 33.9 5 NA\n'
+
+
+@pytest.mark.parametrize("delimiter", [" ", ","])
+def test_tables_of_r_without_a_name_for_their_rows(delimiter: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    quoted = re.split(r' (?=(?:[^"]*"[^"]*")*[^"]*$)', WRITTEN_BY_R)
+    (tmp_path / "a.csv").write_text(delimiter.join(quoted))
+    written, _ = inferred(tmp_path / "a.csv", tmp_path)
+    assert "# the header has no name for the first column, which is called '0'\n" in written
+    assert records(tmp_path, capsys) == [
+        {"0": "Mazda RX4", "mpg": 21.0, "gear": 4, "kind": "a b"},
+        {"0": "Fiat 128", "mpg": None, "gear": 4, "kind": "c"},
+        {"0": "Toyota Corolla", "mpg": 33.9, "gear": 5, "kind": None},
+    ]
+
+
+def test_a_name_that_is_too_long_is_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (tmp_path / "a.csv").write_text("x,a" + "b" * 300 + "\n1,2\n")
+    assert code_of("infer", tmp_path / "a.csv") == 2
+    said = capsys.readouterr().err
+    assert (
+        "a.csv: the header's name for column 1 has 301 characters, and columns have 1 to 256; is source.csv.delimiter right? Otherwise"
+        in said
+    )
 
 
 @pytest.mark.parametrize("layout", ["indented", "one line", "beyond the first bytes"])

@@ -17,6 +17,7 @@ from dataprep_converter.readers.text.stretches import BOM
 from dataprep_converter.records.columns import find_columns
 
 INFERRED_BYTES: Final = 1 << 20
+_LONGEST_NAME: Final = 256
 _LINE_END: Final = re.compile(rb"\r\n|\n|\r")
 
 
@@ -126,6 +127,13 @@ def infer_columns(start: FileStart, dialect: Dialect, *, rule: int, uri: str, of
     else:
         return None
     check_names(names, uri)
+    for number, name in enumerate(names):
+        if len(name) > _LONGEST_NAME:
+            raise BadSpec(
+                f"{uri}: the header's name for column {number} has {len(name):,} characters, and columns have 1 to {_LONGEST_NAME}; "
+                f"is {of}.delimiter right? Otherwise give {of}.columns.",
+                uri=uri,
+            )
     if not len(rows):
         return InferredColumns([CsvColumn(name=name, type="String") for name in names], {})
     try:
