@@ -80,15 +80,15 @@ def parse_rows(
 ) -> pa.Table:
     """Parses complete rows with Arrow. If `only` is given, parses only these columns. Rows with a wrong number of cells are skipped. For
     each skipped row, a pair (row number, number of cells) is appended to `skipped`."""
-    every_word = {word for words in dialect.by_column.values() for word in words}
+    every_word = {word for name, words in dialect.by_column.items() if types.get(name) != pa.string() for word in words}
     table = _parse(data, names, types, dialect, words=["", *dialect.nulls, *dialect.missing, *every_word], skipped=skipped, only=only)
     # Arrow takes one list of words for all columns, so a column of numbers that may have taken a word of another column is parsed once more.
     doubtful: dict[tuple[str, ...], list[str]] = {}
     for name, column in zip(table.column_names, table.columns, strict=True) if every_word else ():
         if column.null_count and not pa.types.is_string(column.type) and not every_word <= set(words := dialect.words(name)):
             doubtful.setdefault(tuple(words), []).append(name)
-    for words, group in doubtful.items():
-        part = _parse(data, names, types, dialect, words=words, skipped=[], only=group)
+    for own_words, group in doubtful.items():
+        part = _parse(data, names, types, dialect, words=own_words, skipped=[], only=group)
         for name in group:
             table = table.set_column(table.schema.get_field_index(name), name, part.column(name))
     return table
