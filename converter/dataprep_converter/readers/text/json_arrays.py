@@ -140,7 +140,9 @@ def _quotes(data: bytes) -> npt.NDArray[np.int64]:
     before = np.searchsorted(escapes, quotes) - 1
     follows = (before >= 0) & (escapes[np.maximum(before, 0)] == quotes - 1)
     run = first_of_run[np.searchsorted(first_of_run, np.maximum(before, 0), side="right") - 1]
-    return quotes[~(follows & ((before - run) % 2 == 0))]
+    is_text: npt.NDArray[np.bool_] = follows & ((before - run) % 2 == 0)
+    outside: npt.NDArray[np.int64] = quotes[~is_text]
+    return outside
 
 
 def _text_at(data: bytes, place: int) -> str:
