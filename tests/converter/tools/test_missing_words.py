@@ -1,16 +1,14 @@
 """The words for missing values that `infer` finds depend on the column: among numbers, among text, among codes and signs."""
 
-from typing import Any
-
 import pytest
 
 from dataprep_converter.tools.missing_words import missing_words, notes_on
 
 
-def found(column: list[str], **more: Any) -> list[str]:
+def found(column: list[str]) -> list[str]:
     """The words of a column with these cells, beside another column that has none."""
     text = "c,other\n" + "".join(f"{cell},x\n" for cell in column)
-    return missing_words(text.encode(), **({"delimiter": ",", "skip_lines": 0, "header": True} | more)).get("c", [])
+    return missing_words(text.encode(), delimiter=",", skip_lines=0, header=True).get("c", [])
 
 
 CASES: dict[str, tuple[list[str], list[str]]] = {
