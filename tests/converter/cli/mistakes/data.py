@@ -185,8 +185,7 @@ MISTAKES: Final[Sequence[Mistake]] = (
         "Parquet for csv",
         job=CSV + OUT,
         files={"a.csv": b"PAR1\x00\x01\x02\x00PAR1"},
-        code=5,
-        said="The source csv contains no records; set allowEmpty: true if this is intended.",
+        said="a.csv is a Parquet file: use source.parquet.",
     ),
     Mistake(
         "Latin-1 for csv",
