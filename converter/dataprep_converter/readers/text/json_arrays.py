@@ -105,7 +105,7 @@ def _scan(data: bytes, *, closed: bool, at_end: bool) -> Lines:
         size = len(data)
     else:
         if closed and first:
-            raise BadSample("the array is never closed; is the file complete?")
+            raise BadSample("the array is never closed, so the file may be incomplete")
         separators = signs[is_separator]
         if at_end and first:
             separators = np.append(separators, len(data))

@@ -169,11 +169,11 @@ MISTAKES: Final[Sequence[Mistake]] = (
         said="a.csv: there is no key in the first records; give source.jsonl.columns.",
     ),
     Mistake(
-        "a JSON array for jsonl",
+        "a JSON array that is cut",
         job=HEAD + "  source: {jsonl: {uris: [a.json]}}\n" + OUT,
-        files={"a.json": '[\n {"a": 1},\n {"a": 2}\n]\n'},
+        files={"a.json": '[\n {"a": 1},\n {"a": 2}'},
         code=3,
-        said="a.json, record 0: line 1: not JSON: Expecting value at character 2. Set onBadRecord.policy: Skip to leave such records out.",
+        said="a.json: the array is never closed, so the file may be incomplete.",
     ),
     Mistake(
         "CSV for parquet",
