@@ -8,8 +8,8 @@ import itertools
 import re
 import tempfile
 from collections import Counter
-from collections.abc import Mapping, Sequence
-from contextlib import ExitStack
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any, Final
 
@@ -20,7 +20,7 @@ from dataprep_api import API_VERSION, KIND
 from dataprep_api.redaction import one_line
 from dataprep_api.resources.job import DataPrepJob
 from dataprep_api.spec import Feature, LabelFeature, Output, Source
-from dataprep_converter.core.errors import BadSpec, NotFound, NotWhole
+from dataprep_converter.core.errors import BadData, BadSpec, NotFound, NotWhole
 from dataprep_converter.core.redaction import yaml_text
 from dataprep_converter.dataset.output_folder import OutputFolder
 from dataprep_converter.inputs.access import Access
@@ -170,7 +170,11 @@ def _overview(uri: str, draft: Draft, files: Sequence[File], chosen_files: Seque
 
 def _add_contents(draft: Draft, chosen_files: Sequence[File], access: Access) -> None:
     """Reads the first records, adds notes on columns, classes and these records, and guesses the label."""
-    with tempfile.TemporaryDirectory(prefix="dataprep-") as folder, ExitStack() as resources:
+    with (
+        tempfile.TemporaryDirectory(prefix="dataprep-") as folder,
+        _naming(chosen_files[0], Path(folder)),
+        ExitStack() as resources,
+    ):
         source = Source.model_validate({draft.name: draft.source | _probe(draft, chosen_files[0], Path(folder), access)})
         reader_type = reader_class(draft.kind)
         units, state = reader_type.discover(source.member, access).collect()
@@ -206,6 +210,16 @@ def _add_contents(draft: Draft, chosen_files: Sequence[File], access: Access) ->
             default_label=reader_type.default_label,
             output=_OUTPUT,
         )
+
+
+@contextmanager
+def _naming(file: File, folder: Path) -> Iterator[None]:
+    """In errors about the copy of the file's beginning in `folder`, names the file itself."""
+    copy = re.compile(rf"{re.escape(str(folder))}/(.*/)?{re.escape(without_suffix(file.path.rpartition('/')[2]))}")
+    try:
+        yield
+    except (BadSpec, BadData) as exc:
+        raise type(exc)(copy.sub(lambda _: file.entry.uri, str(exc)), uri=file.entry.uri) from exc
 
 
 def _label_of(spec: Mapping[str, Any], columns: Sequence[str], default_label: str) -> str | None:

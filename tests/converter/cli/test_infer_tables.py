@@ -1,5 +1,6 @@
 """`dataprep infer` on tables as people have them: missing values, and JSON files that are one array."""
 
+import gzip
 import json
 import re
 from pathlib import Path
@@ -80,6 +81,14 @@ def test_a_name_that_is_too_long_is_refused(tmp_path: Path, capsys: pytest.Captu
         "a.csv: the header's name for column 1 has 301 characters, and columns have 1 to 256; is source.csv.delimiter right? Otherwise"
         in said
     )
+
+
+def test_errors_name_the_file_and_not_the_copy_of_its_beginning(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (tmp_path / "day=1").mkdir()
+    (tmp_path / "day=1/a b.jsonl.gz").write_bytes(gzip.compress(b'{"x": 1}\n{"x": "a"}\n'))
+    assert code_of("infer", tmp_path) == 2
+    said = capsys.readouterr().err
+    assert f"dataprep: error: {tmp_path}/day=1/a b.jsonl.gz: 'x' has values of several types: Int64 (line 1), String (line 2); " in said
 
 
 @pytest.mark.parametrize("layout", ["indented", "one line", "beyond the first bytes"])
