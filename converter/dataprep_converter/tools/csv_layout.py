@@ -44,9 +44,14 @@ class CsvLayout:
         """The number of columns."""
         return len(self.rows[0]) if self.rows else 0
 
-    @cached_property
+    @property
     def header(self) -> bool:
-        """Whether the first row has the columns' names.
+        """Whether the first row is a header."""
+        return self._is_named and not self.short_header
+
+    @cached_property
+    def _is_named(self) -> bool:
+        """Whether the first row looks like the columns' names.
 
         The names are distinct. They are no numbers, except numbers that count up, such as years. A name above numbers proves a header.
         Without such a name, no name may occur again in its column. A column without a name either has no empty cells, like an index, or
@@ -67,8 +72,11 @@ class CsvLayout:
         """The names of all columns if the line above the rows has a name for each column but the first, as R's `write.table` makes it,
         otherwise an empty list. The first column holds the names of the rows."""
         names = list(self.above)
+        # Otherwise the line is a title above a header.
+        is_title = self._is_named and (self.columns < 3 or self._is_above_numbers)
         if (
-            len(names) != self.columns - 1
+            is_title
+            or len(names) != self.columns - 1
             or len(set(names)) < len(names)
             or not all(name.strip() and not _is_amount(name) for name in names)
         ):

@@ -14,7 +14,7 @@ from dataprep_converter.core.errors import BadSample
 from dataprep_converter.core.tensors import pc
 from dataprep_converter.readers.text.csv_cells import Dialect, parse_rows
 from dataprep_converter.readers.text.csv_inference import MISSING, kinds_of, with_missing
-from dataprep_converter.readers.text.csv_starts import INFERRED_BYTES, Preamble, infer_columns
+from dataprep_converter.readers.text.csv_starts import INFERRED_BYTES, Preamble
 
 MOST_WORDS: Final = 16
 """The most words that `source.csv.nullWordsOf` takes for a column."""
@@ -55,14 +55,6 @@ def missing_words(text: bytes, *, delimiter: str, skip_lines: int, header: bool)
         for name, kind in zip(names, kinds, strict=True)
     }
     return {name: sorted(each)[:MOST_WORDS] for name, each in words.items() if each and len(name) <= 256}
-
-
-def types_of(text: bytes, words: Mapping[str, Sequence[str]], *, delimiter: str, skip_lines: int) -> list[str]:
-    """Returns the types of the columns of rows without a header. `words` are their words for missing values, by number."""
-    dialect = Dialect(delimiter, '"', by_column={name: tuple(each) for name, each in words.items()})
-    start = Preamble(dialect, skip_lines, header=False).strip_from(text, at_end=True)
-    inferred = None if start is None else infer_columns(start, dialect, rule=2, uri="", of="source.csv")
-    return [column.type for column in inferred.columns] if inferred is not None else []
 
 
 def notes_on(words: Mapping[str, Sequence[str]]) -> Iterator[str]:

@@ -19,8 +19,9 @@ from dataprep_converter.readers import READERS
 from dataprep_converter.readers.foreign.mds import INDEX
 from dataprep_converter.stores import Entry
 from dataprep_converter.tools.csv_layout import layout_of, notes_on
+from dataprep_converter.tools.csv_types import types_of
 from dataprep_converter.tools.file_types import extension
-from dataprep_converter.tools.missing_words import missing_words, types_of
+from dataprep_converter.tools.missing_words import missing_words
 from dataprep_converter.tools.missing_words import notes_on as notes_on_words
 from dataprep_converter.tools.text_heads import HEAD_BYTES, text_of
 
@@ -150,13 +151,17 @@ def _csv(uri: str, listing: Listing, access: Access) -> Draft:
     if layout.header:
         source["header"] = True
     words = missing_words(lines, delimiter=layout.delimiter, skip_lines=skipped, header=layout.header)
-    if layout.short_header:
-        columns = types_of(lines, words, delimiter=layout.delimiter, skip_lines=skipped)
-        source["columns"] = [{"name": name, "type": columns[at]} for at, name in enumerate(layout.short_header)]
+    found = types_of(lines, words, delimiter=layout.delimiter, skip_lines=skipped, header=layout.header)
+    types = [] if found is None else list(found.types.items())
+    if found is not None and layout.short_header:
+        types = [(name, kind) for name, (_, kind) in zip(layout.short_header, types, strict=True)]
         words = {layout.short_header[int(at)]: each for at, each in words.items()}
+    if found is not None and (layout.short_header or found.must_be_listed):
+        source["columns"] = [{"name": name, "type": kind} for name, kind in types]
     if words:
         source["nullWordsOf"] = words
-    return Draft(listing.kind, source, notes=[*notes_on(layout), *notes_on_words(words)])
+    notes = [*notes_on(layout), *notes_on_words(words), *(found.notes() if found is not None else ())]
+    return Draft(listing.kind, source, notes=notes)
 
 
 def _images(uri: str, listing: Listing, access: Access) -> Draft:

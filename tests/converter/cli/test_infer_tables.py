@@ -56,6 +56,25 @@ def test_a_missing_label_is_no_class(tmp_path: Path) -> None:
     assert "# guessed label: column label (2 values in the first records: a, b)\n" in written
 
 
+def test_a_column_of_numbers_with_other_cells_is_text(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    cylinders = ["4"] * 56 + ["rotary"] + ["6"] * 36
+    (tmp_path / "a.csv").write_text("cylinders,price\n" + "".join(f"{each},{number}\n" for number, each in enumerate(cylinders)))
+    written, spec = inferred(tmp_path / "a.csv", tmp_path)
+    assert spec["source"]["csv"]["columns"] == [{"name": "cylinders", "type": "String"}, {"name": "price", "type": "Int64"}]
+    assert (
+        "# column cylinders is text, because of 93 cells, 1 is not a Int64, such as 'rotary'; if such cells are wrong, "
+        "give the column the type Int64 and set onBadRecord.policy: Skip\n"
+    ) in written
+    assert [record["cylinders"] for record in records(tmp_path, capsys)] == cylinders
+
+
+def test_a_number_of_another_type_far_below_the_first_rows_is_found(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (tmp_path / "a.csv").write_text("n,text\n" + "1,some words that fill the first MiB of the file\n" * 30_000 + "1.5,end\n")
+    _, spec = inferred(tmp_path / "a.csv", tmp_path)
+    assert spec["source"]["csv"]["columns"] == [{"name": "n", "type": "Float32"}, {"name": "text", "type": "String"}]
+    assert [record["n"] for record in records(tmp_path, capsys)[-2:]] == [1, 1.5]
+
+
 # What write.table(head(d), "a.txt") writes in R 4.3, with and without sep.
 WRITTEN_BY_R = '"mpg" "gear" "kind"\n"Mazda RX4" 21 4 "a b"\n"Fiat 128" NA 4 "c"\n"Toyota Corolla" 33.9 5 NA\n'
 

@@ -1,0 +1,71 @@
+"""Decides whether a job must list the columns of a CSV file, because what the planner infers from the first rows would make records bad.
+
+The planner takes a column as numbers if nearly all cells are numbers, and the other cells make their records bad. `infer` has seen such a
+cell, and takes the column as text. It also looks at more rows than the planner does.
+"""
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+import pyarrow as pa
+
+from dataprep_converter.core.errors import BadSample
+from dataprep_converter.readers.text.csv_cells import Dialect
+from dataprep_converter.readers.text.csv_inference import Kind, kinds_of, with_missing
+from dataprep_converter.readers.text.csv_starts import INFERRED_BYTES, Preamble
+
+_MOST_COLUMNS: Final = 1024
+"""The most columns that `source.csv.columns` takes."""
+_MOST_SHOWN: Final = 20
+
+
+@dataclass(frozen=True)
+class CsvTypes:
+    """The types of the columns of a CSV file."""
+
+    types: Mapping[str, str]
+    misfits: Mapping[str, Kind]
+    """The columns that are text because a few cells are not of the type that all others have, which is the type of the Kind."""
+    planned: Mapping[str, str]
+    """The types that the planner infers."""
+
+    @property
+    def must_be_listed(self) -> bool:
+        """Whether the planner would infer types that don't fit all cells."""
+        differ = any(
+            self.planned[name] != kind for name, kind in self.types.items() if {kind, self.planned[name]} != {"Float32", "Float64"}
+        )
+        return differ and len(self.types) <= _MOST_COLUMNS
+
+    def notes(self) -> Iterator[str]:
+        """Yields why columns are text."""
+        for name, kind in list(self.misfits.items())[:_MOST_SHOWN]:
+            yield (
+                f"column {name} is text, because of {kind.cells:,} cells, {kind.misfits}; if such cells are wrong, "
+                f"give the column the type {kind.type} and set onBadRecord.policy: Skip"
+            )
+
+
+def types_of(text: bytes, words: Mapping[str, Sequence[str]], *, delimiter: str, skip_lines: int, header: bool) -> CsvTypes | None:
+    """Returns the types, or None for text that isn't CSV. `text` is the beginning of a file as UTF-8, and `words` are the columns' words for
+    missing values."""
+    dialect = Dialect(delimiter, '"', by_column={name: tuple(each) for name, each in words.items()})
+    try:
+        start = Preamble(dialect, skip_lines, header).strip_from(text, at_end=True)
+        if start is None or not start.data.strip():
+            return None
+        first = start.data[: int(dialect.rows(start.data).stops[0])]
+        names = start.names or [str(number) for number in range(len(dialect.cells(first)))]
+        sample = start.data[:INFERRED_BYTES]
+        sample = sample[: dialect.rows(sample, at_end=len(sample) == len(start.data)).size] or start.data
+        planned = kinds_of(sample, names, with_missing(dialect, rule=2), rule=2)
+        kinds = planned if len(sample) == len(start.data) else kinds_of(start.data, names, with_missing(dialect, rule=2), rule=2)
+    except (BadSample, pa.ArrowInvalid, IndexError):
+        return None
+    misfits = {name: kind for name, kind in zip(names, kinds, strict=True) if kind.misfits}
+    return CsvTypes(
+        types={name: "String" if name in misfits else kind.type for name, kind in zip(names, kinds, strict=True)},
+        misfits=misfits,
+        planned={name: kind.type for name, kind in zip(names, planned, strict=True)},
+    )
