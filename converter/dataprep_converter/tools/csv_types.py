@@ -47,9 +47,20 @@ class CsvTypes:
             )
 
 
-def types_of(text: bytes, words: Mapping[str, Sequence[str]], *, delimiter: str, skip_lines: int, header: bool) -> CsvTypes | None:
-    """Returns the types, or None for text that isn't CSV. `text` is the beginning of a file as UTF-8, and `words` are the columns' words for
-    missing values."""
+def rows_below(text: bytes, *, delimiter: str, skip_lines: int, header: bool) -> bytes:
+    """Returns the rows at the beginning of a file without what comes before them. If there are none, returns no bytes."""
+    try:
+        start = Preamble(Dialect(delimiter, '"'), skip_lines, header).strip_from(text, at_end=True)
+    except BadSample:
+        return b""
+    return start.data.rstrip(b"\n") + b"\n" if start is not None and start.data.strip() else b""
+
+
+def types_of(
+    text: bytes, words: Mapping[str, Sequence[str]], *, more: bytes, delimiter: str, skip_lines: int, header: bool
+) -> CsvTypes | None:
+    """Returns the types, or None for text that isn't CSV. `text` is the beginning of a file as UTF-8, `more` are rows of other files, and
+    `words` are the columns' words for missing values."""
     dialect = Dialect(delimiter, '"', by_column={name: tuple(each) for name, each in words.items()})
     try:
         start = Preamble(dialect, skip_lines, header).strip_from(text, at_end=True)
@@ -60,7 +71,8 @@ def types_of(text: bytes, words: Mapping[str, Sequence[str]], *, delimiter: str,
         sample = start.data[:INFERRED_BYTES]
         sample = sample[: dialect.rows(sample, at_end=len(sample) == len(start.data)).size] or start.data
         planned = kinds_of(sample, names, with_missing(dialect, rule=2), rule=2)
-        kinds = planned if len(sample) == len(start.data) else kinds_of(start.data, names, with_missing(dialect, rule=2), rule=2)
+        rows = start.data.rstrip(b"\n") + b"\n" + more
+        kinds = planned if len(sample) == len(start.data) and not more else kinds_of(rows, names, with_missing(dialect, rule=2), rule=2)
     except (BadSample, pa.ArrowInvalid, IndexError):
         return None
     misfits = {name: kind for name, kind in zip(names, kinds, strict=True) if kind.misfits}

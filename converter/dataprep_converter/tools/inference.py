@@ -36,8 +36,8 @@ from dataprep_converter.tools.column_notes import class_values, likely_mistakes,
 from dataprep_converter.tools.file_types import extension, kind_of
 from dataprep_converter.tools.foreign_files import description_of
 from dataprep_converter.tools.image_table_drafts import table_of
-from dataprep_converter.tools.source_drafts import DRAFTS, HEADS, Draft, File, Listing, add_encoding, by_uri, head_of, mds_of
-from dataprep_converter.tools.text_heads import text_of
+from dataprep_converter.tools.source_drafts import DRAFTS, HEADS, Draft, File, Listing, add_encoding, by_uri, head_of, mds_of, whole_rows
+from dataprep_converter.tools.text_heads import HEAD_BYTES, text_of
 
 MOST_NAMES: Final = 100_000
 _FIRST_RECORDS: Final = 1000
@@ -244,7 +244,8 @@ def _probe(draft: Draft, first: File, folder: Path, access: Access) -> dict[str,
         copy = folder.joinpath(*partitions, without_suffix(name))
         copy.parent.mkdir(parents=True, exist_ok=True)
         text = text_of(head)
-        copy.write_bytes(json_arrays.closed(text.lines) if text is not None else head)
+        lines = head if text is None else json_arrays.closed(text.lines)
+        copy.write_bytes(whole_rows(lines, draft.source.get("delimiter", ","), most=HEAD_BYTES) if draft.kind == "csv" else lines)
         return {"uris": [str(copy)]} | ({"encoding": "Utf8"} if "encoding" in draft.source else {})
     return {"uris": [first.entry.uri]} if "uris" in draft.source and draft.kind not in _BY_ALL else {}
 

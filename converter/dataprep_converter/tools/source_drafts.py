@@ -17,9 +17,10 @@ from dataprep_converter.inputs.compressions import MAGIC_BYTES, compression_of
 from dataprep_converter.inputs.pinned import ForwardReader
 from dataprep_converter.readers import READERS
 from dataprep_converter.readers.foreign.mds import INDEX
+from dataprep_converter.readers.text.csv_cells import Dialect
 from dataprep_converter.stores import Entry
 from dataprep_converter.tools.csv_layout import layout_of, notes_on
-from dataprep_converter.tools.csv_types import types_of
+from dataprep_converter.tools.csv_types import rows_below, types_of
 from dataprep_converter.tools.file_types import extension
 from dataprep_converter.tools.missing_words import missing_words
 from dataprep_converter.tools.missing_words import notes_on as notes_on_words
@@ -137,10 +138,20 @@ def mds_of(uri: str, files: Sequence[File], access: Access) -> Draft | None:
     return None
 
 
-def _csv(uri: str, listing: Listing, access: Access) -> Draft:
-    head = head_of(listing.chosen_files[0], access, most=_ROWS_BYTES)
+def _lines_of(file: File, access: Access) -> bytes:
+    """The first rows of a CSV file as UTF-8."""
+    head = head_of(file, access, most=_ROWS_BYTES)
     text = text_of(head)
-    lines = text.lines if text is not None else head
+    return text.lines if text is not None else head
+
+
+def whole_rows(lines: bytes, delimiter: str, *, most: int) -> bytes:
+    """The first rows of a CSV file without one that is cut within a quoted cell. Only a file of more than `most` bytes is cut."""
+    return lines if len(lines) < most // 2 else lines[: Dialect(delimiter, '"').rows(lines, at_end=False).size] or lines
+
+
+def _csv(uri: str, listing: Listing, access: Access) -> Draft:
+    lines = _lines_of(listing.chosen_files[0], access)
     layout = layout_of(lines[:HEAD_BYTES])
     source: dict[str, Any] = {"uris": listing.uris(uri)}
     if layout.delimiter != ",":
@@ -150,8 +161,12 @@ def _csv(uri: str, listing: Listing, access: Access) -> Draft:
         source["skipLines"] = skipped
     if layout.header:
         source["header"] = True
-    words = missing_words(lines, delimiter=layout.delimiter, skip_lines=skipped, header=layout.header)
-    found = types_of(lines, words, delimiter=layout.delimiter, skip_lines=skipped, header=layout.header)
+    form: dict[str, Any] = {"delimiter": layout.delimiter, "skip_lines": skipped, "header": layout.header}
+    lines = whole_rows(lines, layout.delimiter, most=_ROWS_BYTES)
+    others = (whole_rows(_lines_of(file, access), layout.delimiter, most=_ROWS_BYTES) for file in listing.chosen_files[1:HEADS])
+    more = b"".join(rows_below(each, **form) for each in others)
+    words = missing_words(lines.rstrip(b"\n") + b"\n" + more, **form)
+    found = types_of(lines, words, more=more, **form)
     types = [] if found is None else list(found.types.items())
     if found is not None and layout.short_header:
         types = [(name, kind) for name, (_, kind) in zip(layout.short_header, types, strict=True)]

@@ -43,11 +43,20 @@ def test_missing_values_are_found_and_written_into_the_job(tmp_path: Path, capsy
     ]
 
 
+@pytest.mark.slow
 def test_a_word_far_below_the_first_rows_is_found(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     (tmp_path / "a.csv").write_text("n,text\n" + "1,some words that fill the first MiB of the file\n" * 30_000 + "nil,end\n")
     _, spec = inferred(tmp_path / "a.csv", tmp_path)
     assert spec["source"]["csv"]["nullWordsOf"] == {"n": ["nil"]}
     assert [record["n"] for record in records(tmp_path, capsys)[-2:]] == [1, None]
+
+
+@pytest.mark.slow
+def test_a_row_that_the_end_of_the_first_bytes_cuts_is_left_out(tmp_path: Path) -> None:
+    (tmp_path / "a.csv").write_text("n,text\nNA,x\n" + '1,"two\n\n\n\nlines"\n' * 250_000)
+    assert (tmp_path / "a.csv").stat().st_size > 4 << 20
+    _, spec = inferred(tmp_path / "a.csv", tmp_path)
+    assert spec["source"]["csv"]["nullWordsOf"] == {"n": ["NA"]}
 
 
 def test_a_missing_label_is_no_class(tmp_path: Path) -> None:
@@ -68,11 +77,22 @@ def test_a_column_of_numbers_with_other_cells_is_text(tmp_path: Path, capsys: py
     assert [record["cylinders"] for record in records(tmp_path, capsys)] == cylinders
 
 
+@pytest.mark.slow
 def test_a_number_of_another_type_far_below_the_first_rows_is_found(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     (tmp_path / "a.csv").write_text("n,text\n" + "1,some words that fill the first MiB of the file\n" * 30_000 + "1.5,end\n")
     _, spec = inferred(tmp_path / "a.csv", tmp_path)
     assert spec["source"]["csv"]["columns"] == [{"name": "n", "type": "Float32"}, {"name": "text", "type": "String"}]
     assert [record["n"] for record in records(tmp_path, capsys)[-2:]] == [1, 1.5]
+
+
+def test_the_first_files_of_a_folder_are_looked_at(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (tmp_path / "in").mkdir()
+    (tmp_path / "in/a.csv").write_text("n,x\n1,2\n3,4\n")
+    (tmp_path / "in/b.csv").write_text("n,x\n1.5,-\n")
+    _, spec = inferred(tmp_path / "in", tmp_path)
+    assert spec["source"]["csv"]["nullWordsOf"] == {"x": ["-"]}
+    assert spec["source"]["csv"]["columns"] == [{"name": "n", "type": "Float32"}, {"name": "x", "type": "Int64"}]
+    assert records(tmp_path, capsys) == [{"n": 1, "x": 2}, {"n": 3, "x": 4}, {"n": 1.5, "x": None}]
 
 
 # What write.table(head(d), "a.txt") writes in R 4.3, with and without sep.
