@@ -120,7 +120,20 @@ def _counts_postgres_rows(spec: DataPrepJobSpec) -> bool:
     return any(query is not None and query.pin == "Count" and not query.url.startswith(SQLITE) for query in queries)
 
 
-_SOURCES_WITH_NULLS: Final = ("csv", "jsonl", "parquet", "arrow", "avro", "orc", "sequence_file", "dataset", "sql", "table", "join", "plugin")
+_SOURCES_WITH_NULLS: Final = (
+    "csv",
+    "jsonl",
+    "parquet",
+    "arrow",
+    "avro",
+    "orc",
+    "sequence_file",
+    "dataset",
+    "sql",
+    "table",
+    "join",
+    "plugin",
+)
 """The sources whose columns can have nulls. Other sources have nulls only in columns that come from folder names."""
 
 NullRule: TypeAlias = Literal["Keep", "Bad", "Dropped"]
