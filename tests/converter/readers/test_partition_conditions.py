@@ -194,6 +194,12 @@ REFUSED: dict[str, tuple[str, dict[str, str], dict[str, Any], str]] = {
             "(column 'd'). To compare text, write the value in quotes."
         ),
     ),
+    "a folder of another type": (
+        "d=x",
+        {"d": ">= 1"},
+        {"columns": [{"name": "x", "type": "Int64"}, {"name": "d", "type": "Int64"}]},
+        "{0}/d=x/: 'x' in the name of its folder is not of the type Int64, so source.csv.partitions can't compare it with 1 (column 'd').",
+    ),
     "a value of another type": (
         "d=1",
         {"d": ">= x"},

@@ -2,6 +2,7 @@
 
 import datetime as dt
 import json
+import tempfile
 from collections.abc import Mapping
 from decimal import Decimal
 from pathlib import Path
@@ -13,7 +14,10 @@ import pyarrow as pa
 import pyarrow.orc as orc
 import pyarrow.parquet as pq
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 from pyarrow import feather
+from tests.builders.examples import examples
 from tests.builders.jobs import run_job
 from tests.builders.specs import parse_job
 from tests.converter.readers.reader_contract import batches, faults, plan, rows
@@ -309,6 +313,14 @@ def test_differences_are_told_once_for_each_column(tmp_path: Path) -> None:
     ]
 
 
+def test_files_with_the_same_schema_one_after_another_are_all_counted(tmp_path: Path) -> None:
+    tables = {f"{number}": pa.table({"x": [1]} if number in (3, 4, 5, 9) else {"x": [1], "y": [2]}) for number in range(10)}
+    folder = put(tmp_path / "in", tables)
+    assert state(a_source(folder))["warnings"] == [
+        f"source.parquet: 4 of 10 files have no column 'y', such as {folder}/3.parquet; its value is null in their records"
+    ]
+
+
 def test_files_with_one_schema_have_the_state_of_earlier_releases(tmp_path: Path) -> None:
     table = pa.table({"x": [1], "t": pa.array([1], pa.timestamp("us"))})
     assert state(a_source(put(tmp_path / "in", {"a": table, "b": table}))).keys() == {"schema", "paths", "were"}
@@ -336,3 +348,38 @@ def test_a_job_on_files_that_drift_is_whole(tmp_path: Path) -> None:
     assert sum(file.records for file in verify(str(tmp_path / "out"), Access()).files) == 4
     found = _pq.read_table(next((tmp_path / "out").glob("*.parquet"))).to_pylist()
     assert found == read(Source.model_validate(source))
+
+
+KINDS_OF_NUMBERS = [
+    pa.int8(), pa.int16(), pa.int32(), pa.int64(), pa.uint8(), pa.uint16(), pa.uint32(), pa.float32(), pa.float64(), pa.null(),
+]  # fmt: skip
+
+
+@st.composite
+def files_that_drift(draw: st.DrawFn) -> list[pa.Table]:
+    """Two to four tables, in which each column is missing or has some type of numbers, and a column `n` that is always there."""
+    tables = []
+    for _ in range(draw(st.integers(2, 4))):
+        rows_here = draw(st.integers(1, 3))
+        columns: dict[str, Any] = {}
+        for name in draw(st.permutations(["a", "b", "n"])):
+            kind: Any = pa.int64() if name == "n" else draw(st.sampled_from([None, *KINDS_OF_NUMBERS]))
+            if kind is not None:
+                values = st.none() if pa.types.is_null(kind) else st.none() | st.integers(0, 100)
+                columns[name] = pa.array(draw(st.lists(values, min_size=rows_here, max_size=rows_here)), kind)
+        tables.append(pa.table(columns))
+    return tables
+
+
+@pytest.mark.slow
+@settings(max_examples=examples(60), deadline=None)
+@given(tables=files_that_drift(), kind=st.sampled_from(["parquet", "arrow"]))
+def test_any_drift_of_numbers_gives_what_pyarrow_concatenates(tables: list[pa.Table], kind: str) -> None:
+    concatenate: Any = pa.concat_tables
+    expected = concatenate(tables, promote_options="permissive")
+    names = [name for name in expected.schema.names if not pa.types.is_null(expected.schema.field(name).type)]
+    with tempfile.TemporaryDirectory() as folder:
+        put(Path(folder) / "in", {f"{number}": table for number, table in enumerate(tables)}, kind=kind)
+        found = batches(reader_class(kind), a_source(Path(folder) / "in", kind=kind, columns=names))
+    assert [{name: row[name] for name in names} for row in rows(found)] == expected.select(names).to_pylist()
+    assert faults(found) == {}

@@ -72,9 +72,10 @@ class PartitionFilter:
         others = [self._parsed(other.text, name, is_number=is_number) for other in test.values]
         if value is None:
             kind = self._types.get(name)
+            expected, advice = (f"of the type {kind}", "") if kind else ("a number", " To compare text, write the value in quotes.")
             raise BadSpec(
-                f"{uri}: {text!r} in the name of its folder is not {f'of the type {kind}' if kind else 'a number'}, so {self.of}.partitions can't "
-                f"compare it with {test.values[0].text} (column {name!r}). To compare text, write the value in quotes.",
+                f"{uri}: {text!r} in the name of its folder is not {expected}, so {self.of}.partitions can't compare it with "
+                f"{test.values[0].text} (column {name!r}).{advice}",
                 uri=uri,
             )
         if test.operator in ("in", "not in"):

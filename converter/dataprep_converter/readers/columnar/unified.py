@@ -14,7 +14,7 @@
 Other differences are refused. Only the planner does this; `aligned.py` brings the batches of a file into the common form.
 """
 
-from collections.abc import Callable, Collection, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Final
 
@@ -60,6 +60,9 @@ class CommonColumns:
         self._files = 0
         self._first: tuple[pa.Schema, str] | None = None
         self._common: dict[str, _Common] = {}
+        self._latest: tuple[pa.Schema, list[Column]] | None = None
+        self._repeated = 0
+        """The number of further files that have the latest schema."""
         self._inner: dict[tuple[str, ...], str] = {}
         """Maps the paths of columns and of the structs around them to the name of a column."""
         self._nothing: dict[str, tuple[pa.Schema, str]] = {}
@@ -70,6 +73,11 @@ class CommonColumns:
     def add(self, schema: pa.Schema, uri: str) -> list[Column]:
         """The columns of a file. Raises BadSpec for a column that can't be read, or that has no common type with an earlier file's column. If
         the types differ, the message names both files."""
+        self._files += 1
+        if self._latest is not None and self._latest[0].equals(schema):
+            self._repeated += 1
+            return self._latest[1]
+        self._count_repeated()
         self._first = self._first or (schema, uri)
         for name in _null_names(schema, self._is_kept):
             self._nothing.setdefault(name, (schema, uri))
@@ -77,7 +85,7 @@ class CommonColumns:
         for column in columns:
             if column.name not in self._common:
                 self._check_path(column, uri)
-                self._common[column.name] = _Common(column, uri, column.was, absent_in=self._first[1] if self._files else "")
+                self._common[column.name] = _Common(column, uri, column.was, absent_in=self._first[1] if self._files > 1 else "")
             common = self._common[column.name]
             common.column = self._unified(common, column, uri)
             common.files += 1
@@ -85,7 +93,7 @@ class CommonColumns:
         if len(names) < len(self._common):
             for name, common in self._common.items():
                 common.absent_in = common.absent_in or ("" if name in names else uri)
-        self._files += 1
+        self._latest = (schema, columns)
         return columns
 
     def columns(self) -> list[Column]:
@@ -117,6 +125,7 @@ class CommonColumns:
 
     def warnings(self) -> list[str]:
         """A sentence for each column that differs between files."""
+        self._count_repeated()
         told = [
             f"{self._of}: the column {name!r} {difference}; all files are read as {_shown(self._common[name].column)}"
             for name, difference in self._differences.items()
@@ -132,11 +141,17 @@ class CommonColumns:
             told = [*told[:_TOLD], f"{self._of}: {len(told) - _TOLD:,} more columns differ between files"]
         return told
 
+    def _count_repeated(self) -> None:
+        for column in self._latest[1] if self._latest is not None and self._repeated else ():
+            self._common[column.name].files += self._repeated
+        self._repeated = 0
+
     def _columns_of(self, schema: pa.Schema, uri: str) -> list[Column]:
-        names = None if self._selection is None else [name for name in self._selection if _has(schema, name)]
+        known = set(_names(schema)) if self._selection is not None or self._asked else set()
+        names = None if self._selection is None else [name for name in self._selection if name in known]
         if names == []:
             return []
-        asked = [name for name in self._asked if _has(schema, name)]
+        asked = [name for name in self._asked if name in known]
         return columns_of(schema, names, of=self._of, uri=uri, structs=self._structs, asked=asked)
 
     def _is_kept(self, path: str) -> bool:
@@ -196,13 +211,13 @@ def _shown(column: Column) -> str:
     return str(column.nested or (column.type if column.was is None or column.was == WHOLE else column.was))
 
 
-def _has(fields: Iterable[Any], name: str, within: str = "") -> bool:
-    """Whether a schema, or a struct whose path is `within`, has a field with this name."""
+def _names(fields: Iterable[Any], within: str = "") -> Iterator[str]:
+    """The names of all fields, with those of the structs around them in front."""
     for field in fields:
         path = f"{within}{field.name}"
-        if path == name or (pa.types.is_struct(field.type) and name.startswith(f"{path}/") and _has(field.type, name, f"{path}/")):
-            return True
-    return False
+        yield path
+        if pa.types.is_struct(field.type):
+            yield from _names(field.type, f"{path}/")
 
 
 def _null_names(fields: Iterable[Any], is_kept: Callable[[str], bool], within: str = "") -> list[str]:
