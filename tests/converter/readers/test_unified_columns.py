@@ -229,8 +229,8 @@ def test_a_time_that_the_finer_unit_can_not_hold_is_a_bad_record(tmp_path: Path)
 
 def test_structs_with_other_fields_are_unified(tmp_path: Path) -> None:
     """The struct and the list of structs have an absent field, another width, and a field of the type null in one of the files."""
-    one = {"box": {"x": 1, "none": None}, "parts": [{"n": 1}]}
-    other = {"box": {"x": 2**40, "none": 0.5, "name": "b"}, "parts": [{"n": 2.5, "t": "c"}, None]}
+    one: dict[str, Any] = {"box": {"x": 1, "none": None}, "parts": [{"n": 1}]}
+    other: dict[str, Any] = {"box": {"x": 2**40, "none": 0.5, "name": "b"}, "parts": [{"n": 2.5, "t": "c"}, None]}
     small = pa.struct([("x", pa.int32()), ("none", pa.null())])
     folder = put(
         tmp_path / "in",

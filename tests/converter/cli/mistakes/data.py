@@ -76,7 +76,7 @@ MISTAKES: Final[Sequence[Mistake]] = (
         "abfss:// without credentials",
         job=HEAD + "  source: {csv: {uris: ['abfss://c@acc.dfs.core.windows.net/a.csv']}}\n" + OUT,
         code=5,
-        said="No credentials for Azure: give the store a Secret (accountKey, sasToken, or tenantId, clientId and clientSecret), set AZURE_STORAGE_ACCOUNT_KEY or AZURE_STORAGE_SAS_TOKEN, or run with a workload identity or a managed identity.",
+        said="No credentials for Azure: give the store a Secret (accountKey, sasToken, or tenantId, clientId and clientSecret), set AZURE_STORAGE_ACCOUNT_KEY or AZURE_STORAGE_SAS_TOKEN, log in by `az login`, or run with a workload identity or a managed identity. A public container needs anonymous: true in stores.",
     ),
     Mistake(
         "wasbs://", job=HEAD + "  source: {csv: {uris: ['wasbs://c/a.csv']}}\n" + OUT, said="No store for wasbs://; write abfss:// instead"
@@ -95,9 +95,9 @@ MISTAKES: Final[Sequence[Mistake]] = (
     Mistake("s3n://", job=HEAD + "  source: {csv: {uris: ['s3n://b/a.csv']}}\n" + OUT, said="No store for s3n://; write s3:// instead"),
     Mistake("gcs://", job=HEAD + "  source: {csv: {uris: ['gcs://b/a.csv']}}\n" + OUT, said="No store for gcs://; write gs:// instead"),
     Mistake(
-        "hf:// without its client",
-        job=HEAD + "  source: {csv: {uris: ['hf://datasets/x/a.csv']}}\n" + OUT,
-        said="hf:// is read by fsspec, whose client for it is not installed: Install huggingface_hub to access HfFileSystem.",
+        "dropbox:// without its client",
+        job=HEAD + "  source: {csv: {uris: ['dropbox://x/a.csv']}}\n" + OUT,
+        said='dropbox:// is read by fsspec, whose client for it is not installed: DropboxFileSystem requires "dropboxdrivefs","requests" and ""dropbox" to be installed.',
     ),
     Mistake(
         "s3:/",

@@ -24,7 +24,7 @@ MISTAKES: Final[Sequence[Mistake]] = (
     Mistake(
         "uris beside the kind of source",
         job=HEAD + "  source: {uris: [a.csv]}\n" + OUT,
-        said="job.yaml:5:12: spec.source.uris: unknown field; it belongs one level deeper, under images, csv, csvSequences, jsonl, text, parquet, arrow, fixedLength or others",
+        said="job.yaml:5:12: spec.source.uris: unknown field; it belongs one level deeper, under images, csv, csvSequences, jsonl, text, parquet, arrow, avro or others",
     ),
     Mistake(
         "features within the source",
@@ -190,7 +190,7 @@ MISTAKES: Final[Sequence[Mistake]] = (
     Mistake(
         "a source as a text",
         job=HEAD + "  source: a.csv\n" + OUT,
-        said="job.yaml:5:11: spec.source: expected a mapping with one of the fields idx, images, annotatedImages, masks, csv, csvSequences, jsonl, text, parquet, arrow, fixedLength, wholeFile, tfrecord, sequenceFile, dataset, fromJob, numpy, libsvm, join, sql, table, plugin, got 'a.csv'",
+        said="job.yaml:5:11: spec.source: expected a mapping with one of the fields idx, images, annotatedImages, masks, csv, csvSequences, jsonl, text, parquet, arrow, avro, orc, fixedLength, wholeFile, tfrecord, sequenceFile, webdataset, mds, dataset, fromJob, numpy, libsvm, join, sql, table, plugin, got 'a.csv'",
     ),
     Mistake(
         "an output as a text",
@@ -215,7 +215,7 @@ MISTAKES: Final[Sequence[Mistake]] = (
     Mistake(
         "two sources",
         job=HEAD + "  source: {csv: {uris: [a.csv]}, jsonl: {uris: [a.csv]}}\n" + OUT,
-        said="job.yaml:5:3: spec.source: exactly one source must be set (idx, images, annotatedImages, masks, csv, csvSequences, jsonl, text, parquet, arrow, fixedLength, wholeFile, tfrecord, sequenceFile, dataset, fromJob, numpy, libsvm, join, sql, table, plugin), got csv, jsonl",
+        said="job.yaml:5:3: spec.source: exactly one source must be set (idx, images, annotatedImages, masks, csv, csvSequences, jsonl, text, parquet, arrow, avro, orc, fixedLength, wholeFile, tfrecord, sequenceFile, webdataset, mds, dataset, fromJob, numpy, libsvm, join, sql, table, plugin), got csv, jsonl",
     ),
     Mistake(
         "an unknown dtype",
