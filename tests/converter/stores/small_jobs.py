@@ -8,7 +8,7 @@ from tests.builders.specs import parse_job
 from tests.converter.stores.places import Place
 
 from dataprep_api.dataset.messages import CommitResult
-from dataprep_api.dataset.plan import task
+from dataprep_api.dataset.plan import Maker, task
 from dataprep_api.dataset.report import Manifest, Success
 from dataprep_api.resources.job import DataPrepJob
 from dataprep_converter.dataset.output_folder import OutputFolder
@@ -118,9 +118,9 @@ def a_copy(source: str, output: str) -> DataPrepJob:
     return parse_job(spec, name="copy")
 
 
-def plan(job: DataPrepJob, access: Access) -> plan_step.PlannedRun:
-    """Do the work of the pod of the plan step."""
-    return plan_step.run_plan_step(job, access)
+def plan(job: DataPrepJob, access: Access, *, maker: Maker | None = None) -> plan_step.PlannedRun:
+    """Do the work of the pod of the plan step or, with a maker, of the plan step of `dataprep run`."""
+    return plan_step.run_plan_step(job, access, maker=maker)
 
 
 def work(job: DataPrepJob, access: Access, planned: plan_step.PlannedRun) -> None:

@@ -27,6 +27,7 @@ from dataprep_converter.core.errors import OutputLost
 from dataprep_converter.dataset.output_folder import OutputFolder
 from dataprep_converter.dataset.stored_plan import load_plan
 from dataprep_converter.inputs.access import Access
+from dataprep_converter.runtime import makers
 from dataprep_converter.steps.kinds import kind_of
 from dataprep_converter.steps.plan_step import PlannedRun
 from dataprep_converter.tools.verification import verify
@@ -94,7 +95,8 @@ class Runs:
         if replaces:
             small_jobs.live(EARLIER.job(self.of, output), self.access)
         paused = PAUSED.job(self.of, output)
-        planned = small_jobs.plan(paused, self.access)
+        # With a maker, the end of the commit also writes OWNER, which must not replace that of the other run.
+        planned = small_jobs.plan(paused, self.access, maker=makers.this_process("small"))
         small_jobs.work(paused, self.access, planned)
         return planned
 
@@ -208,6 +210,19 @@ def test_a_commit_that_sleeps_while_another_run_takes_over_does_no_harm_on_other
 
     with ThreadPoolExecutor(AT_ONCE) as threads:
         list(threads.map(sleeps, range(len(pairs))))
+
+
+@pytest.mark.store
+def test_a_finished_data_set_names_no_process(remote: Place) -> None:
+    runs = Runs(small_jobs.of_rows(remote))
+    planned = runs.lay("out", replaces=False)
+    folder = OutputFolder(remote.at("out"), runs.access)
+    owner = folder.owner()
+    assert owner is not None
+    assert owner.makers == [makers.this_process("small")]
+    small_jobs.commit(PAUSED.job(runs.of, "out"), runs.access, planned)
+    assert folder.owner() == owner.model_copy(update={"makers": []})
+    assert verify(remote.at("out"), runs.access).run_id == planned.result.run_id
 
 
 def test_a_plan_step_that_sleeps_while_another_run_takes_over_changes_nothing_or_takes_over_too(local: Place) -> None:
