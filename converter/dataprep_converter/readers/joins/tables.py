@@ -111,8 +111,8 @@ def _nothing(kind: Any) -> Array:
         values: Array = _arrow.FixedSizeListArray.from_arrays(_arrow.concat_arrays([_nothing(kind.value_type)] * kind.list_size), type=kind)
         return values
     if is_ragged(kind):
-        lists: Array = pa.array([[]], kind)
-        return lists
+        empty: Array = pa.array([[]], kind)
+        return empty
     if any(is_kind(kind) for is_kind in (pa.types.is_string, pa.types.is_large_string, pa.types.is_binary, pa.types.is_large_binary)):
         return pa.array([b""], pa.binary()).cast(kind)
     zero = pa.array([0], pa.int32() if kind.bit_width == pa.int32().bit_width else pa.int64())
