@@ -138,6 +138,10 @@ chaos: $(STAMP) ## kill the operator ROUNDS (100) times at random moments during
 interop: $(STAMP) ## test every third-party reader, also those too large for CI (7 GB, kept in the cache), and write docs/interop.md
 	CI=true INTEROP_REPORT=docs/interop.md $(BIN)/pytest -q -m "interop or heavy"
 
+.PHONY: real-data
+real-data: $(STAMP) ## convert every table that some packages ship, compare each value with other programs, and write docs/real-data.md
+	CI=true REAL_DATA_REPORT=docs/real-data.md $(BIN)/pytest -q -m nightly tests/interop/test_real_tables.py
+
 .PHONY: memory
 memory: $(STAMP) ## convert SIZE (2G) of each of KINDS (all) within 512 MiB of memory (needs root and many minutes; not part of the tests)
 	PYTHONPATH=$(PYTHONPATH):. $(BIN)/python tests/scale/memory.py --size $(or $(SIZE),2G) $(KINDS)
