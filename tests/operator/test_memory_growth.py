@@ -85,7 +85,7 @@ def test_without_a_limit_there_is_nothing_to_raise(world: World) -> None:
 
 
 def step_out_of_memory(world: World, suffix: str) -> None:
-    """End a Job with a single pod as the Job controller does if the pod runs out of memory."""
+    """End a Job that has a single pod in the way that the Job controller ends it when the pod runs out of memory."""
     world.pod(suffix, world.ended(137, reason="OOMKilled"))
     world.fail(suffix, "BackoffLimitExceeded", "Job has reached the specified backoff limit")
 

@@ -231,7 +231,7 @@ class DataPrepJobSpec(Model):
     def _check_source_or_script(self) -> Self:
         if (self.source is None) == (self.script is None):
             raise ValueError("set exactly one of source and script")
-        # `nulls` has no rule in the CRD, because a new rule of the spec could lock stored objects.
+        # `nulls` has no rule in the CRD, because stored objects that break a new rule could no longer be changed.
         for name in (*_SOURCE_FIELDS, "nulls") if self.script is not None else ():
             if getattr(self, name) is not None:
                 raise ValueError(f"{name} is for jobs with a source")

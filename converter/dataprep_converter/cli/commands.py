@@ -46,7 +46,7 @@ class TerminatedError(BaseException):
 
 def main(argv: Sequence[str] | None = None) -> NoReturn:
     """Runs a command and exits with its code (see `dataprep_api.exits`)."""
-    # Called before the parser, because the parser's errors quote wrong arguments.
+    # Called before the parser, because the parser's errors repeat invalid arguments.
     guard()
     parser, commands = parsers()
     execute(parse(parser, commands, sys.argv[1:] if argv is None else argv))

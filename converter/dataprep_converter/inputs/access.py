@@ -22,7 +22,7 @@ _WEB: Final = ("http://", "https://")
 
 @dataclass
 class SkippedFiles:
-    """Counts the files that listings of the inputs skip."""
+    """Counts the files that are skipped when the inputs are listed."""
 
     hidden: dict[str, int] = field(default_factory=dict)
     """Maps each completely listed input to the number of files in it that were skipped because their names begin with `_` or `.`."""

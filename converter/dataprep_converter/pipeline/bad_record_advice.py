@@ -13,7 +13,7 @@ _SKIP: Final = "onBadRecord.policy: Skip to leave such records out."
 
 
 def advice_for(reason: str, labels: Sequence[LabelFeature]) -> str:
-    """Returns the sentence that follows a record's fault in the error of a job whose policy is `Fail`."""
+    """Returns the advice that follows the fault of a record, in the error message of a job whose policy is `Fail`."""
     outside = _OUTSIDE.fullmatch(reason)
     label = next((each for each in labels if outside is not None and each.name == outside["name"] and each.num_classes is not None), None)
     if outside is not None and label is not None:

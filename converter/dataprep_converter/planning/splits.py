@@ -125,7 +125,7 @@ def _abbreviate(subsets: Sequence[str]) -> str:
 
 
 def deviations(fraction: float, spread: float) -> int:
-    """Returns four standard deviations of the size of a split whose members are drawn at random.
+    """Returns four times the standard deviation of the size of a split whose members are drawn at random.
 
     `spread` is the sum of the squared sizes of the groups that are drawn together.
     """

@@ -1,6 +1,6 @@
 """Finds the words for missing values in the columns of a CSV file, such as `NA` and `?`.
 
-What is a missing value depends on the column. In a column of numbers, no such word is a number. In a column of text, a word may be a value:
+What is a missing value depends on the column. In a column of numbers, such a word always stands for a missing value. In a column of text, a word may be a value:
 `none` is an answer, `NA` is the code of Namibia among other codes, and `-` is one of two signs beside `+`.
 """
 

@@ -301,11 +301,11 @@ def test_the_loader_says_the_same_of_any_place(tmp_path: Path) -> None:
         ),
         (
             a_finished([a_file("train.rec"), a_file("train.rec2", "train2")], SCALAR, format_="recordioProtobuf"),
-            "train.rec2 begins as those of train do; begin output.fileName with {split}/.",
+            "train.rec2 has the prefix of the files of train; begin output.fileName with {split}/.",
         ),
         (
             a_finished([a_file("0-train.rec"), a_file("1-train.rec")], SCALAR, format_="recordioProtobuf"),
-            "those of train have no beginning of their own; begin output.fileName with {split}.",
+            "the files of train have no prefix of their own; begin output.fileName with {split}.",
         ),
         (a_finished([a_file("train.npz")], SCALAR, format_="npz"), "SageMaker has no content type for npz"),
     ],

@@ -381,7 +381,7 @@ def test_postgres_becomes_records(server: Server, tmp_path: Path) -> None:
 
 
 def test_postgres_says_what_is_wrong_without_the_password(server: Server, monkeypatch: pytest.MonkeyPatch) -> None:
-    with pytest.raises(BadCredentials, match="Give user and password in a Secret"):
+    with pytest.raises(BadCredentials, match="Give user and password in the Secret of an entry of `stores`"):
         planned(a_source(server.url), Access())
     wrong = Access([StoreSettings(uri_prefix=server.url, credentials=SECRET | {"accessKeySecret": "wr0ng"})])
     with pytest.raises(BadCredentials, match=f'password authentication failed for user "{USER}"') as caught:

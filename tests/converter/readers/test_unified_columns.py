@@ -307,9 +307,9 @@ def test_differences_are_told_once_for_each_column(tmp_path: Path) -> None:
     assert state(a_source(folder))["warnings"] == [
         f"source.parquet: the column 'i' is int32 in {a}, but int64 in {b}; all files are read as int64",
         f"source.parquet: the column 'f' is float in {a}, but double in {b}; all files are read as double",
-        f"source.parquet: 1 of 3 files has no column 'i', such as {c}; its value is null in their records",
-        f"source.parquet: 1 of 3 files has no column 's', such as {c}; its value is null in their records",
-        f"source.parquet: 1 of 3 files has no column 'new', such as {a}; its value is null in their records",
+        f"source.parquet: 1 of 3 files has no column 'i'; the first is {c}. The column is null in the records of such files",
+        f"source.parquet: 1 of 3 files has no column 's'; the first is {c}. The column is null in the records of such files",
+        f"source.parquet: 1 of 3 files has no column 'new'; the first is {a}. The column is null in the records of such files",
     ]
 
 
@@ -317,7 +317,7 @@ def test_files_with_the_same_schema_one_after_another_are_all_counted(tmp_path: 
     tables = {f"{number}": pa.table({"x": [1]} if number in (3, 4, 5, 9) else {"x": [1], "y": [2]}) for number in range(10)}
     folder = put(tmp_path / "in", tables)
     assert state(a_source(folder))["warnings"] == [
-        f"source.parquet: 4 of 10 files have no column 'y', such as {folder}/3.parquet; its value is null in their records"
+        f"source.parquet: 4 of 10 files have no column 'y'; the first is {folder}/3.parquet. The column is null in the records of such files"
     ]
 
 

@@ -247,7 +247,7 @@ def test_a_label_out_of_range_fails_or_is_counted(few: Path, tmp_path: Path) -> 
         commit_result(digits_job(few, tmp_path / "fail", **narrow))
     result = commit_result(digits_job(few, tmp_path / "skip", onBadRecord={"policy": "Skip"}, **narrow))
     assert (result.records.in_, result.records.out, result.records.bad) == (1200, 1080, 120)
-    assert result.bad[0].row == 109  # the first record after the 100 of the split validation
+    assert result.bad[0].row == 109  # the first record after the 100 records of the split `validation`
     with pytest.raises(BadData, match="more than onBadRecord.maxFraction 0.05"):
         commit_result(digits_job(few, tmp_path / "share", onBadRecord={"policy": "Skip", "maxFraction": 0.05}, **narrow))
     assert not (tmp_path / "share" / "_SUCCESS").exists()

@@ -1,4 +1,4 @@
-"""Behavior specific to Azure: signatures and tokens, rights, data lakes, completions whose answer was lost."""
+"""Behavior specific to Azure: signatures and tokens, rights, data lakes, requests to complete an upload whose response was lost."""
 
 import base64
 import json

@@ -1,4 +1,4 @@
-"""Behavior specific to S3: rights, credentials, completions whose answer was lost, servers that fail."""
+"""Behavior specific to S3: rights, credentials, requests to complete an upload whose response was lost, servers that fail."""
 
 import json
 from collections.abc import Iterator

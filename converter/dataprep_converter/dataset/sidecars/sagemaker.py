@@ -49,10 +49,10 @@ def fault(manifest: Manifest) -> str | None:
         return f"SageMaker needs a channel named train, and the splits are {', '.join(split_names)}. Name one of spec.splits.into so."
     for name, beginning in beginnings(manifest).items():
         if not beginning:
-            return f"SageMaker names the files of a channel by how they begin, and those of {name} have no beginning of their own; begin output.fileName with {{split}}."
+            return f"SageMaker selects the files of a channel by the prefix of their names, and the files of {name} have no prefix of their own; begin output.fileName with {{split}}."
         others = [file.file for file in manifest.files if file.split != name and file.file.startswith(beginning)]
         if others:
-            return f"SageMaker names the files of a channel by how they begin, and {others[0]} begins as those of {name} do; begin output.fileName with {{split}}/."
+            return f"SageMaker selects the files of a channel by the prefix of their names, and {others[0]} has the prefix of the files of {name}; begin output.fileName with {{split}}/."
     return None
 
 

@@ -1,8 +1,8 @@
 """Tables: features as columns of fixed Arrow types. The division of records into groups doesn't depend on the sizes of batches.
 
 Tables are for columnar formats (`parquet`, `arrow`). Arrow's own writers also copy bytes outside a slice and bytes that a null masks. So
-equal values could give different files if their batches had different sizes. Therefore, the encoder rebuilds each column of a group from
-the column's values.
+equal values could give different files if their batches had different sizes. Therefore, the encoder copies the values of each column of a
+group into a new array.
 """
 
 import io

@@ -134,8 +134,8 @@ class CommonColumns:
             if common.files < self._files:
                 have = "have" if self._files - common.files > 1 else "has"
                 told.append(
-                    f"{self._of}: {self._files - common.files:,} of {self._files:,} files {have} no column {name!r}, such as {common.absent_in}; "
-                    "its value is null in their records"
+                    f"{self._of}: {self._files - common.files:,} of {self._files:,} files {have} no column {name!r}; the first is "
+                    f"{common.absent_in}. The column is null in the records of such files"
                 )
         if len(told) > _TOLD:
             told = [*told[:_TOLD], f"{self._of}: {len(told) - _TOLD:,} more columns differ between files"]

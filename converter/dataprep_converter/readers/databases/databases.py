@@ -376,7 +376,7 @@ def _connection_error(url: str, error: str) -> ConvertError:
     message = " ".join(error.split())
     if "authentication failed" in message or "no password supplied" in message:
         return BadCredentials(
-            f"{url} refuses the login: {message} Give user and password in a Secret (an entry of stores with this URL as its uriPrefix), or as PGPASSWORD.",
+            f"{url} refuses the login: {message} Give user and password in the Secret of an entry of `stores` whose uriPrefix is this URL, or set PGPASSWORD.",
             uri=url,
         )
     if "does not exist" in message:

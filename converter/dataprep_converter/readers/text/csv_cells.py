@@ -287,7 +287,7 @@ class Parser:
         if values.null_count:
             values = pc.fill_null(values, "")
         if self._dialect.by_column and self._dialect.nulls:
-            # In this case, Arrow leaves all words in columns of text.
+            # In this case, Arrow leaves the words in columns of text unchanged.
             values = pc.if_else(pc.is_in(values, value_set=_texts(self._dialect.nulls)), "", values)
         own_words = self._dialect.by_column.get(column.name, ())
         missing = pc.is_in(values, value_set=_texts(own_words)) if own_words else None

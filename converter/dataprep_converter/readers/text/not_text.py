@@ -7,7 +7,8 @@ from dataprep_converter.core.errors import BadSpec
 _KINDS: Final = (
     (b"PAR1", "a Parquet file", "use source.parquet"),
     (b"ARROW1\0\0", "an Arrow file", "use source.arrow"),
-    (b"Obj\x01", "an Avro file", "convert it to Parquet and use source.parquet"),
+    (b"Obj\x01", "an Avro file", "use source.avro"),
+    (b"ORC", "an ORC file", "use source.orc"),
     (b"\x93NUMPY", "a numpy array", "use source.numpy"),
     (b"SEQ\x06", "a SequenceFile", "use source.sequenceFile"),
     (b"SQLite format 3\0", "a SQLite database", "use source.sql"),

@@ -404,8 +404,8 @@ class _Listing:
     """Lists one folder in our order, which differs from the NameNode's.
 
     We need complete paths in the order of unsigned bytes: a-1, a.b, a/b, ü. The NameNode compares names as signed bytes and omits the slash
-    of folders, so the NameNode's order is ü, a, a-1, a.b. In our order, too, every name that the NameNode lists after an ASCII name is
-    greater than that ASCII name. So folders and non-ASCII names are held back until a greater ASCII name comes, or the listing ends.
+    of folders, so the NameNode's order is ü, a, a-1, a.b. A name that the NameNode lists after an ASCII name also comes after it in our
+    order. So folders and non-ASCII names are held back until a greater ASCII name comes, or the listing ends.
     """
 
     def __init__(self, store: HdfsStore, client: hdfs_native.Client, authority: str, folder: str) -> None:
