@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 import pyarrow.feather
+import pyarrow.orc
 import pyarrow.parquet
 import pytest
 from PIL import Image
@@ -37,6 +38,8 @@ def an_array(path: Path) -> None:
 BINARIES: dict[str, tuple[Callable[[Path], Any], str]] = {
     "Parquet": (lambda path: _parquet.write_table(TABLE, path), "is a Parquet file: use source.parquet."),
     "Arrow": (lambda path: _feather.write_feather(TABLE, str(path)), "is an Arrow file: use source.arrow."),
+    "ORC": (lambda path: pyarrow.orc.write_table(TABLE, str(path)), "is an ORC file: use source.orc."),
+    "Avro": (lambda path: path.write_bytes(b"Obj\x01\x02"), "is an Avro file: use source.avro."),
     "Excel": (
         lambda path: path.write_bytes(a_zip({"[Content_Types].xml": b"<Types/>", "xl/workbook.xml": b"<workbook/>"})),
         "is an Excel workbook: save each sheet as CSV, or convert it to Parquet.",
@@ -58,7 +61,8 @@ def test_a_binary_file_is_named(make: Callable[[Path], Any], message: str, kind:
     assert str(refused.value) == f"{tmp_path}/a.csv {message}"
 
 
-def test_text_that_begins_like_a_magic_number_is_text(tmp_path: Path) -> None:
-    (tmp_path / "a.csv").write_text("PAR,PK\n1,2\n")
+@pytest.mark.parametrize("header", ["PAR,PK", "PAR1,PAR2", "ORCID,name"])
+def test_text_that_begins_like_a_magic_number_is_text(header: str, tmp_path: Path) -> None:
+    (tmp_path / "a.csv").write_text(f"{header}\n1,2\n")
     units, _ = plan(reader_class("csv"), Source.model_validate({"csv": {"uris": [str(tmp_path / "a.csv")], "header": True}}))
     assert units.samples == 1

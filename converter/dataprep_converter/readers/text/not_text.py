@@ -4,11 +4,13 @@ from typing import Final
 
 from dataprep_converter.core.errors import BadSpec
 
+_PARQUET: Final = b"PAR1"
+_ORC: Final = b"ORC"
 _KINDS: Final = (
-    (b"PAR1", "a Parquet file", "use source.parquet"),
+    (_PARQUET, "a Parquet file", "use source.parquet"),
     (b"ARROW1\0\0", "an Arrow file", "use source.arrow"),
     (b"Obj\x01", "an Avro file", "use source.avro"),
-    (b"ORC", "an ORC file", "use source.orc"),
+    (_ORC, "an ORC file", "use source.orc"),
     (b"\x93NUMPY", "a numpy array", "use source.numpy"),
     (b"SEQ\x06", "a SequenceFile", "use source.sequenceFile"),
     (b"SQLite format 3\0", "a SQLite database", "use source.sql"),
@@ -26,9 +28,14 @@ MOST_BYTES: Final = 4096
 def refuse_binary(start: bytes, uri: str) -> None:
     """Raises BadSpec if a file that begins with these bytes isn't text but of a known kind."""
     for magic, name, advice in _KINDS:
-        if start.startswith(magic):
+        if start.startswith(magic) and (magic not in (_PARQUET, _ORC) or _has_controls(start)):
             raise BadSpec(f"{uri} is {name}: {advice}.", uri=uri)
     if start.startswith(_ZIP):
         if b"xl/" in start[:MOST_BYTES]:
             raise BadSpec(f"{uri} is an Excel workbook: save each sheet as CSV, or convert it to Parquet.", uri=uri)
         raise BadSpec(f"{uri} is a zip archive: end its URI with !/ to read the files within it.", uri=uri)
+
+
+def _has_controls(start: bytes) -> bool:
+    """Whether there are control characters that no text has. A header may begin with `PAR1` or `ORCID`."""
+    return any(byte < ord("\t") for byte in start[:MOST_BYTES])
