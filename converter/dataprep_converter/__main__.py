@@ -1,23 +1,38 @@
 """Runs the command `dataprep`, also as `python -m dataprep_converter`.
 
 This module is apart from the commands because it must load at once: Ctrl-C while modules load must not print a traceback. So even modules of
-the standard library are imported where the interrupt is caught.
+the standard library are imported where the interrupt is caught. A module that is interrupted while it loads may raise any error.
 """
 
+import os
 import sys
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from types import FrameType
     from typing import NoReturn
 
 
 def main() -> "NoReturn":
     """Runs the command of the arguments, and exits with its code."""
+    interrupts: list[int] = []
+
+    def note(number: int, _frame: "FrameType | None") -> "NoReturn":
+        interrupts.append(number)
+        raise KeyboardInterrupt
+
     try:
+        import signal
+
+        if signal.getsignal(signal.SIGINT) is signal.default_int_handler:
+            signal.signal(signal.SIGINT, note)
+            sys.unraisablehook = _end_if_interrupted
         from dataprep_converter.cli.commands import main as run_command
 
         run_command()
-    except KeyboardInterrupt:
+    except BaseException as exc:
+        if isinstance(exc, SystemExit) or not (interrupts or isinstance(exc, KeyboardInterrupt)):
+            raise
         import signal
 
         signal.signal(signal.SIGINT, signal.SIG_IGN)
@@ -28,6 +43,16 @@ def main() -> "NoReturn":
         # From now on, the interpreter only ends. Another Ctrl-C must end it without a traceback.
         signal.signal(signal.SIGINT, signal.SIG_DFL)
     sys.exit(130)
+
+
+def _end_if_interrupted(lost: "sys.UnraisableHookArgs") -> None:
+    """Ends the process if Python can't raise an interrupt, for example in a callback of the import system. Nothing is at work yet."""
+    if not issubclass(lost.exc_type, KeyboardInterrupt):
+        sys.__unraisablehook__(lost)
+        return
+    sys.stderr.write("dataprep: interrupted\n")
+    sys.stderr.flush()
+    os._exit(130)
 
 
 if __name__ == "__main__":

@@ -24,7 +24,8 @@ class Interrupts:
     @contextmanager
     def noted(self) -> Iterator[None]:
         """Notes Ctrl-C during the block. Where it is ignored, as in a command in the background, it stays ignored."""
-        if threading.current_thread() is not threading.main_thread() or signal.getsignal(signal.SIGINT) is not signal.default_int_handler:
+        before = signal.getsignal(signal.SIGINT)
+        if threading.current_thread() is not threading.main_thread() or not callable(before):
             yield
             return
         hook = sys.unraisablehook
@@ -36,7 +37,7 @@ class Interrupts:
             sys.unraisablehook = hook
             # By now, a second Ctrl-C may be ignored.
             if signal.getsignal(signal.SIGINT) == self._raise:
-                signal.signal(signal.SIGINT, signal.default_int_handler)
+                signal.signal(signal.SIGINT, before)
 
     def _raise(self, _signal: int, _frame: FrameType | None) -> NoReturn:
         self.received = True

@@ -38,6 +38,19 @@ from dataprep_converter.__main__ import main
 sys.argv[1:] = ["run", "job.yaml", "--workers", "1", "--quiet"]
 main()
 """
+_TURNED = """
+            try:
+                os.kill(os.getpid(), signal.SIGINT)
+            except KeyboardInterrupt as exc:
+                raise ValueError("KeyboardInterrupt") from exc
+"""
+_LOST = """
+            class Final:
+                def __del__(self):
+                    os.kill(os.getpid(), signal.SIGINT)
+
+            Final()
+"""
 _AT_THE_END = """
 import atexit, os, signal, sys
 
@@ -117,6 +130,12 @@ def test_an_interrupt_while_a_module_loads_is_one_line(module: str, folder: Path
     assert said.startswith("dataprep: interrupted")
     assert len(said.splitlines()) == 1
     assert code == 130
+
+
+@pytest.mark.parametrize("how", [_TURNED, _LOST], ids=["turned into an error", "lost"])
+def test_an_interrupt_that_a_loading_module_gets_is_one_line(how: str, folder: Path) -> None:
+    program = _WHILE_LOADING.replace("            os.kill(os.getpid(), signal.SIGINT)\n", how)
+    assert ended(program, "dataprep_api.exits", folder=folder) == (130, "dataprep: interrupted\n")
 
 
 def test_an_interrupt_while_the_interpreter_ends_says_nothing(folder: Path) -> None:
