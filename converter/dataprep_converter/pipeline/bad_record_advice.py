@@ -1,26 +1,35 @@
 """What to change when a bad record ends a job. Leaving the record out is right only if nothing else is wrong."""
 
+import json
 import re
-from collections.abc import Sequence
 from typing import Final
 
-from dataprep_api.spec import LabelFeature
+from dataprep_api.spec import DataPrepJobSpec
 
 _OUTSIDE: Final = re.compile(r"(?:.*: )?(?P<name>.+) (?P<value>-?\d+) is outside 0\.\.\d+")
 _ENCODING: Final = "is not UTF-8"
 _PLUGIN: Final = "the plug-in "
+_NO_NUMBER: Final = re.compile(r"(?:.*: )?'(?P<text>[^']*)' is not a (?:Int64|Float32|Float64|Bool) \(column '(?P<name>[^']+)'\)")
+_MISSING: Final = frozenset(("na", "n/a", "nil", "null", "none", "-", "--", "?", "."))
+"""In lower case, words that people write for a missing value."""
 _SKIP: Final = "onBadRecord.policy: Skip to leave such records out."
 
 
-def advice_for(reason: str, labels: Sequence[LabelFeature]) -> str:
+def advice_for(reason: str, spec: DataPrepJobSpec) -> str:
     """Returns the advice that follows the fault of a record, in the error message of a job whose policy is `Fail`."""
     outside = _OUTSIDE.fullmatch(reason)
-    label = next((each for each in labels if outside is not None and each.name == outside["name"] and each.num_classes is not None), None)
+    label = next(
+        (each for each in spec.labels or [] if outside is not None and each.name == outside["name"] and each.num_classes is not None), None
+    )
     if outside is not None and label is not None:
         value = int(outside["value"])
         if value < 0:
             return f"Classes are numbered from 0; number the values of {label.name!r} by a vocabulary in transforms."
         return f"If {value} is a class, numClasses of the label {label.name!r} must be at least {value + 1}, got {label.num_classes}."
+    word = _NO_NUMBER.fullmatch(reason)
+    if word is not None and spec.source is not None and spec.source.csv is not None and word["text"].strip().lower() in _MISSING:
+        words = json.dumps({word["name"]: [word["text"]]}, ensure_ascii=False)
+        return f"If {word['text']!r} is a missing value, add nullWordsOf: {words} to source.csv. Otherwise, set {_SKIP}"
     if _ENCODING in reason:
         return f"If the file has another encoding, name it in the source, such as encoding: Latin1. Otherwise, set {_SKIP}"
     if _PLUGIN in reason:

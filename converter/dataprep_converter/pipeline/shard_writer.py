@@ -181,7 +181,7 @@ class ShardWriter:
         for bad in batch.bad:
             uri, row = self._plan.units.origin(bad.sample)
             if policy.policy == "Fail":
-                raise BadData(f"{uri}, record {row}: {bad.reason}. {advice_for(bad.reason, self._pipeline.spec.labels or [])}", uri=uri)
+                raise BadData(f"{uri}, record {row}: {bad.reason}. {advice_for(bad.reason, self._pipeline.spec)}", uri=uri)
             record = BadRecord(uri=for_display(uri), row=row, reason=for_display(bad.reason)[:512])
             if len(self._bad_examples) < MAX_BAD_EXAMPLES:
                 self._bad_examples.append(record)

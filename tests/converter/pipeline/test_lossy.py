@@ -259,17 +259,15 @@ def test_times_of_sql_are_told(tmp_path: Path) -> None:
     assert told(manifest) == [("x", "Integer", "float32", 1, "16777217", "16777216")]
 
 
-@pytest.mark.parametrize("second", [pa.timestamp("ms"), pa.timestamp("us", tz="UTC"), pa.int64(), pa.date32()])
-def test_files_whose_times_count_in_other_units_are_refused(tmp_path: Path, second: pa.DataType) -> None:
-    """Otherwise, one column would have numbers in both units."""
+@pytest.mark.parametrize("second", [pa.timestamp("us", tz="UTC"), pa.int64(), pa.date32()])
+def test_files_whose_times_are_of_other_kinds_are_refused(tmp_path: Path, second: pa.DataType) -> None:
+    """Otherwise, the numbers of one column would have two meanings."""
     (tmp_path / "in").mkdir()
     pq.write_table(pa.table({"t": pa.array([0], pa.timestamp("us"))}), tmp_path / "in/a.parquet")
     pq.write_table(
         pa.table({"t": pa.array([0], pa.int32() if second == pa.date32() else pa.int64()).cast(second)}), tmp_path / "in/b.parquet"
     )
-    with pytest.raises(
-        BadSpec, match=r"b\.parquet: the column 't' is .*, but timestamp\[us\] in .*a\.parquet; every file needs the same types"
-    ):
+    with pytest.raises(BadSpec, match=r"b\.parquet: the column 't' is .*, but timestamp\[us\] in .*a\.parquet; no common type holds both"):
         made(a_job(tmp_path, {"parquet": {"uris": [str(tmp_path / "in")]}}, "parquet"))
 
 

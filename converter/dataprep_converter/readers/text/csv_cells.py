@@ -3,7 +3,6 @@ remaining faulty rows, the block is halved repeatedly."""
 
 import csv
 import io
-import json
 import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -34,7 +33,6 @@ DECIMAL: Final = r"^[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]+)?$|^[+-]?(?i
 NUMBER: Final = f"{DECIMAL}|{_HEXADECIMAL}"
 """Matches decimal and hexadecimal numbers. Only whole numbers may be hexadecimal."""
 TRUTH: Final = "^(true|True|TRUE|false|False|FALSE|0|1)$"
-_USUAL_WORDS: Final = frozenset(("na", "n/a", "nil", "null", "none", "-", "--", "?", "."))
 _PATTERNS: Final = {"Int64": f"^[+-]?[0-9]+$|{_HEXADECIMAL}", "Float32": DECIMAL, "Float64": DECIMAL, "Bool": TRUTH}
 
 
@@ -196,19 +194,11 @@ class Parser:
             fits = pc.match_substring_regex(pc.utf8_trim(cells, BLANKS), _PATTERNS[column.type])
             places = np.flatnonzero(pc.invert(pc.or_(fits, pc.is_in(cells, value_set=words))).to_numpy(zero_copy_only=False))
             doubtful = cells.take(pa.array(places)).dictionary_encode()
-            reasons = [None if self._is_value(text, column) else self._mismatch(text, column) for text in doubtful.dictionary.to_pylist()]
+            reasons = [None if self._is_value(text, column) else _type_mismatch(text, column) for text in doubtful.dictionary.to_pylist()]
             for number, word in zip(numbers[places].tolist(), doubtful.indices.to_pylist(), strict=True):
                 if (reason := reasons[word]) is not None:
                     misfits.setdefault(number, reason)
         return misfits
-
-    def _mismatch(self, text: str, column: CsvColumn) -> str:
-        """The reason why a cell isn't a value of the column. A word that people write for a missing value gets advice."""
-        advice = ""
-        if self._source_name == "source.csv" and text.strip().lower() in _USUAL_WORDS:
-            words = json.dumps({column.name: [text]}, ensure_ascii=False)
-            advice = f"; if it is a missing value, add nullWordsOf: {words} to {self._source_name}"
-        return _type_mismatch(text, column) + advice
 
     def _is_value(self, text: str, column: CsvColumn) -> bool:
         """Whether Arrow accepts a cell as a value of the column."""
@@ -257,7 +247,7 @@ class Parser:
                 if column.type == "String":
                     return f"column {column.name!r} is not UTF-8"
                 number = self._names.index(column.name)
-                return self._mismatch(cells[number] if number < len(cells) else "", column)
+                return _type_mismatch(cells[number] if number < len(cells) else "", column)
         return f"not a row: {error}"
 
     def _final_columns(self, table: pa.Table) -> tuple[list[Array], dict[int, str]]:

@@ -218,6 +218,13 @@ MISTAKES: Final[Sequence[Mistake]] = (
         said="a.csv, record 0: line 2: label -1 is outside 0..2. Classes are numbered from 0; number the values of 'label' by a vocabulary in transforms.",
     ),
     Mistake(
+        "a word for a missing value among numbers",
+        job=CSV.replace("csv: {", "csv: {columns: [{name: x, type: Int64}, {name: y, type: Float32}, {name: label, type: Int64}], ") + OUT,
+        files={"a.csv": "x,y,label\n0,0.5,1\n1,?,1\n"},
+        code=3,
+        said="""a.csv, record 1: line 3: '?' is not a Float32 (column 'y'). If '?' is a missing value, add nullWordsOf: {"y": ["?"]} to source.csv. Otherwise, set onBadRecord.policy: Skip to leave such records out.""",
+    ),
+    Mistake(
         "a fraction as a class",
         job=CSV + "  labels: [{name: y, numClasses: 3}]\n" + OUT,
         code=3,
