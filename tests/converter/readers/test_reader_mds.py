@@ -177,6 +177,12 @@ def with_encoding(folder: Path, name: str, encoding: str) -> Path:
         ("pkl", "a pickle could run any code when it is read"),
         ("pil", "its pixels have no image format"),
         ("list[jpeg]", "no such encoding is known"),
+        ("uint64", "records can't hold it"),
+        ("ndarray:foo", "expected a type of numbers that records can hold, and sizes of at least 1"),
+        ("ndarray:uint64:2", "expected a type of numbers that records can hold, and sizes of at least 1"),
+        ("ndarray:int8:2,x", "expected a type of numbers that records can hold, and sizes of at least 1"),
+        ("ndarray:int8:-1", "expected a type of numbers that records can hold, and sizes of at least 1"),
+        ("ndarray::3", "expected a type of numbers that records can hold, and sizes of at least 1"),
     ],
 )
 def test_an_encoding_that_can_not_be_read_is_refused_unless_it_is_left_out(theirs: Path, encoding: str, reason: str) -> None:
@@ -195,6 +201,14 @@ def test_contents_that_do_not_fit_are_bad_records(theirs: Path) -> None:
     assert faults(batches(MdsReader, a_source(folder, columns=["s"])))[0] == "the column 's': 'text é 0' is not a whole number"
 
 
+@pytest.mark.parametrize(
+    ("encoding", "expected"), [("int", "8"), ("float16", "2"), ("ndarray:float32:3,4", "48")], ids=["int", "float16", "ndarray"]
+)
+def test_numbers_of_another_size_are_bad_records(theirs: Path, encoding: str, expected: str) -> None:
+    folder = with_encoding(theirs / "train", "b", encoding)
+    assert faults(batches(MdsReader, a_source(folder, columns=["b"])))[0] == f"the column 'b': it has 3 bytes, expected {expected}"
+
+
 def test_arrays_without_a_common_shape_are_refused(theirs: Path) -> None:
     folder = with_encoding(theirs / "train", "ragged", "ndarray")
     with pytest.raises(BadData, match=r"in its first 2 records, it is not an array in the encoding ndarray: "):
@@ -204,6 +218,21 @@ def test_arrays_without_a_common_shape_are_refused(theirs: Path) -> None:
 WRONG: dict[str, tuple[dict[str, Any], type[Exception], str]] = {
     "too many records": ({"samples": 3}, BadData, "shard.00000.mds: its index says 3 records, the shard says 2."),
     "another format": ({"format": "jsonl"}, BadSpec, "index.json: its shards have the format 'jsonl'; source.mds reads mds."),
+    "a column twice": (
+        {"column_names": ["a", "a"], "column_encodings": ["int", "int"], "column_sizes": [8, 8]},
+        BadSpec,
+        "index.json: the column 'a' occurs twice.",
+    ),
+    "the column of sample numbers": (
+        {"column_names": ["_sample"], "column_encodings": ["int"], "column_sizes": [8]},
+        BadSpec,
+        "index.json: the column '_sample' has a reserved name.",
+    ),
+    "the size of a column": (
+        {"column_names": ["a"], "column_encodings": ["int"], "column_sizes": ["8"]},
+        BadSpec,
+        "index.json: the size of a column is '8', expected a number or null.",
+    ),
     "no number": ({"samples": "2"}, BadSpec, "index.json: samples of a shard is '2', expected a number."),
     "another size": (
         {"raw_data": {"basename": "shard.00000.mds", "bytes": 5}},

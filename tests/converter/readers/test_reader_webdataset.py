@@ -248,3 +248,56 @@ def test_a_broken_shard_is_named(tmp_path: Path, content: bytes, message: str) -
         plan(WebdatasetReader, a_source(tmp_path))
     assert str(caught.value).startswith(f"{tmp_path}/a.tar")
     assert message in str(caught.value)
+
+
+@pytest.mark.parametrize("extension", ["__key__", "_sample"])
+def test_an_extension_that_is_the_name_of_another_column_is_refused_unless_it_is_left_out(tmp_path: Path, extension: str) -> None:
+    put(tmp_path, {"a.tar": a_tar([("1.txt", b"x"), (f"1.{extension}", b"y")])})
+    with pytest.raises(BadSpec, match=f"^{tmp_path}: the column '{extension}' "):
+        plan(WebdatasetReader, a_source(tmp_path))
+    assert found(a_source(tmp_path, columns=["txt"])) == [{"txt": "x", "__key__": "1"}]
+
+
+def test_a_name_that_ends_in_a_dot_has_no_extension(tmp_path: Path) -> None:
+    put(tmp_path, {"a.tar": a_tar([("1.", b"x"), ("1.txt", b"y")])})
+    assert found(a_source(tmp_path)) == [{"txt": "y", "__key__": "1"}]
+
+
+def test_an_extension_that_is_not_utf8_is_a_column(tmp_path: Path) -> None:
+    put(tmp_path, {"a.tar": a_tar([("1.t\udcff", b"x")])})
+    assert found(a_source(tmp_path)) == [{"t\ufffd": b"x", "__key__": "1"}]
+
+
+def test_arrays_of_either_byte_order_are_one_list(tmp_path: Path) -> None:
+    arrays = [np.array([1.5], ">f8"), np.array([2.5, 3.5], "<f8")]
+    put(tmp_path, {"a.tar": a_tar([(f"{n}.npy", npy(array)) for n, array in enumerate(arrays)])})
+    assert [row["npy"] for row in found(a_source(tmp_path))] == [[1.5], [2.5, 3.5]]
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        npy(np.zeros((0, 3))),
+        npy(np.zeros(2, np.uint64)),
+        b"PK\3\4 not a zip file",
+        *(
+            b"\x93NUMPY\1\0" + len(header).to_bytes(2, "little") + header
+            for header in (
+                b"{'descr': '<f8', 'shape': (3,\n",
+                b"{[]: 1}\n",
+                b"{'descr': '<f8', 'fortran_order': False, 'shape': (%d,), }\n" % 10**30,
+            )
+        ),
+    ],
+    ids=["no values", "uint64", "zip", "cut header", "key of the header", "huge shape"],
+)
+def test_arrays_that_records_can_not_hold_are_bytes_or_bad_records(tmp_path: Path, content: bytes) -> None:
+    put(
+        tmp_path,
+        {
+            "a/0.tar": a_tar([("1.npy", content)]),
+            "b/0.tar": a_tar([("1.npy", npy([1.5])), *[(f"{n:02}.npy", npy([2.5])) for n in range(2, 20)], ("99.npy", content)]),
+        },
+    )
+    assert found(a_source(tmp_path / "a")) == [{"npy": content, "__key__": "1"}]
+    assert list(faults(batches(WebdatasetReader, a_source(tmp_path / "b")))) == [19]

@@ -11,13 +11,23 @@ from typing import Any, Final
 import numpy as np
 
 from dataprep_converter.core.errors import BadSample, BadSpec
-from dataprep_converter.readers.foreign.values import DTYPES, ForeignColumn, checked_array, text_of, whole_number
+from dataprep_converter.readers.foreign.values import (
+    DTYPES,
+    ForeignColumn,
+    check_names,
+    checked_array,
+    form_of_arrays,
+    text_of,
+    whole_number,
+)
 
 _BYTES: Final = frozenset({"bytes", "jpeg", "jpeg_array", "png"})
 _TEXTS: Final = frozenset({"str", "json", "str_decimal"})
 _REFUSED: Final = {
     "pkl": "a pickle could run any code when it is read",
     "pil": "its pixels have no image format",
+    "uint64": "records can't hold it",
+    "ndarray": "expected a type of numbers that records can hold, and sizes of at least 1",
 }
 _ARRAY_DTYPES: Final = {
     8: "uint8", 9: "int8", 16: "uint16", 17: "int16", 18: "float16", 32: "uint32", 33: "int32", 34: "float32", 64: "uint64", 65: "int64",
@@ -55,25 +65,24 @@ def column_of(column: MdsColumn, contents: Sequence[bytes], *, uri: str) -> Fore
         return ForeignColumn(column.name, "Number", "float64")
     if kind in DTYPES:
         return ForeignColumn(column.name, "Number", kind)
-    if kind != "ndarray":
+    dtype, _, shape = rest.partition(":")
+    sizes = tuple(int(size) if size.isascii() and size.isdigit() else 0 for size in shape.split(",")) if shape else ()
+    if kind != "ndarray" or dtype not in ({*DTYPES} if shape else {*DTYPES, ""}) or not all(sizes):
         reason = _REFUSED.get(kind, "no such encoding is known")
         raise BadSpec(
             f"{uri}: the column {column.name!r} has the encoding {column.encoding}, which source.mds can't read ({reason}); "
             "list the other columns in source.mds.columns.",
             uri=uri,
         )
-    dtype, _, shape = rest.partition(":")
     if shape:
-        return ForeignColumn(column.name, "Tensor", dtype, tuple(map(int, shape.split(","))))
+        return ForeignColumn(column.name, "Tensor", dtype, sizes)
     return _column_of_arrays(column, [_array(content, dtype) for content in contents], uri=uri)
 
 
 def _column_of_arrays(column: MdsColumn, arrays: Sequence["np.ndarray[Any, Any]"], *, uri: str) -> ForeignColumn:
+    if form := form_of_arrays(column.name, arrays):
+        return form
     dtypes, shapes = sorted({array.dtype.name for array in arrays}), sorted({array.shape for array in arrays})
-    if len(dtypes) == 1 and len(shapes) == 1:
-        return ForeignColumn(column.name, "Tensor", dtypes[0], shapes[0])
-    if len(dtypes) == 1 and all(len(shape) == 1 for shape in shapes):
-        return ForeignColumn(column.name, "List", dtypes[0])
     raise BadSpec(
         f"{uri}: the arrays of the column {column.name!r} have the types {', '.join(dtypes)} and the shapes {', '.join(map(str, shapes))}; "
         "a column has one type, and one shape or one dimension. List the other columns in source.mds.columns.",
@@ -93,13 +102,18 @@ def parser_of(column: MdsColumn, form: ForeignColumn) -> Callable[[bytes], Any]:
     if kind == "str_float":
         return _float
     dtype, _, shape = rest.partition(":")
-    if kind != "ndarray":
-        scalar = np.dtype(form.dtype).newbyteorder("<")
-        return lambda content: np.frombuffer(content, scalar)[0]
-    if shape:
-        fixed = np.dtype(dtype).newbyteorder("<")
-        return lambda content: np.frombuffer(content, fixed).reshape(form.shape)
+    if kind != "ndarray" or shape:
+        return lambda content: _fixed(content, form)
     return lambda content: checked_array(_array(content, dtype), form)
+
+
+def _fixed(content: bytes, form: ForeignColumn) -> "np.ndarray[Any, Any]":
+    """A number or an array without its shape. Raises BadSample."""
+    dtype = np.dtype(form.dtype).newbyteorder("<")
+    size = dtype.itemsize * math.prod(form.shape)
+    if len(content) != size:
+        raise BadSample(f"it has {len(content):,} bytes, expected {size:,}")
+    return np.frombuffer(content, dtype).reshape(form.shape)
 
 
 def _float(content: bytes) -> float:
@@ -122,6 +136,8 @@ def _array(content: bytes, dtype: str) -> "np.ndarray[Any, Any]":
         values = np.frombuffer(content[end:], np.dtype(dtype).newbyteorder("<"))
         if math.prod(shape) != len(values):
             raise BadSample(f"it has {len(values)} numbers for the shape {shape}")
+        if values.dtype.name not in DTYPES:
+            raise BadSample(f"records can't hold {values.dtype.name}")
         return values.reshape(shape)
     except (ValueError, IndexError, KeyError) as exc:
         raise BadSample(f"it is not an array in the encoding ndarray: {exc}") from exc
@@ -134,4 +150,8 @@ def columns_of(shard: Mapping[str, Any], *, uri: str) -> list[MdsColumn]:
         sizes
     ):
         raise BadSpec(f"{uri}: the index doesn't list the columns of a shard; is it an index of MDSWriter?", uri=uri)
+    for size in sizes:
+        if size is not None and (not isinstance(size, int) or isinstance(size, bool) or size < 0):
+            raise BadSpec(f"{uri}: the size of a column is {size!r}, expected a number or null.", uri=uri)
+    check_names(list(map(str, names)), uri=uri)
     return [MdsColumn(str(name), str(encoding), size) for name, encoding, size in zip(names, encodings, sizes, strict=True)]

@@ -1,6 +1,7 @@
 """Columns of foreign data sets: the forms of their values, and how the values of many samples become an Arrow column."""
 
 import io
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final, Literal, TypeAlias
@@ -8,15 +9,14 @@ from typing import Any, Final, Literal, TypeAlias
 import numpy as np
 import pyarrow as pa
 
-from dataprep_converter.core.errors import BadSample
-from dataprep_converter.core.tensors import Array, arrow_type, masked, to_arrow
+from dataprep_converter.core.errors import BadSample, BadSpec
+from dataprep_converter.core.tensors import NUMPY_NAMES, Array, arrow_type, masked, to_arrow
 from dataprep_converter.readers.base.files_ahead import binaries
+from dataprep_converter.records.batch import SAMPLE
 
 Form: TypeAlias = Literal["Bytes", "Text", "Number", "Tensor", "List"]
 
-DTYPES: Final = frozenset(
-    {"uint8", "int8", "uint16", "int16", "uint32", "int32", "uint64", "int64", "float16", "float32", "float64", "bool"}
-)
+DTYPES: Final = frozenset(NUMPY_NAMES.values())
 """The types of numbers that records can hold."""
 
 _arrow: Any = pa  # the type stubs lack arrays from Python values of any type
@@ -90,11 +90,30 @@ def array_of_npy(content: bytes) -> "np.ndarray[Any, Any]":
     """The array in a .npy file. Raises BadSample."""
     try:
         array: np.ndarray[Any, Any] = np.load(io.BytesIO(content), allow_pickle=False)
-    except (ValueError, EOFError, OSError, SyntaxError, RecursionError, MemoryError) as exc:
+    except Exception as exc:  # numpy parses the header as Python, and raises any error of its tokenizer, its parser and its zip files
         raise BadSample(f"it is not a .npy file of numbers: {' '.join(str(exc).split())}") from exc
     if not isinstance(array, np.ndarray) or array.dtype.name not in DTYPES:
         raise BadSample("it is not a .npy file of numbers")
-    return array
+    # Arrow has no big-endian numbers.
+    return array.astype(array.dtype.newbyteorder("="), copy=False)
+
+
+def form_of_arrays(name: str, arrays: "Sequence[np.ndarray[Any, Any]]") -> ForeignColumn | None:
+    """The column for arrays with one type, and one shape or one dimension. None for other arrays."""
+    dtypes, shapes = {array.dtype.name for array in arrays}, {array.shape for array in arrays}
+    # A tensor has values, so arrays that are all empty become lists.
+    if len(dtypes) == len(shapes) == 1 and all(min(shapes)):
+        return ForeignColumn(name, "Tensor", min(dtypes), min(shapes))
+    is_ragged = len(dtypes) == 1 and all(len(shape) == 1 for shape in shapes)
+    return ForeignColumn(name, "List", min(dtypes)) if is_ragged else None
+
+
+def check_names(names: Sequence[str], *, uri: str) -> None:
+    """Raises BadSpec for a name that occurs twice, or that batches use themselves."""
+    for name, count in Counter(names).items():
+        if name == SAMPLE or count > 1:
+            reason = "has a reserved name" if name == SAMPLE else "occurs twice"
+            raise BadSpec(f"{uri}: the column {name!r} {reason}.", uri=uri)
 
 
 def checked_array(array: "np.ndarray[Any, Any]", column: ForeignColumn) -> "np.ndarray[Any, Any]":

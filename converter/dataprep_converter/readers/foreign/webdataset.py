@@ -27,7 +27,15 @@ from dataprep_converter.inputs.streamed import StreamInput, unpacked
 from dataprep_converter.readers import Discovery, Listing
 from dataprep_converter.readers.base.blocks import Block, BlockReader
 from dataprep_converter.readers.base.listing import input_files
-from dataprep_converter.readers.foreign.values import ForeignColumn, array_of_npy, checked_array, text_of, whole_number
+from dataprep_converter.readers.foreign.values import (
+    ForeignColumn,
+    array_of_npy,
+    check_names,
+    checked_array,
+    form_of_arrays,
+    text_of,
+    whole_number,
+)
 from dataprep_converter.records.columns import NOT_BY_DEFAULT, similar
 from dataprep_converter.sampling.units import Unit
 from dataprep_converter.stores import Entry, Input
@@ -146,9 +154,9 @@ def _samples(members: Iterable[TarMember], uri: str) -> Iterator[_Sample]:
     for member in members:
         start, end = end, member.offset + -(-member.size // _BLOCK) * _BLOCK
         match = NAME.fullmatch(member.name)
-        if match is None or _METADATA.match(member.name):
+        if match is None or not match[2] or _METADATA.match(member.name):
             continue
-        key, extension = match[1], match[2].lower()
+        key, extension = match[1], _readable(match[2].lower())
         if sample is not None and sample.key != key:
             yield sample
             sample = None
@@ -161,9 +169,9 @@ def _samples(members: Iterable[TarMember], uri: str) -> Iterator[_Sample]:
         yield sample
 
 
-def _readable(key: str) -> str:
-    """The key in UTF-8. tarfile keeps other bytes as surrogates, which no record can hold."""
-    return key.encode("utf-8", "surrogateescape").decode("utf-8", "replace")
+def _readable(name: str) -> str:
+    """A name in UTF-8. tarfile keeps other bytes as surrogates, which no record can hold."""
+    return name.encode("utf-8", "surrogateescape").decode("utf-8", "replace")
 
 
 # --- planning -----------------------------------------------------------------------------------------------------
@@ -195,6 +203,7 @@ class _Planner:
                         f"{_OF}.columns: no member has the extension {name!r}.{similar(name, names)} The extensions are {', '.join(names[:20])}."
                     )
             names = [name for name in self._source.columns if name in names]
+        check_names([*names, KEY], uri=self._source.uris[0])
         columns = [_column(name, self._contents[name]).state() for name in names]
         return {"columns": columns, "ignored": self._ignored}
 
@@ -278,11 +287,7 @@ def _column_of_arrays(name: str, contents: Sequence[bytes]) -> ForeignColumn:
         arrays = [array_of_npy(content) for content in contents]
     except BadSample:
         return ForeignColumn(name, "Bytes")
-    dtypes, shapes = {array.dtype.name for array in arrays}, {array.shape for array in arrays}
-    if len(dtypes) == 1 and len(shapes) == 1:
-        return ForeignColumn(name, "Tensor", min(dtypes), min(shapes))
-    is_ragged = len(dtypes) == 1 and all(len(shape) == 1 for shape in shapes)
-    return ForeignColumn(name, "List", min(dtypes)) if is_ragged else ForeignColumn(name, "Bytes")
+    return form_of_arrays(name, arrays) or ForeignColumn(name, "Bytes")
 
 
 def _all_parse(parse: Any, contents: Sequence[bytes]) -> bool:
