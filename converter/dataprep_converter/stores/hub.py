@@ -8,6 +8,7 @@ refused (`InputChanged`).
 # fsspec's methods that return a URI's options and path begin with an underscore, because file systems are meant to override them.
 # ruff: noqa: SLF001
 
+import re
 from importlib import import_module
 from typing import Any, Final
 
@@ -16,6 +17,7 @@ from dataprep_converter.stores import StoreSettings
 from dataprep_converter.stores.fsspec_store import FsspecStore, System, translated
 
 _TOKEN: Final = "token"  # noqa: S105 - the name of a key
+_ONE_WORD: Final = re.compile(r"[!-~]+")
 _REFUSED: Final = (401, 403)
 
 
@@ -26,10 +28,16 @@ class HubStore(FsspecStore):
         super().__init__(settings)
         self._commits: dict[tuple[str, str, str], str] = {}
 
-    def connect(self, uri: str) -> System:  # noqa: ARG002 - one Hub has all repositories
+    def connect(self, uri: str) -> System:
         """A file system of the library. It may keep its listings, because they are those of a commit."""
+        if uri.startswith("hf://buckets/"):
+            raise BadSpec(f"{uri}: the Hub's buckets have no commits, so dataprep reads only repositories.", uri=uri)
         system = import_module("huggingface_hub").HfFileSystem
-        options: dict[str, Any] = {"endpoint": self.settings.endpoint, "token": self.settings.credentials.get(_TOKEN)}
+        token = self._token()
+        # The library's message about such a token would contain it.
+        if token is not None and not _ONE_WORD.fullmatch(token):
+            raise BadCredentials(f"{uri}: the token for the Hub is not one word of ASCII characters.", uri=uri)
+        options: dict[str, Any] = {"endpoint": self.settings.endpoint, "token": token}
         return system(**{name: value for name, value in options.items() if value is not None}, skip_instance_cache=True)
 
     def path_of(self, system: System, uri: str) -> str:
@@ -57,7 +65,7 @@ class HubStore(FsspecStore):
             return BadSpec("hf:// needs the client huggingface_hub: pip install 'dataprep-operator[hf]'.", uri=uri)
         status = _status(error) or _status(error.__cause__) or _status(error.__context__)
         message = " ".join(str(error.__cause__ or error).split())[:500]
-        if status in _REFUSED and _TOKEN not in self.settings.credentials:
+        if status in _REFUSED and self._token() is None:
             return NotPermitted(
                 f"{uri}: the Hub doesn't show this repository without a token, or it doesn't exist: {message}. "
                 "Put a token into the key token of a Secret (an entry of stores), or into HF_TOKEN.",
@@ -66,6 +74,10 @@ class HubStore(FsspecStore):
         if status in _REFUSED:
             return BadCredentials(f"{uri}: the Hub refuses the token: {message}.", uri=uri)
         return translated(error, uri)
+
+    def _token(self) -> str | None:
+        token: str | None = self.settings.credentials.get(_TOKEN) or import_module("huggingface_hub").get_token()
+        return token
 
 
 def _status(error: BaseException | None) -> int | None:

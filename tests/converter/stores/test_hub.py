@@ -102,6 +102,29 @@ def test_a_private_repository_needs_the_token_of_a_secret(hub: FakeHub, tmp_path
 
 
 @needs_client
+def test_a_token_of_the_environment_that_the_hub_refuses_is_not_asked_for_again(hub: FakeHub, monkeypatch: pytest.MonkeyPatch) -> None:
+    hub.commit(FILES)
+    hub.token = "hf_right"
+    monkeypatch.setenv("HF_TOKEN", "hf_wrong")
+    with pytest.raises(BadCredentials, match=f"^{ROOT}/a.txt: the Hub refuses the token: "):
+        access_to(hub).store(ROOT).stat(f"{ROOT}/a.txt")
+
+
+@needs_client
+@pytest.mark.parametrize("token", ["hf_marked\nhf_marked", "hf_marked é"])
+def test_a_token_that_is_not_one_word_is_not_shown(hub: FakeHub, token: str) -> None:
+    hub.commit(FILES)
+    with pytest.raises(BadCredentials) as error:
+        access_to(hub, token=token).store(ROOT).stat(f"{ROOT}/a.txt")
+    assert str(error.value) == f"{ROOT}/a.txt: the token for the Hub is not one word of ASCII characters."
+
+
+def test_a_bucket_is_refused_by_name() -> None:
+    with pytest.raises(BadSpec, match="^hf://buckets/org/b/a.txt: the Hub's buckets have no commits"):
+        Access().store("hf://buckets/org/b").stat("hf://buckets/org/b/a.txt")
+
+
+@needs_client
 def test_nothing_is_written(hub: FakeHub) -> None:
     hub.commit(FILES)
     with pytest.raises(BadSpec, match=f"^{ROOT}/x: dataprep doesn't write to hf://"):
