@@ -42,6 +42,26 @@ def test_the_profile_default_needs_no_variable(files: Path) -> None:
     assert current() == AwsCredentials("a", "b")
 
 
+@pytest.mark.parametrize(("name", "section"), [("default", "profile default"), ("a b", 'profile "a b"'), ("a b", "profile a b")])
+def test_a_section_may_be_written_as_for_the_command_line(files: Path, name: str, section: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("AWS_PROFILE", name)
+    (files / "config").write_text(f"[{section}]\naws_access_key_id = a\naws_secret_access_key = b\n")
+
+    assert current() == AwsCredentials("a", "b")
+
+
+def test_a_user_without_a_home_has_no_profiles(monkeypatch: pytest.MonkeyPatch) -> None:
+    def nobody(uid: int) -> None:
+        raise KeyError(uid)
+
+    for name in ("HOME", "AWS_CONFIG_FILE", "AWS_SHARED_CREDENTIALS_FILE"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setattr("pwd.getpwuid", nobody)
+    S3Store(StoreSettings(uri_prefix="s3://", credentials={"accessKeyId": "a", "accessKeySecret": "b"}))
+    with pytest.raises(BadCredentials, match="^No credentials for S3: give the store a Secret"):
+        current()
+
+
 def test_an_unknown_profile_is_named_with_both_files(files: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("AWS_PROFILE", "wrok")
     with pytest.raises(BadCredentials) as error:
@@ -62,10 +82,21 @@ def test_a_profile_that_needs_botocore_names_it(files: Path, setting: str, monke
     assert str(error.value) == f"profile work of AWS has {setting}, which needs the package botocore: pip install botocore."
 
 
-def test_a_file_that_is_no_settings_file_is_named(files: Path) -> None:
-    (files / "config").write_text("key without a section\n")
-    with pytest.raises(BadCredentials, match=f"^{files / 'config'} is not a file of AWS's settings: File contains no section headers"):
+@pytest.mark.parametrize(
+    ("content", "reason"),
+    [
+        (b"aws_secret_access_key = marked\n", "line 1 comes before the first [section]."),
+        (b"[default]\naws_access_key_id = a\naws_secret_access_key marked\n", "no [section] and no name = value in line 3."),
+        (b"[default]\nname = \xff\n", "it is not UTF-8."),
+    ],
+)
+def test_a_file_that_is_no_settings_file_is_named_without_its_keys(files: Path, content: bytes, reason: str) -> None:
+    (files / "config").write_bytes(content)
+    with pytest.raises(BadCredentials) as error:
         current()
+
+    assert str(error.value) == f"{files / 'config'} is not a file of AWS's settings: {reason}"
+    assert error.value.__cause__ is None or "marked" not in str(error.value.__cause__)
 
 
 class _Recorder(Quiet):

@@ -6,7 +6,7 @@ is imported only then, because pods have no profiles.
 
 import configparser
 import os
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from functools import cached_property
 from pathlib import Path
@@ -27,8 +27,8 @@ class AwsProfile:
     def __init__(self) -> None:
         chosen = os.environ.get("AWS_PROFILE") or os.environ.get("AWS_DEFAULT_PROFILE")
         self._name = chosen or "default"
-        self._config = Path(os.environ.get("AWS_CONFIG_FILE") or Path.home() / ".aws" / "config").expanduser()
-        self._keys = Path(os.environ.get("AWS_SHARED_CREDENTIALS_FILE") or Path.home() / ".aws" / "credentials").expanduser()
+        self._config = _file(os.environ.get("AWS_CONFIG_FILE") or "~/.aws/config")
+        self._keys = _file(os.environ.get("AWS_SHARED_CREDENTIALS_FILE") or "~/.aws/credentials")
         self._must_exist = chosen is not None
         self._chain: Any = None  # botocore has no types
 
@@ -57,8 +57,8 @@ class AwsProfile:
 
     @cached_property
     def _settings(self) -> Mapping[str, str]:
-        section = "default" if self._name == "default" else f"profile {self._name}"
-        return {**_section(self._config, section), **_section(self._keys, self._name)}
+        sections = [f"profile {self._name}", f'profile "{self._name}"', *(["default"] if self._name == "default" else [])]
+        return {**_section(self._config, sections), **_section(self._keys, [self._name])}
 
     def _from_botocore(self, region: str) -> AwsCredentials:
         try:
@@ -84,13 +84,26 @@ class AwsProfile:
         return AwsCredentials(keys.access_key, keys.secret_key, keys.token, datetime.now(UTC) + 2 * EARLY if keys.token else None)
 
 
-def _section(file: Path, name: str) -> Mapping[str, str]:
+def _file(path: str) -> Path:
+    try:
+        return Path(path).expanduser()
+    except RuntimeError:  # the user has no home directory, as in some containers
+        return Path(path)
+
+
+def _section(file: Path, names: Sequence[str]) -> Mapping[str, str]:
     parser = configparser.ConfigParser(interpolation=None, strict=False)
     try:
         parser.read(file)
-    except (configparser.Error, UnicodeDecodeError) as exc:
-        raise BadCredentials(f"{file} is not a file of AWS's settings: {_line(exc)}.") from exc
-    return dict(parser[name]) if parser.has_section(name) else {}
+    except configparser.MissingSectionHeaderError as exc:
+        raise BadCredentials(f"{file} is not a file of AWS's settings: line {exc.lineno} comes before the first [section].") from None
+    except configparser.ParsingError as exc:
+        # The parser's own message has the lines, which may be keys.
+        numbers = ", ".join(str(number) for number, _ in exc.errors)
+        raise BadCredentials(f"{file} is not a file of AWS's settings: no [section] and no name = value in line {numbers}.") from None
+    except UnicodeDecodeError as exc:
+        raise BadCredentials(f"{file} is not a file of AWS's settings: it is not UTF-8.") from exc
+    return next((dict(parser[name]) for name in names if parser.has_section(name)), {})
 
 
 def _line(error: Exception) -> str:
