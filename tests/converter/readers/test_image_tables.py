@@ -113,6 +113,19 @@ def test_a_csv_has_numbers_and_texts(tmp_path: Path) -> None:
     assert [(row["n"], row["score"], row["caption"]) for row in found] == [(3, 0.5, "a, b"), (None, None, "")]
 
 
+def test_a_cell_of_a_column_that_is_not_added_may_be_anything(tmp_path: Path) -> None:
+    content = b"path,n,other\n" + b"a/2.jpg,1,1\n" * 40 + b"b/x.png,2,many\n"
+    found = batches(ImagesReader, a_table(tmp_path, "t.csv", content, columns=["n"]))
+    assert faults(found) == {}
+    assert [row["n"] for row in rows(found)] == [*[1] * 40, 2]
+
+
+def test_a_label_stays_text_if_it_is_also_a_column(tmp_path: Path) -> None:
+    content = b"path,breed\nb/x.png,007\na/2.jpg,8\n"
+    source = a_table(tmp_path, "t.csv", content, columns=["breed"], labelColumn="breed", labelFrom="List")
+    assert [(row["image/class/text"], row["breed"]) for row in rows(batches(ImagesReader, source))] == [("007", "007"), ("8", "8")]
+
+
 def test_defaults_replace_nulls(tmp_path: Path) -> None:
     source = a_table(tmp_path, "t.csv", b"path,n\nb/x.png,\na/2.jpg,3\n", columns=["n"], defaults={"n": "-1"})
     assert [row["n"] for row in rows(batches(ImagesReader, source))] == [-1, 3]

@@ -76,9 +76,9 @@ class ImageTable(Closeable):
         others = references[1 if listed.label_column is None else 2 :]
         columns = list(dict.fromkeys(name for reference in others for name in self._found(reference, names)))
         if kind == "Csv":
-            # A path or a class such as 007 isn't a number.
-            texts = {self._path} | ({self._label} - set(columns))
-            state["columns"] = [column | ({"type": "String"} if column["name"] in texts else {}) for column in state["columns"]]
+            # A path or a class such as 007 isn't a number. A cell of a column that isn't added fits whatever it is.
+            typed = {*columns} - {self._path, self._label}
+            state["columns"] = [column | ({"type": "String"} if column["name"] not in typed else {}) for column in state["columns"]]
         self._reader = reader_type(source.member, state, access)
         self.schema: pa.Schema = pa.schema([self._reader.schema().field(name) for name in columns])
         """The columns that are added to the images."""
