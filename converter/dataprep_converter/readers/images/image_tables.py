@@ -79,7 +79,13 @@ class ImageTable(Closeable):
             # A path or a class such as 007 isn't a number. A cell of a column that isn't added fits whatever it is.
             typed = {*columns} - {self._path, self._label}
             state["columns"] = [column | ({"type": "String"} if column["name"] not in typed else {}) for column in state["columns"]]
-        self._reader = reader_type(source.member, state, access)
+        member = source.member
+        if kind == "Jsonl":
+            # A source with a list of keys lets records have other keys, with any values.
+            needed = {*columns, self._path, self._label}
+            state["columns"] = [[column, path] for column, path in state["columns"] if column["name"] in needed]
+            member = member.model_copy(update={"columns": []})
+        self._reader = reader_type(member, state, access)
         self.schema: pa.Schema = pa.schema([self._reader.schema().field(name) for name in columns])
         """The columns that are added to the images."""
         for column in self.schema:
