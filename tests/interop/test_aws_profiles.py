@@ -62,6 +62,7 @@ def answers(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Mapping[str, l
         "[profile refused]\nrole_arn = arn:aws:iam::1:role/other\nsource_profile = base\n"
         f"[profile sso]\n{sso}sso_role_name = reader\n"
         f"[profile logged-out]\n{sso.replace('login.', 'other.')}sso_role_name = reader\n"
+        "[profile bare]\nsso_session = session\n[sso-session session]\nsso_region = us-east-1\n"
     )
     token = {"startUrl": START, "region": "us-east-1", "accessToken": "logged-in", "expiresAt": "2099-01-01T00:00:00Z"}
     (folder / "sso" / "cache" / f"{hashlib.sha1(START.encode(), usedforsecurity=False).hexdigest()}.json").write_text(json.dumps(token))
@@ -70,7 +71,7 @@ def answers(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Mapping[str, l
         said = environments.run(
             "aws",
             READER,
-            [ROOT / "converter", ROOT / "api", "--", "base", "process", "role", "refused", "sso", "logged-out"],
+            [ROOT / "converter", ROOT / "api", "--", "base", "process", "role", "refused", "sso", "logged-out", "bare"],
             {
                 "HOME": str(home),
                 "AWS_ENDPOINT_URL_STS": url,
@@ -110,3 +111,7 @@ def test_a_login_that_is_missing_is_named(answers: Mapping[str, list[object]]) -
     assert kind == "BadCredentials"
     assert str(message).startswith("No credentials for profile logged-out of AWS: ")
     assert str(message).endswith(" Log in: aws sso login --profile logged-out.")
+
+
+def test_a_profile_without_an_account_has_no_credentials(answers: Mapping[str, list[object]]) -> None:
+    assert answers["bare"] == ["BadCredentials", "No credentials for profile bare of AWS: botocore finds none in its settings."]

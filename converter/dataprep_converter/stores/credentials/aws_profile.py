@@ -73,6 +73,8 @@ class AwsProfile:
                 if session.get_config_variable("region") is None:
                     session.set_config_variable("region", region)
                 self._chain = session.get_credentials()
+            if self._chain is None:
+                raise BadCredentials(f"No credentials for profile {self._name} of AWS: botocore finds none in its settings.")
             keys = self._chain.get_frozen_credentials()
         except (exceptions.HTTPClientError, exceptions.ConnectionError) as exc:
             raise Unreachable(f"cannot connect for the credentials of profile {self._name} of AWS: {_line(exc)}.") from exc
