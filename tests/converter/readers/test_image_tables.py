@@ -183,6 +183,12 @@ def test_a_row_that_does_not_fit_is_a_bad_record(tmp_path: Path) -> None:
     assert [row["n"] for row in rows(found)] == [*[1] * 40, 4]
 
 
+def test_a_class_that_looks_like_the_mark_of_a_bad_image_is_a_class(tmp_path: Path) -> None:
+    put(tmp_path, {"\nbad: x/1.jpg": an_image(), "y/1.jpg": an_image(seed=1)})
+    found = batches(ImagesReader, Source.model_validate({"images": {"uris": [str(tmp_path)]}}))
+    assert [row["image/class/text"] for row in rows(found)] == ["\nbad: x", "y"]
+
+
 def test_a_key_without_an_image_is_a_bad_record(tmp_path: Path) -> None:
     found = batches(ImagesReader, a_table(tmp_path, "t.csv", b"id,n\nx,1\ny,2\n", columns=["n"], match="Key"))
     assert faults(found) == {1: f"{tmp_path}/t.csv, row 2: no image below {tmp_path} has the key 'y'"}

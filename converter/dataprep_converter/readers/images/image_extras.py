@@ -12,8 +12,8 @@ import pyarrow as pa
 from dataprep_converter.core.lists import is_list, item_type
 from dataprep_converter.core.tensors import Array
 
-_BAD: Final = "\nbad: "
-"""The beginning of the extra of a bad image. No label begins with a line end, because the labels of lists are stripped."""
+_BAD: Final = "\n/bad: "
+"""The beginning of the extra of a bad image. No label begins so: the labels of lists are stripped, and names of folders and files have no `/`."""
 
 _arrow: Any = pa  # the type stubs lack arrays from Python values of any type
 
