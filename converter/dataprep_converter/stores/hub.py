@@ -37,7 +37,8 @@ class HubStore(FsspecStore):
         # The library's message about such a token would contain it.
         if token is not None and not _ONE_WORD.fullmatch(token):
             raise BadCredentials(f"{uri}: the token for the Hub is not one word of ASCII characters.", uri=uri)
-        options: dict[str, Any] = {"endpoint": self.settings.endpoint, "token": token}
+        # False keeps the library from looking for a token.
+        options: dict[str, Any] = {"endpoint": self.settings.endpoint, "token": False if self.settings.anonymous else token}
         return system(**{name: value for name, value in options.items() if value is not None}, skip_instance_cache=True)
 
     def path_of(self, system: System, uri: str) -> str:
@@ -76,6 +77,8 @@ class HubStore(FsspecStore):
         return translated(error, uri)
 
     def _token(self) -> str | None:
+        if self.settings.anonymous:
+            return None
         token: str | None = self.settings.credentials.get(_TOKEN) or import_module("huggingface_hub").get_token()
         return token
 

@@ -111,6 +111,16 @@ def test_a_token_of_the_environment_that_the_hub_refuses_is_not_asked_for_again(
 
 
 @needs_client
+def test_an_anonymous_entry_sends_no_token_of_the_environment(hub: FakeHub, monkeypatch: pytest.MonkeyPatch) -> None:
+    hub.commit(FILES)
+    hub.token = "hf_right"
+    monkeypatch.setenv("HF_TOKEN", "hf_right")
+    store = Access([StoreSettings(uri_prefix="hf://", endpoint=hub.endpoint, anonymous=True)]).store(ROOT)
+    with pytest.raises(NotPermitted, match="the Hub doesn't show this repository without a token"):
+        store.stat(f"{ROOT}/a.txt")
+
+
+@needs_client
 @pytest.mark.parametrize("token", ["hf_marked\nhf_marked", "hf_marked é"])
 def test_a_token_that_is_not_one_word_is_not_shown(hub: FakeHub, token: str) -> None:
     hub.commit(FILES)
