@@ -36,7 +36,7 @@ KINDS = ["parquet", "arrow", "orc"]
 
 def put(folder: Path, tables: Mapping[str, pa.Table], *, kind: str = "parquet") -> Path:
     """Writes each table to a file of this kind."""
-    folder.mkdir(exist_ok=True)
+    folder.mkdir(parents=True, exist_ok=True)
     for name, table in tables.items():
         file = folder / f"{name}.{kind}"
         match kind:
@@ -252,6 +252,44 @@ def test_structs_with_other_fields_are_unified(tmp_path: Path) -> None:
     ]
 
 
+def struct_of(values: list[Any], kind: pa.DataType) -> Any:
+    """A table with a list of structs, of which each has one of the values."""
+    return pa.table({"n": range(len(values)), "l": pa.array([[{"v": value}] for value in values], pa.list_(pa.struct([("v", kind)])))})
+
+
+def in_structs(folder: Path, *tables: pa.Table) -> list[Any]:
+    """The values in the data set that a job makes of files with lists of structs. Bad records are left out."""
+    put(folder / "in", {str(number): table for number, table in enumerate(tables)})
+    spec: dict[str, Any] = {
+        "source": {"parquet": {"uris": [str(folder / "in")]}},
+        "output": {"uri": str(folder / "out"), "format": "parquet"},
+    }
+    run_job(parse_job(spec | {"onBadRecord": {"policy": "Skip", "maxFraction": 1}}))
+    return [row["l"][0]["v"] for row in _pq.read_table(folder / "out").to_pylist()]
+
+
+def test_a_nested_integer_that_a_float_can_not_hold_is_a_bad_record(tmp_path: Path) -> None:
+    """Floats hold the other integers, also those in the same batch."""
+    integers = [1, 2**60 + 1, 3, -(2**60) - 1, 5, 6]
+    values = in_structs(tmp_path, struct_of(integers, pa.int64()), struct_of([0.5], pa.float64()))
+    assert values == [1.0, 3.0, 5.0, 6.0, 0.5]
+    source = a_source(tmp_path / "in")
+    assert next(iter(faults(batches(reader_class("parquet"), source)).values())).startswith(
+        "column 'l' has a value that list<item: struct<v: double>> can't hold: Integer value 1152921504606846977"
+    )
+
+
+def test_nested_times_and_decimals_are_unified(tmp_path: Path) -> None:
+    """Readers of earlier releases took such files, whose structs had other zones, or decimals with other digits."""
+    moment = dt.datetime(2026, 1, 31, 12, tzinfo=dt.UTC)
+    berlin, utc = (struct_of([moment], pa.timestamp(unit, zone)) for unit, zone in (("ms", "Europe/Berlin"), ("us", "UTC")))
+    assert in_structs(tmp_path / "times", berlin, utc) == [moment, moment]
+    long_ago = struct_of([dt.datetime.max, moment.replace(tzinfo=None)], pa.timestamp("us"))
+    assert in_structs(tmp_path / "range", long_ago, struct_of([1], pa.timestamp("ns")))[0] == moment.replace(tzinfo=None)
+    small, wide = struct_of([Decimal("1.25")], pa.decimal128(5, 2)), struct_of([Decimal(10**37)], pa.decimal128(38, 0))
+    assert in_structs(tmp_path / "decimals", small, wide) == [Decimal("1.25"), Decimal(10**37)]
+
+
 REFUSED: dict[str, tuple[Any, Any, str]] = {
     "text and a number": (["a"], [1], "{b}: the column 'x' is int64, but string in {a}; no common type holds both."),
     "text and bytes": (["a"], [b"a"], "{b}: the column 'x' is binary, but string in {a}; no common type holds both."),
@@ -265,6 +303,11 @@ REFUSED: dict[str, tuple[Any, Any, str]] = {
     "a time with and without a zone": (
         pa.array([1], pa.timestamp("us")), pa.array([1], pa.timestamp("us", "UTC")),
         "{b}: the column 'x' is timestamp[us, tz=UTC], but timestamp[us] in {a}; no common type holds both.",
+    ),
+    "structs with decimals of too many digits": (
+        pa.array([[{"d": 1}]], pa.list_(pa.struct([("d", pa.decimal256(76, 0))]))),
+        pa.array([[{"d": 1}]], pa.list_(pa.struct([("d", pa.decimal256(76, 1))]))),
+        "{b}: the column 'x' is list<item: struct<d: decimal256(76, 1)>>, but list<item: struct<d: decimal256(76, 0)>> in {a}; no common type holds both.",
     ),
     "a day and a time": (
         pa.array([1], pa.date32()), pa.array([1], pa.timestamp("us")),

@@ -33,7 +33,8 @@ class Alignment:
             return records, {}
         tops: dict[str, Any] = dict(zip(records.schema.names, records.columns, strict=True))
         wrong: dict[int, str] = {}
-        for column in self._different:
+        # A struct comes before its fields, because integers of a field are decimals afterwards.
+        for column in sorted(self._different, key=lambda column: len(column.path)):
             tops[column.path[0]] = _aligned(tops.get(column.path[0]), column, column.path[1:], records.num_rows, wrong)
         return pa.RecordBatch.from_arrays(list(tops.values()), names=list(tops)), wrong
 
@@ -88,8 +89,7 @@ def _aligned(values: Any, column: Column, path: Sequence[str], rows: int, wrong:
             nulls: Array = _arrow.nulls(rows, column.nested or column.type)
             return nulls
         if column.nested is not None:
-            nested: Array = values.cast(column.nested)
-            return nested
+            return _as_nested(values, column, wrong)
         is_time = column.was is not None and pa.types.is_temporal(column.was)
         return _in_common_unit(values, column, wrong) if is_time else _as_decimals(values)
     fields: dict[str, Any] = {}
@@ -100,6 +100,23 @@ def _aligned(values: Any, column: Column, path: Sequence[str], rows: int, wrong:
     fields[path[0]] = _aligned(fields.get(path[0]), column, path[1:], rows, wrong)
     structs: Array = _arrow.StructArray.from_arrays(list(fields.values()), names=list(fields), mask=mask)
     return structs
+
+
+def _as_nested(values: Any, column: Column, wrong: dict[int, str], first: int = 0) -> Array:
+    """Nested values in the common type. Adds the reason for each row with a number or a time that this type can't hold. `values` begins in
+    the row `first`."""
+    try:
+        nested: Array = values.cast(column.nested)
+    except pa.ArrowInvalid as exc:
+        if len(values) == 1:
+            wrong.setdefault(first, f"column {column.name!r} has a value that {column.nested} can't hold: {exc}")
+            nested = _arrow.nulls(1, column.nested)
+        else:
+            # A slice of lists would still have the items of the other rows, which are cast, too.
+            middle = len(values) // 2
+            halves = [(values.take(pa.array(range(start, end))), start) for start, end in ((0, middle), (middle, len(values)))]
+            nested = pa.concat_arrays([_as_nested(half, column, wrong, first + start) for half, start in halves])
+    return nested
 
 
 def _as_decimals(values: Any) -> Array:

@@ -9,7 +9,7 @@
 | a decimal and a number | float64 |
 | times of one kind in different units | the finer unit |
 | text, bytes or lists with small and large offsets | the one with large offsets |
-| structs that are kept, or lists of structs | a struct with the fields of both, each with the common type of the numbers |
+| structs that are kept, or lists of structs | a struct with the fields of both, each with the common type; decimals keep all digits |
 
 Other differences are refused. Only the planner does this; `aligned.py` brings the batches of a file into the common form.
 """
@@ -24,6 +24,7 @@ import pyarrow as pa
 from dataprep_api.dataset.run_id import FLAT, StructRule
 from dataprep_converter.core.errors import BadSpec
 from dataprep_converter.core.tensors import NUMPY_NAMES, is_tensor
+from dataprep_converter.formats.nested.descriptions import plain_type
 from dataprep_converter.readers.columnar.columns import Column, columns_of, digits
 
 WHOLE: Final[pa.DataType] = pa.decimal128(19, 0)
@@ -33,6 +34,8 @@ UNITS: Final = ("s", "ms", "us", "ns")
 
 _arrow: Any = pa  # the type stubs lack some functions
 _TOLD: Final = 5
+_MOST_DIGITS: Final = 76
+"""The most digits of a decimal in Arrow."""
 
 
 @dataclass
@@ -321,7 +324,18 @@ def unified_nested(one: Any, other: Any) -> pa.DataType | None:
         return None if value is None else pa.list_(value)
     if types.is_nested(one) or types.is_nested(other):
         return None
-    return unified_type(one, other)
+    if types.is_decimal(one) and types.is_decimal(other):
+        return _wider(one, other)
+    return unified_type(one, other) or _finer(one, other)
+
+
+def _wider(one: Any, other: Any) -> pa.DataType | None:
+    """The decimal type that holds all digits of both types, or None if there is none."""
+    scale = max(one.scale, other.scale)
+    precision = max(one.precision - one.scale, other.precision - other.scale) + scale
+    if precision > _MOST_DIGITS:
+        return None
+    return plain_type(_arrow.decimal256(precision, scale))
 
 
 def _unified_number(one: pa.DataType, other: pa.DataType) -> pa.DataType:
