@@ -401,6 +401,15 @@ def test_a_map_with_a_key_twice_is_a_bad_record(tmp_path: Path) -> None:
         run_job(job)
 
 
+def test_a_map_with_text_that_is_not_utf8_is_a_bad_record(tmp_path: Path) -> None:
+    texts = pa.array([b"\xff", b"k"]).view(pa.string())
+    for name, maps in (("keys", (texts, pa.array([1, 2]))), ("values", (pa.array(["a", "b"]), texts))):
+        _pq.write_table(pa.table({"m": _arrow.MapArray.from_arrays([0, 1, 2], *maps)}), tmp_path / f"{name}.parquet")
+        source = {"parquet": {"uris": [str(tmp_path / f"{name}.parquet")]}}
+        job = parse_job({"source": source, "output": {"uri": str(tmp_path / name)}, "onBadRecord": {"policy": "Skip", "maxFraction": 0.5}})
+        assert verified_run(job).bad == 1
+
+
 def test_a_key_that_the_first_records_lack_is_named(tmp_path: Path) -> None:
     file = tmp_path / "a.jsonl"
     file.write_text('{"l": [{"a": 1}]}\n' + " " * (1 << 20) + "\n" + '{"l": [{"a": 2, "b": {"c": 3}}]}\n')
