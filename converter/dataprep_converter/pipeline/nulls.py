@@ -12,7 +12,7 @@ from dataprep_api.dataset.run_id import NullRule
 from dataprep_api.spec import Output, Source
 from dataprep_converter.core.lists import is_list
 from dataprep_converter.core.tensors import is_tensor
-from dataprep_converter.formats.nested.descriptions import has_text_keys, nested_type
+from dataprep_converter.formats.nested.descriptions import empty_json, nested_type
 from dataprep_converter.formats.registry import encoder_class
 from dataprep_converter.records.feature import FeatureSpec
 
@@ -83,7 +83,8 @@ def default_lines(source: Source, schema: pa.Schema) -> dict[str, str]:
     if source.kind not in _DEFAULTS:
         return {}
     examples = {
-        column.name: _example(column.type) if (nested := nested_type(column)) is None else _nested_example(nested) for column in schema
+        column.name: _example(column.type) if (nested := nested_type(column)) is None else json.dumps(empty_json(nested))
+        for column in schema
     }
     return {
         name: f"add {_DEFAULTS[source.kind]}: {{{_key(name)}: {example}}} to source.{source.kind}"
@@ -95,12 +96,6 @@ def default_lines(source: Source, schema: pa.Schema) -> dict[str, str]:
 def _key(name: str) -> str:
     """Returns a column's name as it is written in the spec."""
     return name if _PLAIN.fullmatch(name) else json.dumps(name)
-
-
-def _nested_example(kind: pa.DataType) -> str:
-    """Returns a default for nested values: JSON without values."""
-    is_object = pa.types.is_struct(kind) or (pa.types.is_map(kind) and has_text_keys(kind))
-    return '"{}"' if is_object else '"[]"'
 
 
 def _example(kind: Any) -> str | None:

@@ -10,6 +10,8 @@ from dataprep_api.spec.transforms.columns import FillNulls
 from dataprep_converter.core.errors import BadSpec
 from dataprep_converter.core.lists import is_ragged
 from dataprep_converter.core.tensors import NUMPY_NAMES, Array, is_tensor, null_mask, pc, shape_of, to_arrow, to_numpy, value_type
+from dataprep_converter.formats.nested.descriptions import empty_json, nested_type
+from dataprep_converter.formats.nested.nested_scalars import nested_scalar
 from dataprep_converter.records.batch import Batch
 from dataprep_converter.records.columns import find_columns
 from dataprep_converter.transforms.pixels import with_columns
@@ -20,7 +22,7 @@ _arrow: Any = pa  # the type stubs don't cover lists whose types are known only 
 
 
 class FillNullsStep:
-    """Fills columns of numbers, booleans, text, bytes, tensors and lists."""
+    """Fills columns of numbers, booleans, text, bytes, tensors, lists and nested values."""
 
     def __init__(self, options: FillNulls, schema: pa.Schema) -> None:
         self._columns = find_columns(options.columns, schema, of=_OF)
@@ -33,7 +35,10 @@ class FillNullsStep:
                 fields.append(field)
                 continue
             kind = kind.value_type if isinstance(kind, pa.DictionaryType) else kind
-            self._values[field.name] = _value(options.value, kind, field.name)
+            nested = nested_type(field)
+            self._values[field.name] = (
+                _value(options.value, kind, field.name) if nested is None else _nested_value(options.value, nested, field.name)
+            )
             fields.append(field.with_type(kind))
             if options.masks:
                 if field.name + MASK in schema.names:
@@ -76,6 +81,15 @@ def _value(text: str | None, kind: Any, column: str) -> Any:
     except (ValueError, OverflowError, RecursionError, pa.ArrowException):
         pass
     raise BadSpec(f"{_OF}: the value {str(text)[:64]!r} of the column {column!r} is not {_called(number)}.")
+
+
+def _nested_value(text: str | None, kind: pa.DataType, column: str) -> Any:
+    """Returns the JSON in place of a null. Raises BadSpec for a text that is no JSON of nested values of this type."""
+    text = empty_json(kind) if text is None else text
+    try:
+        return nested_scalar(text, kind)
+    except ValueError as exc:
+        raise BadSpec(f"{_OF}: the value {text[:64]!r} of the column {column!r} is not the JSON of {kind}: {exc}.") from exc
 
 
 def _types_of(kind: pa.DataType) -> tuple[type, ...]:

@@ -284,7 +284,7 @@ def test_nested_times_and_decimals_are_unified(tmp_path: Path) -> None:
     moment = dt.datetime(2026, 1, 31, 12, tzinfo=dt.UTC)
     berlin, utc = (struct_of([moment], pa.timestamp(unit, zone)) for unit, zone in (("ms", "Europe/Berlin"), ("us", "UTC")))
     assert in_structs(tmp_path / "times", berlin, utc) == [moment, moment]
-    long_ago = struct_of([dt.datetime.max, moment.replace(tzinfo=None)], pa.timestamp("us"))
+    long_ago = struct_of([moment.replace(year=9999, tzinfo=None), moment.replace(tzinfo=None)], pa.timestamp("us"))
     assert in_structs(tmp_path / "range", long_ago, struct_of([1], pa.timestamp("ns")))[0] == moment.replace(tzinfo=None)
     small, wide = struct_of([Decimal("1.25")], pa.decimal128(5, 2)), struct_of([Decimal(10**37)], pa.decimal128(38, 0))
     assert in_structs(tmp_path / "decimals", small, wide) == [Decimal("1.25"), Decimal(10**37)]

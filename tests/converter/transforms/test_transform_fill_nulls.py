@@ -13,6 +13,7 @@ from tests.builders.specs import parse_job
 from dataprep_api.spec.transforms.columns import FillNulls
 from dataprep_converter.core.errors import BadSpec
 from dataprep_converter.core.tensors import masked, to_arrow
+from dataprep_converter.formats.nested.descriptions import nested_field
 from dataprep_converter.records.batch import SAMPLE, Batch
 from dataprep_converter.transforms.fill_nulls import FillNullsStep
 from dataprep_reader import open as open_data_set
@@ -86,6 +87,22 @@ def test_a_value_of_another_type_is_refused(names: list[str], options: dict[str,
     schema = pa.schema([(name, column.type) for name, column in COLUMNS.items()])
     with pytest.raises(BadSpec, match=reason):
         FillNullsStep(FillNulls.model_validate({"columns": names, **options}), schema)
+
+
+NESTED = nested_field("n", pa.list_(pa.struct([("a", pa.int64())])))
+
+
+@pytest.mark.parametrize(("options", "expected"), [({}, "[]"), ({"value": ' [{"a": 7}]'}, '[{"a":7}]')])
+def test_a_nested_null_is_empty_or_has_the_given_json(options: dict[str, Any], expected: str) -> None:
+    step = FillNullsStep(FillNulls.model_validate({"columns": ["n"], **options}), pa.schema([NESTED]))
+    records = pa.RecordBatch.from_arrays([pa.array([None, '[{"a":1}]'], pa.large_string()), pa.array([0, 1])], names=["n", SAMPLE])
+    assert step.apply(Batch(records=records, bad=[], bytes_in=0)).records.column("n").to_pylist() == [expected, '[{"a":1}]']
+
+
+@pytest.mark.parametrize("value", ["[7]", "{", "null", "", "[" * 1024])
+def test_a_value_that_is_not_the_json_of_the_nested_column_is_refused(value: str) -> None:
+    with pytest.raises(BadSpec, match=r"of the column 'n' is not the JSON of list<item: struct<a: int64>>: "):
+        FillNullsStep(FillNulls(columns=["n"], value=value), pa.schema([NESTED]))
 
 
 def test_a_mask_with_the_name_of_a_column_is_refused() -> None:

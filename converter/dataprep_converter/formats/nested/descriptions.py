@@ -78,6 +78,12 @@ def has_text_keys(kind: Any) -> bool:
     return plain_type(kind.key_type) == pa.string()
 
 
+def empty_json(kind: Any) -> str:
+    """Returns the JSON of a value of type `kind` that contains no values."""
+    is_object = _types.is_struct(kind) or (_types.is_map(kind) and has_text_keys(kind))
+    return "{}" if is_object else "[]"
+
+
 def has_maps(kind: Any) -> bool:
     """Returns whether values of type `kind` contain maps."""
     if _types.is_struct(kind):

@@ -1,13 +1,11 @@
 """The defaults of columns, which replace nulls: of single values and lists (`columns.py`), and of nested values, which are JSON."""
 
-import json
 from typing import Any
 
 import pyarrow as pa
 
 from dataprep_converter.core.errors import BadSpec
-from dataprep_converter.formats.nested.json_texts import json_column
-from dataprep_converter.formats.nested.nested_arrays import array_of
+from dataprep_converter.formats.nested.nested_scalars import nested_scalar
 from dataprep_converter.readers.columnar.columns import Column, default_of, shown
 
 
@@ -21,6 +19,6 @@ def column_default(text: str, column: Column, *, of: str) -> Any:
 def nested_default(text: str, kind: pa.DataType, *, column: str, of: str) -> Any:
     """A default of nested values, which is written as JSON, as an Arrow scalar. Raises BadSpec for an invalid default."""
     try:
-        return json_column(array_of([json.loads(text)], kind))[0]
-    except (ValueError, RecursionError) as exc:
+        return nested_scalar(text, kind)
+    except ValueError as exc:
         raise BadSpec(f"{of}: the default {shown(text)} of {column!r} is not the JSON of {kind}: {exc}.") from exc

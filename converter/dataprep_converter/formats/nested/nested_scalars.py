@@ -1,0 +1,23 @@
+"""Values that replace the nulls of nested columns: the defaults of sources, and the values of `fillNulls`."""
+
+import json
+from typing import Any
+
+import pyarrow as pa
+
+from dataprep_converter.formats.nested.json_texts import json_column
+from dataprep_converter.formats.nested.nested_arrays import array_of
+
+
+def nested_scalar(text: str, kind: pa.DataType) -> Any:
+    """Returns the JSON of a value that replaces nulls, in the form of `json_texts.py`, as an Arrow scalar.
+
+    Raises ValueError for a text that isn't JSON, or whose value is null or isn't of type `kind`.
+    """
+    try:
+        value = json.loads(text)
+    except RecursionError as exc:
+        raise ValueError("it is nested too deep") from exc
+    if value is None:
+        raise ValueError("it is null")
+    return json_column(array_of([value], kind))[0]
