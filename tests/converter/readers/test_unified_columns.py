@@ -252,6 +252,30 @@ def test_structs_with_other_fields_are_unified(tmp_path: Path) -> None:
     ]
 
 
+def test_a_kept_struct_and_its_fields_have_the_common_types_apart(tmp_path: Path) -> None:
+    """An integer field becomes a float in the struct. A field of times keeps its unit as a column, although the struct has milliseconds."""
+    day = dt.datetime(2026, 1, 31, tzinfo=dt.UTC)
+    seconds = int(day.timestamp())
+    kinds = {"x": pa.int64(), "t": pa.timestamp("s", "UTC")}
+    tables = {
+        "a": pa.table({"b": pa.array([{"x": 1, "t": day}, None], pa.struct(list(kinds.items())))}),
+        "b": pa.table({"b": pa.array([{"x": 0.5}])}),
+    }
+    folder = put(tmp_path / "in", tables, kind="arrow")
+    job = parse_job(
+        {
+            "source": {"arrow": {"uris": [str(folder)]}},
+            "splits": {
+                "column": "b/t",
+                "into": [{"name": "day", "since": str(seconds), "before": str(seconds + 1)}, {"name": "rest", "since": str(seconds + 1)}],
+            },
+            "output": {"uri": str(tmp_path / "out"), "format": "parquet"},
+        }
+    )
+    run_job(job)
+    assert _pq.read_table(tmp_path / "out").to_pylist() == [{"b": {"x": 1.0, "t": day}}]
+
+
 def struct_of(values: list[Any], kind: pa.DataType) -> Any:
     """A table with a list of structs, of which each has one of the values."""
     return pa.table({"n": range(len(values)), "l": pa.array([[{"v": value}] for value in values], pa.list_(pa.struct([("v", kind)])))})

@@ -1,6 +1,7 @@
 """Brings the batches of a file into the form that the common columns of all files have (`unified.py`). Most files already have this form."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any, Final
 
 import numpy as np
@@ -15,6 +16,19 @@ _arrow: Any = pa  # the type stubs lack some functions
 _LARGEST: Final = 2**63 - 1
 
 
+@dataclass(frozen=True)
+class Aligned:
+    """A batch in the common form."""
+
+    records: pa.RecordBatch
+    """The batch, in which every column exists that isn't nested. Times have the common unit, and integers that are read as float64 are
+    decimals."""
+    nested: Mapping[str, Array]
+    """The nested columns that differ, in the common type. The fields of such a struct may be columns too, which have other types."""
+    wrong: dict[int, str]
+    """The reason for each row with a value that the common column can't hold."""
+
+
 class Alignment:
     """Aligns batches. Remembers the schema of the latest batch, because the batches of a file have the same schema."""
 
@@ -23,20 +37,22 @@ class Alignment:
         self._schema: pa.Schema | None = None
         self._different: list[Column] = []
 
-    def apply(self, records: pa.RecordBatch) -> tuple[pa.RecordBatch, dict[int, str]]:
-        """The batch, in which every column exists. Times have the common unit, and integers that are read as float64 are decimals. Returns
-        the reason for each row with a time that the common unit can't hold, too."""
+    def apply(self, records: pa.RecordBatch) -> Aligned:
+        """Aligns a batch."""
         if records.schema != self._schema:
             self._schema = records.schema
             self._different = [column for column in self._columns if _differs(records.schema, column)]
         if not self._different:
-            return records, {}
+            return Aligned(records, {}, {})
         tops: dict[str, Any] = dict(zip(records.schema.names, records.columns, strict=True))
         wrong: dict[int, str] = {}
-        # A struct comes before its fields, because integers of a field are decimals afterwards.
-        for column in sorted(self._different, key=lambda column: len(column.path)):
-            tops[column.path[0]] = _aligned(tops.get(column.path[0]), column, column.path[1:], records.num_rows, wrong)
-        return pa.RecordBatch.from_arrays(list(tops.values()), names=list(tops)), wrong
+        nested: dict[str, Array] = {}
+        for column in self._different:
+            if column.nested is not None:
+                nested[column.name] = _nested_column(records, column, wrong)
+            else:
+                tops[column.path[0]] = _aligned(tops.get(column.path[0]), column, column.path[1:], records.num_rows, wrong)
+        return Aligned(pa.RecordBatch.from_arrays(list(tops.values()), names=list(tops)), nested, wrong)
 
 
 def _differs(schema: pa.Schema, column: Column) -> bool:
@@ -86,10 +102,8 @@ def _aligned(values: Any, column: Column, path: Sequence[str], rows: int, wrong:
     """A column or a struct of the file, in which the field at the path is aligned. `values` is None if the file doesn't have it."""
     if not path:
         if values is None or pa.types.is_null(values.type):
-            nulls: Array = _arrow.nulls(rows, column.nested or column.type)
+            nulls: Array = _arrow.nulls(rows, column.type)
             return nulls
-        if column.nested is not None:
-            return _as_nested(values, column, wrong)
         is_time = column.was is not None and pa.types.is_temporal(column.was)
         return _in_common_unit(values, column, wrong) if is_time else _as_decimals(values)
     fields: dict[str, Any] = {}
@@ -100,6 +114,17 @@ def _aligned(values: Any, column: Column, path: Sequence[str], rows: int, wrong:
     fields[path[0]] = _aligned(fields.get(path[0]), column, path[1:], rows, wrong)
     structs: Array = _arrow.StructArray.from_arrays(list(fields.values()), names=list(fields), mask=mask)
     return structs
+
+
+def _nested_column(records: pa.RecordBatch, column: Column, wrong: dict[int, str]) -> Array:
+    """A nested column in the common type, or nulls if the file doesn't have it."""
+    if _type_at(records.schema, column.path) is None:
+        nulls: Array = _arrow.nulls(records.num_rows, column.nested)
+        return nulls
+    values: Array = records.column(column.path[0])
+    for name in column.path[1:]:
+        values = pc.struct_field(values, name)
+    return _as_nested(values, column, wrong)
 
 
 def _as_nested(values: Any, column: Column, wrong: dict[int, str], first: int = 0) -> Array:

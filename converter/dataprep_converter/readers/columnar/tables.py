@@ -11,7 +11,9 @@ from dataprep_api.spec.sources.avro import AvroSource
 from dataprep_api.spec.sources.orc import OrcSource
 from dataprep_api.spec.sources.parquet import ParquetSource
 from dataprep_converter.core.errors import BadSpec
+from dataprep_converter.core.tensors import Array
 from dataprep_converter.formats.nested.descriptions import description, parse_description
+from dataprep_converter.formats.nested.json_texts import json_column
 from dataprep_converter.readers.base.blocks import Block, lost_name
 from dataprep_converter.readers.columnar.aligned import Alignment
 from dataprep_converter.readers.columnar.columns import Column, digits, lost, settled, taken
@@ -93,8 +95,16 @@ class Table:
 
     def block(self, records: pa.RecordBatch) -> Block:
         """The batch as a block. `settled` describes the bad rows."""
-        aligned, wrong = self._alignment.apply(records)
-        return block_of(aligned, self.columns, self._defaults, keep_nulls=self._keep_nulls, of=self._source_path, bad=wrong)
+        aligned = self._alignment.apply(records)
+        return block_of(
+            aligned.records,
+            self.columns,
+            self._defaults,
+            keep_nulls=self._keep_nulls,
+            of=self._source_path,
+            nested=aligned.nested,
+            bad=aligned.wrong,
+        )
 
 
 def lost_of(columns: Sequence[Column]) -> list[str]:
@@ -109,10 +119,13 @@ def block_of(
     *,
     keep_nulls: bool,
     of: str = "",
+    nested: Mapping[str, Array] | None = None,
     bad: Mapping[int, str] | None = None,
 ) -> Block:
-    """The records as a block. `settled` describes the bad rows; `bad` has the reasons of further bad rows."""
-    arrays = [taken(records, column) for column in columns]
+    """The records as a block. `settled` describes the bad rows; `bad` has the reasons of further bad rows. `nested` are nested columns
+    that aren't taken from the records."""
+    others = nested or {}
+    arrays = [json_column(others[column.name]) if column.name in others else taken(records, column) for column in columns]
     values, wrong = settled(arrays, columns, defaults, keep_nulls=keep_nulls, of=of)
     fields = [column.field() for column in columns]
     for name in lost_of(columns):
