@@ -95,6 +95,9 @@ def test_a_faulty_element_is_named_with_its_line(tmp_path: Path) -> None:
         ('[{"n": 1}, {"n": 2', "a.json: the array is never closed, so the file may be incomplete."),
         ('[{"n": 1}]\n[{"n": 2}]\n', "a.json: there is more text after the end of the array: '[{\"n\": 2}]'."),
         ('[{"n": 1}}', "a.json: the array is closed by a brace."),
+        ('[{"n": 1}, {"n": 2}, ]', "a.json: an element of the array is empty: ', ]'."),
+        ('[{"n": 1},\n\n, {"n": 2}]', "a.json: an element of the array is empty: ',\\n\\n, {\"n\": 2}]'."),
+        ('[{"n": 1},,{"n": 2}]', "a.json: an element of the array is empty: ',,{\"n\": 2}]'."),
     ],
 )
 @pytest.mark.usefixtures("units")

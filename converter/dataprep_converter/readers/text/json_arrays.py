@@ -3,6 +3,8 @@ element on one line of its own, so that the parser of JSON Lines can read them.
 
 A stretch of such a file begins with the bracket or the comma before its first element, and ends before the comma or bracket after its last
 element. So a stretch can be scanned without what comes before it, and both forms have the same length.
+
+An array with an empty element, as after a comma too many, is refused: an element without text has no place for a record.
 """
 
 import re
@@ -113,8 +115,13 @@ def _scan(data: bytes, *, closed: bool, at_end: bool) -> Lines:
     starts, ends = separators[:-1] + 1, separators[1:]
     while len(blank := np.flatnonzero((starts < ends) & _IS_BLANK[text[np.minimum(starts, len(text) - 1)]])):
         starts[blank] += 1
-    is_filled = starts < ends
-    return Lines(starts=starts[is_filled], ends=ends[is_filled], size=size, feeds=feeds)
+    empty = np.flatnonzero(starts == ends)
+    if len(starts) == len(empty) == 1 and first == b"[" and len(closings):
+        return Lines(starts=starts[:0], ends=ends[:0], size=size, feeds=feeds)
+    if len(empty):
+        place = int(separators[empty[0]])
+        raise BadSample(f"an element of the array is empty: {shown(_text_at(data, place))}")
+    return Lines(starts=starts, ends=ends, size=size, feeds=feeds)
 
 
 def in_lines(data: bytes, elements: Lines) -> bytes:
