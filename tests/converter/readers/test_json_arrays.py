@@ -2,6 +2,7 @@
 
 import gzip
 import json
+import time
 from pathlib import Path
 from typing import Any
 
@@ -105,6 +106,13 @@ def test_what_is_no_array_is_named(content: str, message: str, tmp_path: Path) -
     with pytest.raises(BadData) as refused:
         plan(JsonlReader, a_source(tmp_path, content))
     assert str(refused.value).endswith(message)
+
+
+def test_many_blanks_between_elements_take_no_longer_than_text(tmp_path: Path) -> None:
+    source = a_source(tmp_path, '[{"n": 1},' + " " * 2_000_000 + '{"n": 2}]')
+    before = time.process_time()
+    assert read(source) == [{"n": 1}, {"n": 2}]
+    assert time.process_time() - before < 5
 
 
 @pytest.mark.parametrize("content", ["[]", " [ \n ] \n"])
