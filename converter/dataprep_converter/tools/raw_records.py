@@ -25,6 +25,7 @@ from dataprep_converter.formats.tfrecord import records as tfrecords
 from dataprep_converter.inputs.compressions import Compression
 from dataprep_converter.inputs.pinned import ForwardReader
 from dataprep_converter.inputs.ranged import RangedFile
+from dataprep_converter.readers.text.csv_starts import header_names
 from dataprep_converter.stores import Input
 from dataprep_converter.tools.csv_layout import layout_of
 from dataprep_converter.tools.file_types import kind_of
@@ -32,6 +33,8 @@ from dataprep_converter.tools.text_heads import HEAD_BYTES, text_of
 
 _SHOWN_BYTES: Final = 64 << 10
 """Of a member of a tar file, at most this many bytes are read."""
+_MOST_LEVELS: Final = 100
+"""The most levels of lists and objects in a value that is shown."""
 _LONGEST_CONFIG: Final = 1 << 20
 _TEXTS: Final = frozenset({"txt", "text", "caption", "json", "cls", "cls2", "index", "inx", "id", "transcript"})
 """Extensions of members that are text, as the library webdataset decodes them."""
@@ -40,7 +43,7 @@ _MDS_NUMBERS: Final = frozenset({
 })  # fmt: skip
 _MDS_TEXTS: Final = frozenset({"str", "str_int", "str_float", "str_decimal"})
 _DECODER: Final = json.JSONDecoder()
-_SPACE: Final = re.compile(r"[\s,]*")
+_SPACE: Final = re.compile(r"\s*")
 _arrow: Any = pa  # the stubs lack some functions
 _pq: Any = pq
 
@@ -127,7 +130,7 @@ def _csv(file: RawFile, count: int) -> RawRecords:
     layout = layout_of(lines)
     reader = csv.reader(io.StringIO(lines.decode("utf-8-sig", "replace"), newline=""), delimiter=layout.delimiter)
     rows = itertools.islice(reader, layout.lines_above, None)
-    names = [name or str(at) for at, name in enumerate(layout.rows[0])] if layout.header else [str(at) for at in range(layout.columns)]
+    names = header_names(layout.rows[0]) if layout.header else [str(at) for at in range(layout.columns)]
     try:
         if layout.header:
             next(rows, None)
@@ -147,16 +150,32 @@ def _json(file: RawFile, count: int) -> RawRecords:
     )
     records: list[Mapping[str, Any]] = []
     try:
-        records.extend(value if isinstance(value, dict) else {"value": value} for value in itertools.islice(values, count))
-    except (ValueError, RecursionError) as exc:
+        for value in itertools.islice(values, count):
+            _check_depth(value)
+            records.append(value if isinstance(value, dict) else {"value": value})
+    except RecursionError as exc:
+        raise BadData(f"{file.uri}, record {len(records)} is nested too deeply.", uri=file.uri) from exc
+    except ValueError as exc:
         raise BadData(f"{file.uri}, record {len(records)} isn't JSON: {exc}.", uri=file.uri) from exc
     return RawRecords(_types_of(records), records)
 
 
+def _check_depth(value: Any) -> None:
+    """Raises RecursionError for a value that is nested so deeply that it can't be shown."""
+    level = [value]
+    for _ in range(_MOST_LEVELS):
+        level = [inner for each in level for inner in (each.values() if isinstance(each, dict) else each if isinstance(each, list) else ())]
+        if not level:
+            return
+    raise RecursionError
+
+
 def _elements(text: str, *, is_whole: bool) -> Iterator[Any]:
     """Yields the elements of a JSON array. Unless the text is whole, an element that its end cuts off is left out."""
-    at = text.index("[") + 1
-    while (at := _SPACE.match(text, at).end()) < len(text) and text[at] != "]":  # type: ignore[union-attr]  # it matches anywhere
+    at = _past_space(text, text.index("[") + 1)
+    if text[at : at + 1] == "]":
+        return
+    while True:
         try:
             value, at = _DECODER.raw_decode(text, at)
         except ValueError:
@@ -164,6 +183,16 @@ def _elements(text: str, *, is_whole: bool) -> Iterator[Any]:
                 raise
             return
         yield value
+        at = _past_space(text, at)
+        if text[at : at + 1] != ",":
+            break
+        at = _past_space(text, at + 1)
+    if is_whole and text[at : at + 1] != "]":
+        raise json.JSONDecodeError("Expecting ',' delimiter", text, at)
+
+
+def _past_space(text: str, at: int) -> int:
+    return _SPACE.match(text, at).end()  # type: ignore[union-attr]  # it matches anywhere
 
 
 # --- records of bytes ---------------------------------------------------------------------------------------------------
@@ -232,6 +261,8 @@ def _mds(file: RawFile, count: int) -> RawRecords:
         try:
             total = int.from_bytes(forward.read(4), "little")
             offsets = np.frombuffer(forward.read(4 * (total + 1)), "<u4").tolist()
+            if any(end < begin for begin, end in itertools.pairwise([forward.position, *offsets])):
+                raise ValueError("the offsets of its records decrease")
             layout = json.loads(forward.read(min(offsets[0] - forward.position, _LONGEST_CONFIG)))
             names, encodings, sizes = (layout[f"column_{part}"] for part in ("names", "encodings", "sizes"))
             columns = dict(zip(names, encodings, strict=True))
@@ -239,7 +270,7 @@ def _mds(file: RawFile, count: int) -> RawRecords:
             for begin, end in itertools.pairwise(offsets[: count + 1]):
                 contents = _split(forward.read(end - begin), sizes)
                 found.append({name: _mds_value(content, columns[name]) for name, content in zip(names, contents, strict=True)})
-        except (ValueError, KeyError, IndexError, TypeError) as exc:
+        except (ValueError, KeyError, IndexError, TypeError, AttributeError, RecursionError) as exc:
             raise BadData(f"{file.uri} is not a readable MDS shard: {exc}.", uri=file.uri) from exc
     return RawRecords(columns, found, total)
 

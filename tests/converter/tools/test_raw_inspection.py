@@ -3,7 +3,8 @@
 import io
 import json
 import shutil
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -198,6 +199,19 @@ def a_broken_mds() -> str:
     return "a.mds"
 
 
+def mds_with(layout: Mapping[str, Any], *, size: int = 8) -> str:
+    """Makes an MDS shard with one record of 8 bytes, of which the offsets say another size."""
+    config = json.dumps({"column_names": ["a"], "column_encodings": ["int"], "column_sizes": [8]} | layout).encode()
+    begin = 12 + len(config)
+    Path("a.mds").write_bytes(np.array([1, begin, begin + size], "<u4").tobytes() + config + bytes(8))
+    return "a.mds"
+
+
+def json_of(text: str) -> str:
+    Path("a.json").write_text(text)
+    return "a.json"
+
+
 def a_broken_line() -> str:
     Path("a.jsonl").write_text('{"a": 1}\n{"a": \n')
     return "a.jsonl"
@@ -214,14 +228,27 @@ SHOWN = "Shown are finished data sets, and files of Parquet, Arrow, TFRecord, We
         (a_truncated_parquet, 3, "a.parquet is not a readable Parquet file: Parquet magic bytes not found in footer."),
         (a_truncated_tar, 3, "a.tar is not a readable tar file: "),
         (a_broken_mds, 3, "a.mds is not a readable MDS shard: 'column_names'."),
+        (partial(mds_with, {}, size=-5), 3, "a.mds is not a readable MDS shard: the offsets of its records decrease."),
+        (partial(mds_with, {"column_encodings": [7]}), 3, "a.mds is not a readable MDS shard: 'int' object has no attribute 'partition'."),
+        (partial(json_of, '[{"a": 1}, ]'), 3, "a.json, record 1 isn't JSON: Expecting value: line 1 column 12 (char 11)."),
+        (partial(json_of, '[{"a": 1} {"a": 2}]'), 3, "a.json, record 1 isn't JSON: Expecting ',' delimiter: line 1 column 11 (char 10)."),
+        (partial(json_of, '[{"a": ' + "[" * 700 + "]" * 700 + "}]"), 3, "a.json, record 0 is nested too deeply."),
         (a_broken_line, 3, "a.jsonl, record 1 isn't JSON: Expecting value: line 1 column 7 (char 6)."),
     ],
-    ids=["picture", "workbook", "parquet", "tar", "mds", "jsonl"],
+    ids=[
+        "picture", "workbook", "parquet", "tar", "mds", "mds offsets", "mds encoding", "comma at the end", "no comma", "deep", "jsonl",
+    ],
 )  # fmt: skip
 def test_what_cannot_be_shown_is_one_line(make: Callable[[], str], code: int, said: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert code_of("inspect", make(), "--records", "5") == code
     [line] = capsys.readouterr().err.splitlines()
     assert line.startswith(f"dataprep: error: {said}")
+
+
+def test_a_column_without_a_name_keeps_its_values(capsys: pytest.CaptureFixture[str]) -> None:
+    Path("a.csv").write_text(",0\nx,2\ny,3\n")
+    assert code_of("head", "a.csv", "--json") == 0
+    assert json.loads(capsys.readouterr().out) == [{"unnamed_0": "x", "0": "2"}, {"unnamed_0": "y", "0": "3"}]
 
 
 def test_pickles_are_never_loaded(capsys: pytest.CaptureFixture[str]) -> None:
