@@ -33,7 +33,10 @@ def is_of(maker: Maker, job: str) -> bool:
 
 def has_ended(maker: Maker) -> bool:
     """Whether it is known that the process has ended. False for a process of another machine, or of this machine before it was restarted."""
-    return (maker.host, maker.machine) == (_host(), _machine()) and _start_of(maker.pid) != maker.started
+    try:
+        return (maker.host, maker.machine) == (_host(), _machine()) and _start_of(maker.pid) != maker.started
+    except PermissionError:  # Linux may hide the processes of other users
+        return False
 
 
 def _host() -> str:

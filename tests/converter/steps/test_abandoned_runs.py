@@ -152,3 +152,15 @@ def test_a_process_is_known_by_its_start() -> None:
     assert not makers.has_ended(this)
     assert makers.has_ended(this.model_copy(update={"pid": int(ended.stdout)}))
     assert makers.has_ended(this.model_copy(update={"started": this.started + 1}))
+
+
+def test_a_hidden_process_may_be_at_work(monkeypatch: pytest.MonkeyPatch) -> None:
+    hidden = makers.this_process("x")
+    assert hidden is not None
+
+    def deny(*_: object) -> None:
+        raise PermissionError(1, "Operation not permitted")
+
+    # Linux does so for processes of other users if /proc is mounted with hidepid=1.
+    monkeypatch.setattr(makers, "_start_of", deny)
+    assert not makers.has_ended(hidden)
