@@ -110,7 +110,7 @@ class CsvLayout:
 
     @cached_property
     def _names(self) -> list[str]:
-        return [cell for cell in self.rows[0] if cell.strip()]
+        return [cell for cell in self.rows[0] if cell.strip()] if self.rows else []
 
     @cached_property
     def _is_above_numbers(self) -> bool:

@@ -18,6 +18,8 @@ from dataprep_converter.readers.text.csv_starts import INFERRED_BYTES, Preamble
 
 MOST_WORDS: Final = 16
 """The most words that `source.csv.nullWordsOf` takes for a column."""
+MOST_COLUMNS: Final = 1024
+"""The most columns that `source.csv.nullWordsOf` takes."""
 _LONGEST: Final = 64
 _AMONG_NUMBERS: Final = frozenset(
     (*(word.lower() for word in MISSING), "nan", "nil", "missing", "unknown", "-", "--", "?", ".", "*", "\\n")
@@ -54,15 +56,25 @@ def missing_words(text: bytes, *, delimiter: str, skip_lines: int, header: bool)
         name: _among_texts(cells[name]) if kind.type == "String" else [word for word in found[name] if word]
         for name, kind in zip(names, kinds, strict=True)
     }
-    return {name: sorted(each)[:MOST_WORDS] for name, each in words.items() if each and len(name) <= 256}
+    filled = {name: sorted(each)[:MOST_WORDS] for name, each in words.items() if each and len(name) <= 256}
+    if len(filled) > MOST_COLUMNS:
+        # The planner itself takes these words for missing values among numbers.
+        texts = {name for name, kind in zip(names, kinds, strict=True) if kind.type == "String"}
+        filled = {name: each for name, each in filled.items() if name in texts or not set(each) <= set(MISSING)}
+    return dict(list(filled.items())[:MOST_COLUMNS])
 
 
 def notes_on(words: Mapping[str, Sequence[str]]) -> Iterator[str]:
     """Yields a note that names the columns with missing values and their words."""
-    shown = [f"{name} ({' and '.join(word or 'empty' for word in each)})" for name, each in words.items()]
+    shown = [f"{name} ({' and '.join(map(_shown, each))})" for name, each in words.items()]
     if shown:
         more = f" and {len(shown) - _SHOWN_COLUMNS} more columns" if len(shown) > _SHOWN_COLUMNS else ""
+        more += ", which are the most that nullWordsOf takes, so look for words in the other columns" if len(shown) == MOST_COLUMNS else ""
         yield f"missing values: {', '.join(shown[:_SHOWN_COLUMNS])}{more}; remove words that are values from source.csv.nullWordsOf"
+
+
+def _shown(word: str) -> str:
+    return word if word.strip() else repr(word) if word else "empty"
 
 
 def _distinct_cells(data: bytes, names: Sequence[str], dialect: Dialect) -> dict[str, list[str]]:

@@ -692,3 +692,9 @@ def test_a_uri_without_anything_is_named(tmp_path: Path, capsys: pytest.CaptureF
     (tmp_path / "empty.csv").touch()
     assert code_of("infer", tmp_path / "empty.csv") == 5
     assert "has only empty files" in capsys.readouterr().err
+
+
+def test_a_table_of_one_blank_line_has_no_columns(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (tmp_path / "a.csv").write_text("\n")
+    assert code_of("infer", tmp_path / "a.csv") == 2
+    assert "the source has the columns no columns" in capsys.readouterr().err

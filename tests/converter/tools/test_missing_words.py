@@ -56,3 +56,14 @@ def test_the_note_names_the_columns_and_the_words() -> None:
     ]
     assert list(notes_on({})) == []
     assert next(iter(notes_on({str(number): ["NA"] for number in range(25)}))).count("(NA)") == 20
+    assert next(iter(notes_on({"n": ["", "  ", "-"]}))).startswith("missing values: n (empty and '  ' and -)")
+
+
+def test_a_table_may_have_more_columns_than_may_be_named() -> None:
+    def words(cells: str) -> dict[str, list[str]]:
+        text = f"{','.join(f'c{number}' for number in range(1500))}\n{','.join([cells] * 1500)}\n{','.join(['1'] * 1500)}\n"
+        return missing_words(text.encode(), delimiter=",", skip_lines=0, header=True)
+
+    assert words("NA") == {}
+    assert words("?") == {f"c{number}": ["?"] for number in range(1024)}
+    assert "look for words in the other columns" in next(iter(notes_on(words("?"))))
