@@ -306,7 +306,7 @@ def test_a_nested_integer_that_a_float_can_not_hold_is_a_bad_record(tmp_path: Pa
 def test_nested_times_and_decimals_are_unified(tmp_path: Path) -> None:
     """Readers of earlier releases took such files, whose structs had other zones, or decimals with other digits."""
     moment = dt.datetime(2026, 1, 31, 12, tzinfo=dt.UTC)
-    berlin, utc = (struct_of([moment], pa.timestamp(unit, zone)) for unit, zone in (("ms", "Europe/Berlin"), ("us", "UTC")))
+    berlin, utc = struct_of([moment], pa.timestamp("ms", "Europe/Berlin")), struct_of([moment], pa.timestamp("us", "UTC"))
     assert in_structs(tmp_path / "times", berlin, utc) == [moment, moment]
     long_ago = struct_of([moment.replace(year=9999, tzinfo=None), moment.replace(tzinfo=None)], pa.timestamp("us"))
     assert in_structs(tmp_path / "range", long_ago, struct_of([1], pa.timestamp("ns")))[0] == moment.replace(tzinfo=None)
