@@ -22,7 +22,8 @@ from dataprep_converter.dataset.output_folder import OutputFolder
 from dataprep_converter.dataset.stored_plan import load_plan
 from dataprep_converter.inputs.access import Access
 from dataprep_converter.steps import convert_commit, convert_work, remove
-from dataprep_converter.tools import inspection, repair
+from dataprep_converter.tools import repair
+from dataprep_converter.tools.inspect import inspection
 from dataprep_converter.tools.verification import verify
 from dataprep_reader import open as open_data_set
 

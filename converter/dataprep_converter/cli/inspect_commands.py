@@ -44,7 +44,7 @@ def add(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None
 
 def _infer(arguments: argparse.Namespace) -> Exit:
     from dataprep_converter.cli.help import field_explanation
-    from dataprep_converter.tools import inference
+    from dataprep_converter.tools.infer import inference
 
     stores = (job_of(arguments).spec.stores or []) if arguments.job else []
     store_settings = [store.model_dump(mode="json", by_alias=True, exclude_none=True, exclude_defaults=True) for store in stores]
@@ -59,7 +59,7 @@ def _infer(arguments: argparse.Namespace) -> Exit:
 
 
 def _inspect(arguments: argparse.Namespace) -> Exit:
-    from dataprep_converter.tools import inspection, raw_inspection
+    from dataprep_converter.tools.inspect import inspection, raw_inspection
 
     if arguments.html is not None:
         _write(arguments.html, inspection.html(arguments.uri, access_to(arguments), records=max(arguments.records, 3)), option="--html")
@@ -74,7 +74,7 @@ def _inspect(arguments: argparse.Namespace) -> Exit:
 
 
 def _head(arguments: argparse.Namespace) -> Exit:
-    from dataprep_converter.tools import inspection, raw_inspection
+    from dataprep_converter.tools.inspect import inspection, raw_inspection
 
     access = access_to(arguments)
     if raw_inspection.is_raw(arguments.uri, access):
@@ -86,7 +86,7 @@ def _head(arguments: argparse.Namespace) -> Exit:
 
 
 def _ls(arguments: argparse.Namespace) -> Exit:
-    from dataprep_converter.tools import inspection
+    from dataprep_converter.tools.inspect import inspection
 
     if arguments.json:
         json_output.write(inspection.listing_document(arguments.uri, access_to(arguments)))

@@ -25,7 +25,7 @@ from dataprep_converter.sampling.plan import Plan
 from dataprep_converter.sampling.selection import Samples, Selection
 from dataprep_converter.steps.convert_plan import ConversionDraft
 from dataprep_converter.steps.plan_step import drafted, fault_of_output, figures
-from dataprep_converter.tools.column_notes import MOST_CLASSES, likely_mistakes, short_value
+from dataprep_converter.tools.infer.column_notes import MOST_CLASSES, likely_mistakes, short_value
 
 _TABLES: Final = frozenset({"csv", "jsonl", "parquet", "arrow"})
 """Sources whose columns people chose, so that something can be said about them."""

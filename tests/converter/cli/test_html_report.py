@@ -17,11 +17,11 @@ from tests.builders.jobs import run_spec
 from tests.converter.cli.commandline import code_of, mnist_run
 
 from dataprep_api.redaction import printable
-from dataprep_converter.tools import html_charts
-from dataprep_converter.tools.html_charts import Axis, bar, histogram, stacked
-from dataprep_converter.tools.html_pictures import png
-from dataprep_converter.tools.html_report import size
-from dataprep_converter.tools.html_text import text
+from dataprep_converter.tools.inspect import html_charts
+from dataprep_converter.tools.inspect.html_charts import Axis, bar, histogram, stacked
+from dataprep_converter.tools.inspect.html_pictures import png
+from dataprep_converter.tools.inspect.html_report import size
+from dataprep_converter.tools.inspect.html_text import text
 
 EVIL = '<script>alert("&1")</script>'
 _VOID = {"meta", "img", "rect"}

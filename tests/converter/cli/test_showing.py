@@ -27,7 +27,7 @@ from dataprep_converter.pipeline.task_progress import TaskProgress
 from dataprep_converter.runtime.plan_progress import PlanProgress
 from dataprep_converter.steps.plan_step import dry_run
 from dataprep_converter.stores import Details, Entry
-from dataprep_converter.tools import inspection
+from dataprep_converter.tools.inspect import inspection
 from dataprep_converter.tools.verification import verify
 
 

@@ -12,7 +12,7 @@ from tests.builders.specs import parse_job
 
 from dataprep_api.resources.job import DataPrepJob
 from dataprep_converter.inputs.access import Access
-from dataprep_converter.tools import inspection
+from dataprep_converter.tools.inspect import inspection
 
 _IDS: Final = {"id": "Int64", "scores": "Float32", "words": "String"}
 READABLE: Final[Mapping[tuple[str, str], dict[str, Any]]] = {

@@ -18,7 +18,7 @@ from dataprep_converter.inputs.access import Access
 from dataprep_converter.pipeline import shard_samples
 from dataprep_converter.records.batch import Raw
 from dataprep_converter.statistics.statistics import ShardStatistics
-from dataprep_converter.tools import inspection
+from dataprep_converter.tools.inspect import inspection
 from dataprep_converter.tools.verification import verify
 
 COLUMNS = [{"name": "x", "type": "Int64"}, {"name": "label", "type": "Int64"}]

@@ -15,7 +15,7 @@ from tests.converter.readers.annotated import coco, voc
 from dataprep_api.resources.job import DataPrepJob
 from dataprep_converter.inputs.access import Access
 from dataprep_converter.steps import plan_step
-from dataprep_converter.tools import inspection
+from dataprep_converter.tools.inspect import inspection
 
 IMAGE = an_image()
 ROW = b'{"a": 1}\n'

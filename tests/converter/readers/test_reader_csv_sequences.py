@@ -21,7 +21,7 @@ from dataprep_converter.formats.tfrecord import records
 from dataprep_converter.inputs.access import Access
 from dataprep_converter.readers import Reader
 from dataprep_converter.readers.text.csv_sequences import CsvSequencesReader
-from dataprep_converter.tools import inspection
+from dataprep_converter.tools.inspect import inspection
 from dataprep_converter.tools.verification import verify
 
 ROW_1 = "1.0,3.2,4.5,1.1,6.3,0\n"

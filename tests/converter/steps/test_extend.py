@@ -21,7 +21,8 @@ from dataprep_converter.core.errors import BadData, BadSpec, ConvertError, Input
 from dataprep_converter.inputs.access import Access
 from dataprep_converter.runtime import plugins
 from dataprep_converter.steps import plan_step
-from dataprep_converter.tools import inspection, repair
+from dataprep_converter.tools import repair
+from dataprep_converter.tools.inspect import inspection
 from dataprep_converter.tools.verification import verify
 from dataprep_reader import open as open_data_set
 

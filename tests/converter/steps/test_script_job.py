@@ -20,7 +20,7 @@ from dataprep_converter.runtime import plugins
 from dataprep_converter.steps.plan_step import run_plan_step
 from dataprep_converter.steps.script_commit import commit
 from dataprep_converter.steps.script_job import execute
-from dataprep_converter.tools import inspection
+from dataprep_converter.tools.inspect import inspection
 from dataprep_converter.tools.repair import repair
 from dataprep_converter.tools.verification import verify
 

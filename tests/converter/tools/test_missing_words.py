@@ -2,7 +2,7 @@
 
 import pytest
 
-from dataprep_converter.tools.missing_words import missing_words, notes_on
+from dataprep_converter.tools.infer.missing_words import missing_words, notes_on
 
 
 def found(column: list[str]) -> list[str]:

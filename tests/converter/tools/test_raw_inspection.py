@@ -201,7 +201,7 @@ def a_broken_mds() -> str:
 
 def mds_with(layout: Mapping[str, Any], *, size: int = 8) -> str:
     """Makes an MDS shard with one record of 8 bytes, of which the offsets say another size."""
-    config = json.dumps({"column_names": ["a"], "column_encodings": ["int"], "column_sizes": [8]} | layout).encode()
+    config = json.dumps({"column_names": ["a"], "column_encodings": ["int"], "column_sizes": [8]} | dict(layout)).encode()
     begin = 12 + len(config)
     Path("a.mds").write_bytes(np.array([1, begin, begin + size], "<u4").tobytes() + config + bytes(8))
     return "a.mds"

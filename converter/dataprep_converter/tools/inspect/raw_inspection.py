@@ -18,11 +18,11 @@ from dataprep_converter.dataset.output_folder import OutputFolder
 from dataprep_converter.inputs.access import Access
 from dataprep_converter.inputs.compressions import MAGIC_BYTES, compression_of
 from dataprep_converter.readers.base.listing import input_files
-from dataprep_converter.tools.file_types import extension, kind_of
-from dataprep_converter.tools.foreign_files import description_of
-from dataprep_converter.tools.inspection import console_of
-from dataprep_converter.tools.raw_records import FORMS, Cut, Form, RawFile, RawRecords, form_of
-from dataprep_converter.tools.source_drafts import File, head_of
+from dataprep_converter.tools.infer.file_types import extension, kind_of
+from dataprep_converter.tools.infer.foreign_files import description_of
+from dataprep_converter.tools.infer.source_drafts import File, head_of
+from dataprep_converter.tools.inspect.inspection import console_of
+from dataprep_converter.tools.inspect.raw_records import FORMS, Cut, Form, RawFile, RawRecords, form_of
 
 _MOST_COLUMNS: Final = 200
 _SHOWN_VALUES: Final = 8

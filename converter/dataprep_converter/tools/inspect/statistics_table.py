@@ -7,7 +7,7 @@ from rich.console import Console
 from rich.table import Table
 
 from dataprep_api.redaction import one_line
-from dataprep_converter.tools.html_charts import percent, short
+from dataprep_converter.tools.inspect.html_charts import percent, short
 
 _ROWS: Final = 60
 _TEXT: Final = 32

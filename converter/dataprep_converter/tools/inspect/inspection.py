@@ -27,7 +27,7 @@ from dataprep_converter.dataset.sidecars.statistics import read_statistics as st
 from dataprep_converter.formats.registry import decoder
 from dataprep_converter.inputs.access import Access
 from dataprep_converter.stores import Entry
-from dataprep_converter.tools import html_pictures, html_report, statistics_table
+from dataprep_converter.tools.inspect import html_pictures, html_report, statistics_table
 
 _BAR = 30
 _BAR_LEAST = 5

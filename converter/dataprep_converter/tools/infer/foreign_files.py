@@ -4,7 +4,7 @@ import re
 from collections.abc import Callable, Sequence
 from typing import Final
 
-from dataprep_converter.tools.text_heads import text_of
+from dataprep_converter.tools.infer.text_heads import text_of
 
 _ARCHIVE: Final = "end its URI with !/ to read the files within it, such as data.zip!/"
 _TO_JSONL: Final = "source.jsonl reads one object per line, or an array of objects"

@@ -5,7 +5,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
-from dataprep_converter.tools.html_text import text
+from dataprep_converter.tools.inspect.html_text import text
 
 _BINS: Final = 40
 _WIDTH: Final = 320

@@ -19,12 +19,12 @@ from dataprep_converter.readers import READERS
 from dataprep_converter.readers.foreign.mds import INDEX
 from dataprep_converter.readers.text.csv_cells import Dialect
 from dataprep_converter.stores import Entry
-from dataprep_converter.tools.csv_layout import layout_of, notes_on
-from dataprep_converter.tools.csv_types import rows_below, types_of
-from dataprep_converter.tools.file_types import extension
-from dataprep_converter.tools.missing_words import missing_words
-from dataprep_converter.tools.missing_words import notes_on as notes_on_words
-from dataprep_converter.tools.text_heads import HEAD_BYTES, text_of
+from dataprep_converter.tools.infer.csv_layout import layout_of, notes_on
+from dataprep_converter.tools.infer.csv_types import rows_below, types_of
+from dataprep_converter.tools.infer.file_types import extension
+from dataprep_converter.tools.infer.missing_words import missing_words
+from dataprep_converter.tools.infer.missing_words import notes_on as notes_on_words
+from dataprep_converter.tools.infer.text_heads import HEAD_BYTES, text_of
 
 HEADS: Final = 3
 """For each extension, the number of files whose first bytes are read."""

@@ -27,9 +27,9 @@ from dataprep_converter.inputs.pinned import ForwardReader
 from dataprep_converter.inputs.ranged import RangedFile
 from dataprep_converter.readers.text.csv_starts import header_names
 from dataprep_converter.stores import Input
-from dataprep_converter.tools.csv_layout import layout_of
-from dataprep_converter.tools.file_types import kind_of
-from dataprep_converter.tools.text_heads import HEAD_BYTES, text_of
+from dataprep_converter.tools.infer.csv_layout import layout_of
+from dataprep_converter.tools.infer.file_types import kind_of
+from dataprep_converter.tools.infer.text_heads import HEAD_BYTES, text_of
 
 _SHOWN_BYTES: Final = 64 << 10
 """Of a member of a tar file, at most this many bytes are read."""

@@ -14,9 +14,9 @@ from dataprep_converter.images.heif_headers import format_of
 from dataprep_converter.inputs.compressions import without_suffix
 from dataprep_converter.readers.foreign.webdataset import NAME
 from dataprep_converter.readers.text.json_arrays import is_array
-from dataprep_converter.tools.csv_layout import layout_of
-from dataprep_converter.tools.foreign_files import is_document
-from dataprep_converter.tools.text_heads import text_of
+from dataprep_converter.tools.infer.csv_layout import layout_of
+from dataprep_converter.tools.infer.foreign_files import is_document
+from dataprep_converter.tools.infer.text_heads import text_of
 
 _IMAGES: Final = frozenset({"jpg", "jpeg", "png", "bmp", "gif", "tif", "tiff", "webp", "avif", "heic", "heif"})
 _BY_NAME: Final = {

@@ -12,9 +12,9 @@ from importlib.resources import files as resources
 from typing import Any, Final
 
 from dataprep_api.dataset.report import Manifest, Success
-from dataprep_converter.tools import html_charts as charts
-from dataprep_converter.tools.html_pictures import ContactSheet
-from dataprep_converter.tools.html_text import text
+from dataprep_converter.tools.inspect import html_charts as charts
+from dataprep_converter.tools.inspect.html_pictures import ContactSheet
+from dataprep_converter.tools.inspect.html_text import text
 
 _POLICY: Final = "default-src 'none'; img-src data:; style-src 'unsafe-inline'; base-uri 'none'; form-action 'none'"
 _CLASSES: Final = 60
@@ -53,7 +53,7 @@ def report(
         *_files(manifest),
         *_provenance(manifest, success),
     ]
-    style = resources("dataprep_converter.tools").joinpath("html_report.css").read_text(encoding="utf-8")
+    style = resources("dataprep_converter.tools.inspect").joinpath("html_report.css").read_text(encoding="utf-8")
     return (
         '<!doctype html>\n<html lang="en"><head><meta charset="utf-8">'
         f'<meta http-equiv="Content-Security-Policy" content="{_POLICY}">'

@@ -16,10 +16,10 @@ from dataprep_converter.core.errors import ConvertError
 from dataprep_converter.inputs.access import Access
 from dataprep_converter.inputs.ranged import RangedFile
 from dataprep_converter.readers.images.image_extras import is_plain
-from dataprep_converter.tools.csv_layout import layout_of
-from dataprep_converter.tools.file_types import extension
-from dataprep_converter.tools.source_drafts import File, head_of
-from dataprep_converter.tools.text_heads import text_of
+from dataprep_converter.tools.infer.csv_layout import layout_of
+from dataprep_converter.tools.infer.file_types import extension
+from dataprep_converter.tools.infer.source_drafts import File, head_of
+from dataprep_converter.tools.infer.text_heads import text_of
 
 _TABLES: Final = frozenset({"csv", "tsv", "jsonl", "ndjson", "parquet"})
 _LABELS: Final = ("label", "labels", "class", "target", "category", "breed", "species")

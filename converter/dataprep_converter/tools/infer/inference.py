@@ -32,12 +32,23 @@ from dataprep_converter.readers.base.partitions import keys_of
 from dataprep_converter.readers.text import json_arrays
 from dataprep_converter.records.batch import SAMPLE
 from dataprep_converter.sampling.units import UnitTable
-from dataprep_converter.tools.column_notes import class_values, likely_mistakes, note_on
-from dataprep_converter.tools.file_types import extension, kind_of
-from dataprep_converter.tools.foreign_files import description_of
-from dataprep_converter.tools.image_table_drafts import table_of
-from dataprep_converter.tools.source_drafts import DRAFTS, HEADS, Draft, File, Listing, add_encoding, by_uri, head_of, mds_of, whole_rows
-from dataprep_converter.tools.text_heads import HEAD_BYTES, text_of
+from dataprep_converter.tools.infer.column_notes import class_values, likely_mistakes, note_on
+from dataprep_converter.tools.infer.file_types import extension, kind_of
+from dataprep_converter.tools.infer.foreign_files import description_of
+from dataprep_converter.tools.infer.image_table_drafts import table_of
+from dataprep_converter.tools.infer.source_drafts import (
+    DRAFTS,
+    HEADS,
+    Draft,
+    File,
+    Listing,
+    add_encoding,
+    by_uri,
+    head_of,
+    mds_of,
+    whole_rows,
+)
+from dataprep_converter.tools.infer.text_heads import HEAD_BYTES, text_of
 
 MOST_NAMES: Final = 100_000
 _FIRST_RECORDS: Final = 1000

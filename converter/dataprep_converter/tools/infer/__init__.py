@@ -1,0 +1,1 @@
+"""`dataprep infer`: drafts a job for files that people have."""
