@@ -7,6 +7,7 @@ from collections.abc import Iterator
 
 import numpy as np
 import numpy.typing as npt
+import pillow_heif
 import pytest
 from PIL import Image, ImageOps, features
 from tests.converter.transforms.image_batches import drawn, file_of
@@ -104,7 +105,6 @@ def test_a_missing_decoder_of_heic_is_named(monkeypatch: pytest.MonkeyPatch) -> 
 
 @pytest.mark.parametrize("orientation", range(1, 9))
 def test_a_heic_is_turned_as_pillow_heif_turns_it(orientation: int) -> None:
-    pillow_heif = pytest.importorskip("pillow_heif")
     exif = Image.Exif()
     exif[0x0112] = orientation
     out = io.BytesIO()

@@ -2,7 +2,6 @@
 
 import sys
 from collections.abc import Iterator
-from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -21,9 +20,6 @@ from dataprep_converter.stores import StoreSettings
 ROOT = "hf://datasets/org/set"
 
 
-needs_client = pytest.mark.skipif(find_spec("huggingface_hub") is None, reason="huggingface_hub is not installed")
-
-
 @pytest.fixture
 def hub(monkeypatch: pytest.MonkeyPatch) -> Iterator[FakeHub]:
     monkeypatch.delenv("HF_TOKEN", raising=False)
@@ -38,7 +34,6 @@ def access_to(hub: FakeHub, **credentials: str) -> Access:
 FILES = {"a/b.txt": b"one\ntwo\n", "a-1.txt": b"x", "a.txt": b"y", "README.md": b"# set"}
 
 
-@needs_client
 def test_files_are_listed_in_the_order_of_whole_paths_and_read_in_ranges(hub: FakeHub) -> None:
     hub.commit(FILES)
     store = access_to(hub).store(ROOT)
@@ -52,7 +47,6 @@ def test_files_are_listed_in_the_order_of_whole_paths_and_read_in_ranges(hub: Fa
         store.open(f"{ROOT}/absent.txt")
 
 
-@needs_client
 def test_a_process_reads_one_commit_and_another_process_sees_the_files_that_changed(hub: FakeHub) -> None:
     first = hub.commit(FILES)
     store = access_to(hub).store(ROOT)
@@ -69,7 +63,6 @@ def test_a_process_reads_one_commit_and_another_process_sees_the_files_that_chan
     assert named.get(f"{ROOT}@{first}/a.txt") == b"y"
 
 
-@needs_client
 def test_a_job_reads_a_data_set_of_the_hub(hub: FakeHub, tmp_path: Path) -> None:
     hub.commit({"data/train.csv": b"x,label\n1,0\n2,1\n3,0\n"})
     source: dict[str, Any] = {"csv": {"uris": [f"{ROOT}/data"], "header": True}}
@@ -77,7 +70,6 @@ def test_a_job_reads_a_data_set_of_the_hub(hub: FakeHub, tmp_path: Path) -> None
     assert run(job, access=access_to(hub), workers=1, display=Display(quiet=True))[1].records.out == 3
 
 
-@needs_client
 def test_a_private_repository_needs_the_token_of_a_secret(hub: FakeHub, tmp_path: Path) -> None:
     hub.commit(FILES)
     hub.token = "hf_marked"
@@ -101,7 +93,6 @@ def test_a_private_repository_needs_the_token_of_a_secret(hub: FakeHub, tmp_path
     assert "hf_wrong" not in str(wrong.value)
 
 
-@needs_client
 def test_a_token_of_the_environment_that_the_hub_refuses_is_not_asked_for_again(hub: FakeHub, monkeypatch: pytest.MonkeyPatch) -> None:
     hub.commit(FILES)
     hub.token = "hf_right"
@@ -110,7 +101,6 @@ def test_a_token_of_the_environment_that_the_hub_refuses_is_not_asked_for_again(
         access_to(hub).store(ROOT).stat(f"{ROOT}/a.txt")
 
 
-@needs_client
 def test_an_anonymous_entry_sends_no_token_of_the_environment(hub: FakeHub, monkeypatch: pytest.MonkeyPatch) -> None:
     hub.commit(FILES)
     hub.token = "hf_right"
@@ -120,7 +110,6 @@ def test_an_anonymous_entry_sends_no_token_of_the_environment(hub: FakeHub, monk
         store.stat(f"{ROOT}/a.txt")
 
 
-@needs_client
 @pytest.mark.parametrize("token", ["hf_marked\nhf_marked", "hf_marked é"])
 def test_a_token_that_is_not_one_word_is_not_shown(hub: FakeHub, token: str) -> None:
     hub.commit(FILES)
@@ -134,7 +123,6 @@ def test_a_bucket_is_refused_by_name() -> None:
         Access().store("hf://buckets/org/b").stat("hf://buckets/org/b/a.txt")
 
 
-@needs_client
 def test_nothing_is_written(hub: FakeHub) -> None:
     hub.commit(FILES)
     with pytest.raises(BadSpec, match=f"^{ROOT}/x: dataprep doesn't write to hf://"):
