@@ -15,11 +15,8 @@ import pyarrow as pa
 
 from dataprep_api.redaction import unsigned
 from dataprep_api.spec import CsvSource
-from dataprep_api.spec.sources.arrow import ArrowSource
-from dataprep_api.spec.sources.avro import AvroSource
 from dataprep_api.spec.sources.jsonl import JsonlSource
-from dataprep_api.spec.sources.orc import OrcSource
-from dataprep_api.spec.sources.parquet import ParquetSource
+from dataprep_api.spec.sources.table_files import TableFiles
 from dataprep_api.spec.sources.text import TextSource
 from dataprep_converter.core.errors import BadSpec, NotFound
 from dataprep_converter.core.tensors import Array
@@ -39,7 +36,7 @@ _INT64: Final = range(-(2**63), 2**63)
 
 _arrow: Any = pa  # the type stubs lack some functions
 
-S = TypeVar("S", CsvSource, JsonlSource, ParquetSource, ArrowSource, AvroSource, OrcSource, TextSource)
+S = TypeVar("S", CsvSource, JsonlSource, TableFiles, TextSource)
 ListFiles: TypeAlias = Callable[[], Iterator[tuple[int, str, Entry]]]
 """Lists the files of a source, like `input_files`, without the folders that `partitions` leaves out."""
 

@@ -16,17 +16,11 @@ from dataprep_converter.core.errors import BadData, InputChanged
 from dataprep_converter.core.lru import LruCache
 from dataprep_converter.formats.columnar.arrow_messages import DICTIONARY, RECORDS, SCHEMA, Message, messages
 from dataprep_converter.inputs.access import Access
-from dataprep_converter.readers import Discovery, Listing
-from dataprep_converter.readers.base.blocks import KEPT_BYTES, Block, BlockReader
+from dataprep_converter.readers import Discovery
+from dataprep_converter.readers.base.blocks import KEPT_BYTES, Block
 from dataprep_converter.readers.base.open_files import KEPT_FILES
-from dataprep_converter.readers.base.partitions import (
-    ListFiles,
-    Partitions,
-    discover_with_partitions,
-    names_from,
-    without_partition_columns,
-)
-from dataprep_converter.readers.columnar.tables import CommonSchema, Table, columns_from
+from dataprep_converter.readers.columnar.table_reader import TableReader, discover_tables
+from dataprep_converter.readers.columnar.tables import CommonSchema
 from dataprep_converter.sampling.units import Unit
 from dataprep_converter.stores import Entry, Input
 
@@ -34,26 +28,20 @@ _OF: Final = "source.arrow"
 _ipc: Any = pa.ipc  # the type stubs lack some options
 
 
-class ArrowReader(BlockReader):
+class ArrowReader(TableReader):
     """See the module. The reader's columns are the columns of the files. The field `b` of the struct `a` is the column `a/b`."""
+
+    of = _OF
 
     @staticmethod
     def discover(source: ArrowSource, access: Access) -> Discovery:
         """Reads schemas and lengths. Raises NotFound for a URI without files, BadData for a file that isn't Arrow IPC, and BadSpec for columns
         that can't be read or that differ between files."""
-        return discover_with_partitions(source, access, of=_OF, units=lambda arrow, files: _units(arrow, files, access))
+        return discover_tables(source, access, of=_OF, units_of=_batches)
 
     def __init__(self, source: ArrowSource, state: Mapping[str, Any], access: Access) -> None:
-        table = Table(
-            without_partition_columns(source, names_from(state), of=_OF), columns_from(state), of=_OF, keep_nulls=access.keeps_nulls
-        )
-        super().__init__(access, Partitions(source.uris, state, of=_OF, keep_nulls=access.keeps_nulls), lost_of=table.lost_of)
-        self._table = table
+        super().__init__(source, state, access)
         self._before: LruCache[tuple[str, str], bytes] = LruCache(KEPT_FILES, KEPT_BYTES, len)
-
-    def schema(self) -> pa.Schema:
-        """The selected columns."""
-        return self.with_partitions(self._table.schema)
 
     def load(self, unit: Unit, source: Input) -> Block:
         """Reads a record batch. Decodes the batch as a stream that begins with the file's schema and the dictionaries before the batch."""
@@ -112,14 +100,6 @@ def _as_bytes(kind: Any) -> Any:
 
 
 # --- planning -----------------------------------------------------------------------------------------------------
-
-
-def _units(arrow: ArrowSource, files: ListFiles, access: Access) -> Listing[Unit]:
-    settler = CommonSchema(arrow, of=_OF, structs=access.structs)
-    for root, path, entry in files():
-        with access.store(entry.uri).open(entry.uri) as source:
-            yield from _batches(root, path, entry, source, settler)
-    return settler.state()
 
 
 def _batches(root: int, path: str, entry: Entry, source: Input, settler: CommonSchema) -> Iterator[Unit]:

@@ -14,18 +14,12 @@ from dataprep_api.spec.sources.avro import AvroSource
 from dataprep_converter.core.errors import BadData
 from dataprep_converter.core.lru import LruCache
 from dataprep_converter.inputs.access import Access
-from dataprep_converter.readers import Discovery, Listing
-from dataprep_converter.readers.base.blocks import Block, BlockReader
-from dataprep_converter.readers.base.partitions import (
-    ListFiles,
-    Partitions,
-    discover_with_partitions,
-    names_from,
-    without_partition_columns,
-)
+from dataprep_converter.readers import Discovery
+from dataprep_converter.readers.base.blocks import Block
 from dataprep_converter.readers.columnar.avro_blocks import AvroBlock, Header, blocks_of, contents_of, header_of
 from dataprep_converter.readers.columnar.avro_records import RecordType, batches_of, record_type
-from dataprep_converter.readers.columnar.tables import CommonSchema, Table, columns_from
+from dataprep_converter.readers.columnar.table_reader import TableReader, discover_tables
+from dataprep_converter.readers.columnar.tables import CommonSchema
 from dataprep_converter.sampling.units import Unit
 from dataprep_converter.stores import Entry, Input
 
@@ -37,27 +31,21 @@ _OF: Final = "source.avro"
 _arrow: Any = pa  # the type stubs lack some functions
 
 
-class AvroReader(BlockReader):
+class AvroReader(TableReader):
     """See the module. The reader's columns are the fields of the records. The field `b` of the record `a` becomes the column `a/b`."""
+
+    of = _OF
 
     @staticmethod
     def discover(source: AvroSource, access: Access) -> Discovery:
         """Reads headers and counts. Raises NotFound for a URI without files, BadData for a file that isn't Avro, and BadSpec for columns that
         can't be read or that differ between files."""
-        return discover_with_partitions(source, access, of=_OF, units=lambda avro, files: _units(avro, files, access))
+        return discover_tables(source, access, of=_OF, units_of=_file_units)
 
     def __init__(self, source: AvroSource, state: Mapping[str, Any], access: Access) -> None:
-        table = Table(
-            without_partition_columns(source, names_from(state), of=_OF), columns_from(state), of=_OF, keep_nulls=access.keeps_nulls
-        )
-        super().__init__(access, Partitions(source.uris, state, of=_OF, keep_nulls=access.keeps_nulls), lost_of=table.lost_of)
-        self._table = table
-        self._fields = list(dict.fromkeys(column.path[0] for column in table.columns))
+        super().__init__(source, state, access)
+        self._fields = list(dict.fromkeys(column.path[0] for column in self._table.columns))
         self._types: LruCache[str, tuple[Header, RecordType]] = self._files.views()
-
-    def schema(self) -> pa.Schema:
-        """The selected columns."""
-        return self.with_partitions(self._table.schema)
 
     def load(self, unit: Unit, source: Input) -> Block:
         """Reads and decodes the blocks of the unit."""
@@ -80,14 +68,10 @@ def _type_of(source: Input, uri: str, *, length: int) -> tuple[Header, RecordTyp
 # --- planning -----------------------------------------------------------------------------------------------------
 
 
-def _units(avro: AvroSource, files: ListFiles, access: Access) -> Listing[Unit]:
-    settler = CommonSchema(avro, of=_OF, structs=access.structs)
-    for root, path, entry in files():
-        with access.store(entry.uri).open(entry.uri) as source:
-            header, kind = _type_of(source, entry.uri, length=_HEADER)
-            settler.settle(kind.schema, entry.uri)
-            yield from _units_of(root, path, entry, blocks_of(source, header, entry.uri), header)
-    return settler.state()
+def _file_units(root: int, path: str, entry: Entry, source: Input, settler: CommonSchema) -> Iterator[Unit]:
+    header, kind = _type_of(source, entry.uri, length=_HEADER)
+    settler.settle(kind.schema, entry.uri)
+    yield from _units_of(root, path, entry, blocks_of(source, header, entry.uri), header)
 
 
 def _units_of(root: int, path: str, entry: Entry, blocks: Iterator[AvroBlock], header: Header) -> Iterator[Unit]:

@@ -6,11 +6,9 @@ columns.
 
 import json
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any, Final
 
-import pyarrow as pa
 from pyarrow import orc
 
 from dataprep_api.spec.sources.orc import OrcSource
@@ -18,16 +16,10 @@ from dataprep_converter.core.errors import BadData
 from dataprep_converter.core.lru import LruCache
 from dataprep_converter.inputs.access import Access
 from dataprep_converter.inputs.ranged import RangedFile
-from dataprep_converter.readers import Discovery, Listing
-from dataprep_converter.readers.base.blocks import Block, BlockReader
-from dataprep_converter.readers.base.partitions import (
-    ListFiles,
-    Partitions,
-    discover_with_partitions,
-    names_from,
-    without_partition_columns,
-)
-from dataprep_converter.readers.columnar.tables import CommonSchema, Table, columns_from
+from dataprep_converter.readers import Discovery
+from dataprep_converter.readers.base.blocks import Block
+from dataprep_converter.readers.columnar.table_reader import TableReader, discover_tables, errors_as_bad_data
+from dataprep_converter.readers.columnar.tables import CommonSchema
 from dataprep_converter.sampling.units import Unit
 from dataprep_converter.stores import Entry, Input
 
@@ -39,35 +31,29 @@ _BYTES: Final = 2  # the wire type of bytes and messages
 _orc: Any = orc  # the type stubs lack the file's tail
 
 
-class OrcReader(BlockReader):
+class OrcReader(TableReader):
     """See the module. The reader's columns are the columns of the files. The field `b` of the struct `a` becomes the column `a/b`."""
+
+    of = _OF
 
     @staticmethod
     def discover(source: OrcSource, access: Access) -> Discovery:
         """Reads the footers. Raises NotFound for a URI without files, BadData for a file that isn't ORC, and BadSpec for columns that can't be
         read or that differ between files."""
-        return discover_with_partitions(source, access, of=_OF, units=lambda orc, files: _units(orc, files, access))
+        return discover_tables(source, access, of=_OF, units_of=_stripe_units)
 
     def __init__(self, source: OrcSource, state: Mapping[str, Any], access: Access) -> None:
-        table = Table(
-            without_partition_columns(source, names_from(state), of=_OF), columns_from(state), of=_OF, keep_nulls=access.keeps_nulls
-        )
-        super().__init__(access, Partitions(source.uris, state, of=_OF, keep_nulls=access.keeps_nulls), lost_of=table.lost_of)
-        self._table = table
-        names = list(dict.fromkeys(column.path[0] for column in table.columns))
+        super().__init__(source, state, access)
+        names = list(dict.fromkeys(column.path[0] for column in self._table.columns))
         # Arrow takes a dot as the border between a struct and its field.
         self._names = None if any("." in name or "`" in name for name in names) else names
         self._orc_files: LruCache[str, Any] = self._files.views()
-
-    def schema(self) -> pa.Schema:
-        """The selected columns."""
-        return self.with_partitions(self._table.schema)
 
     def load(self, unit: Unit, source: Input) -> Block:
         """Reads and decodes a stripe."""
         file = self._orc_files.get(unit.uri, lambda: _open(source, unit.uri))
         stripe = json.loads(unit.extra)["stripe"]
-        with _errors_as_bad_data(unit.uri, f"not readable in stripe {stripe}"):
+        with errors_as_bad_data(unit.uri, f"not readable in stripe {stripe}"):
             names = None if self._names is None else [name for name in self._names if name in file.schema.names]
             # Without any column, Arrow doesn't return the number of rows.
             records = file.read_stripe(stripe, columns=file.schema.names[:1] if names == [] else names)
@@ -75,17 +61,8 @@ class OrcReader(BlockReader):
         return self._table.block(records)
 
 
-@contextmanager
-def _errors_as_bad_data(uri: str, what: str) -> Iterator[None]:
-    """Converts Arrow's errors within the block to BadData, which names the file."""
-    try:
-        yield
-    except (OSError, pa.ArrowException) as exc:
-        raise BadData(f"{uri} is {what}: {exc}", uri=uri) from exc
-
-
 def _open(source: Input, uri: str) -> Any:
-    with _errors_as_bad_data(uri, "not a readable ORC file"):
+    with errors_as_bad_data(uri, "not a readable ORC file"):
         return _orc.ORCFile(RangedFile(source))
 
 
@@ -99,17 +76,9 @@ class _Stripe:
     rows: int
 
 
-def _units(source: OrcSource, files: ListFiles, access: Access) -> Listing[Unit]:
-    settler = CommonSchema(source, of=_OF, structs=access.structs)
-    for root, path, entry in files():
-        with access.store(entry.uri).open(entry.uri) as opened:
-            yield from _stripe_units(root, path, entry, opened, settler)
-    return settler.state()
-
-
 def _stripe_units(root: int, path: str, entry: Entry, source: Input, settler: CommonSchema) -> Iterator[Unit]:
     file = _open(source, entry.uri)
-    with _errors_as_bad_data(entry.uri, "not a readable ORC file"):
+    with errors_as_bad_data(entry.uri, "not a readable ORC file"):
         schema = file.schema
         stripes = _stripes_of(file.reader.serialized_file_tail())
     if sum(stripe.rows for stripe in stripes) != file.nrows:

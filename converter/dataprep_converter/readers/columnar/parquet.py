@@ -7,7 +7,6 @@ an earlier row begins another pass.
 
 import json
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
 from functools import partial
 from typing import Any, ClassVar, Final
 
@@ -17,22 +16,16 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from dataprep_api.spec.sources.parquet import ParquetSource
-from dataprep_converter.core.errors import BadData, InputChanged
+from dataprep_converter.core.errors import InputChanged
 from dataprep_converter.core.lru import LruCache
 from dataprep_converter.inputs.access import Access
 from dataprep_converter.inputs.ranged import RangedFile
-from dataprep_converter.readers import Discovery, Listing
-from dataprep_converter.readers.base.blocks import Block, BlockReader
+from dataprep_converter.readers import Discovery
+from dataprep_converter.readers.base.blocks import Block
 from dataprep_converter.readers.base.equal_batches import equal_batches
-from dataprep_converter.readers.base.partitions import (
-    ListFiles,
-    Partitions,
-    discover_with_partitions,
-    names_from,
-    without_partition_columns,
-)
 from dataprep_converter.readers.columnar.columns import Column
-from dataprep_converter.readers.columnar.tables import CommonSchema, Table, columns_from
+from dataprep_converter.readers.columnar.table_reader import TableReader, discover_tables, errors_as_bad_data
+from dataprep_converter.readers.columnar.tables import CommonSchema
 from dataprep_converter.sampling.units import Unit
 from dataprep_converter.stores import Entry, Input
 
@@ -48,8 +41,10 @@ _OF: Final = "source.parquet"
 _pq: Any = pq  # the type stubs lack some options
 
 
-class ParquetReader(BlockReader):
+class ParquetReader(TableReader):
     """See the module. The reader's columns are the columns of the files. The field `b` of the struct `a` is the column `a/b`."""
+
+    of = _OF
 
     default_label: ClassVar[str] = "label"
 
@@ -57,19 +52,11 @@ class ParquetReader(BlockReader):
     def discover(source: ParquetSource, access: Access) -> Discovery:
         """Reads the footers. Raises NotFound for a URI without files, BadData for a file that isn't Parquet, and BadSpec for columns that can't
         be read or that differ between files."""
-        return discover_with_partitions(source, access, of=_OF, units=lambda parquet, files: _units(parquet, files, access))
+        return discover_tables(source, access, of=_OF, units_of=_groups)
 
     def __init__(self, source: ParquetSource, state: Mapping[str, Any], access: Access) -> None:
-        table = Table(
-            without_partition_columns(source, names_from(state), of=_OF), columns_from(state), of=_OF, keep_nulls=access.keeps_nulls
-        )
-        super().__init__(access, Partitions(source.uris, state, of=_OF, keep_nulls=access.keeps_nulls), lost_of=table.lost_of)
-        self._table = table
+        super().__init__(source, state, access)
         self._parquet_files: LruCache[str, _File] = self._files.views()
-
-    def schema(self) -> pa.Schema:
-        """The selected columns."""
-        return self.with_partitions(self._table.schema)
 
     def parts(self, unit: Unit, source: Input, rows: npt.NDArray[np.int64]) -> Iterator[tuple[int, Block]]:
         """Yields the parts of the row group that contain the rows. All parts have the same length, except for the last."""
@@ -89,21 +76,13 @@ class ParquetReader(BlockReader):
 
 def fields_of(source: Input, uri: str) -> list[str]:
     """The names of a file's columns. A struct is one column. Raises BadData for a file that isn't Parquet."""
-    with _errors_as_bad_data(uri, "not a readable Parquet file"):
+    with errors_as_bad_data(uri, "not a readable Parquet file"):
         names: list[str] = _pq.ParquetFile(RangedFile(source)).schema_arrow.names
     return names
 
 
-def _units(parquet: ParquetSource, files: ListFiles, access: Access) -> Listing[Unit]:
-    settler = CommonSchema(parquet, of=_OF, structs=access.structs)
-    for root, path, entry in files():
-        with access.store(entry.uri).open(entry.uri) as source:
-            yield from _groups(root, path, entry, source, settler)
-    return settler.state()
-
-
 def _groups(root: int, path: str, entry: Entry, source: Input, settler: CommonSchema) -> Iterator[Unit]:
-    with _errors_as_bad_data(entry.uri, "not a readable Parquet file"):
+    with errors_as_bad_data(entry.uri, "not a readable Parquet file"):
         file = _pq.ParquetFile(RangedFile(source))
     leaves = _leaves_of(file.schema_arrow, settler.settle(file.schema_arrow, entry.uri))
     row = 0
@@ -123,15 +102,6 @@ def _groups(root: int, path: str, entry: Entry, source: Input, settler: CommonSc
                 extra=json.dumps({"group": number}),
             )
         row += group.num_rows
-
-
-@contextmanager
-def _errors_as_bad_data(uri: str, what: str) -> Iterator[None]:
-    """Converts Arrow's errors within the block to BadData, which names the file."""
-    try:
-        yield
-    except (OSError, pa.ArrowException) as exc:
-        raise BadData(f"{uri} is {what}: {exc}", uri=uri) from exc
 
 
 def _leaves_of(schema: pa.Schema, columns: list[Column]) -> list[int]:
@@ -178,7 +148,7 @@ class _File:
         self._names = [".".join(column.path) for column in columns if column.path in outer]
         self._ranged_file = RangedFile(source)
         buffer = max(1 << 16, min(4 << 20, _BUFFERS // len(columns)))
-        with _errors_as_bad_data(uri, "not a readable Parquet file"):
+        with errors_as_bad_data(uri, "not a readable Parquet file"):
             self._file = _pq.ParquetFile(self._ranged_file, buffer_size=buffer, pre_buffer=False, page_checksum_verification=True)
         self._leaves = _leaves_of(self._file.schema_arrow, columns)
         self._group = -1
@@ -193,7 +163,7 @@ class _File:
 
     def part(self, unit: Unit, group: int, number: int) -> pa.RecordBatch:
         """Decodes a part. If parts are requested in order, one pass over the row group suffices. Going back begins another pass."""
-        with _errors_as_bad_data(self._uri, f"damaged in row group {group}"):
+        with errors_as_bad_data(self._uri, f"damaged in row group {group}"):
             if group != self._group or number < self._next:
                 self._begin(group)
             while True:

@@ -1,15 +1,12 @@
 """Code that `parquet`, `arrow`, `avro` and `orc` share. This code freezes the common columns of the files, and converts batches of files into blocks."""
 
 from collections.abc import Mapping, Sequence
-from typing import Any, TypeAlias
+from typing import Any
 
 import pyarrow as pa
 
 from dataprep_api.dataset.run_id import StructRule
-from dataprep_api.spec.sources.arrow import ArrowSource
-from dataprep_api.spec.sources.avro import AvroSource
-from dataprep_api.spec.sources.orc import OrcSource
-from dataprep_api.spec.sources.parquet import ParquetSource
+from dataprep_api.spec.sources.table_files import TableFiles
 from dataprep_converter.core.errors import BadSpec
 from dataprep_converter.core.tensors import Array
 from dataprep_converter.formats.nested.descriptions import description, parse_description
@@ -23,13 +20,11 @@ from dataprep_converter.records.batch import STRUCTS
 from dataprep_converter.records.lossy import SAFE_DIGITS
 from dataprep_converter.records.schemas import parse_schema, schema_text
 
-TableSource: TypeAlias = ParquetSource | ArrowSource | AvroSource | OrcSource
-
 
 class CommonSchema:
     """Collects the schemas of the files, and freezes the columns that hold the values of all files."""
 
-    def __init__(self, source: TableSource, *, of: str, structs: StructRule) -> None:
+    def __init__(self, source: TableFiles, *, of: str, structs: StructRule) -> None:
         self._source = source
         self._structs = structs
         self._source_path = of
@@ -78,7 +73,7 @@ def columns_from(state: Mapping[str, Any]) -> list[Column]:
 class Table:
     """Converts the batches of files into blocks. Raises BadSpec for a default whose column doesn't exist or has another type."""
 
-    def __init__(self, source: TableSource, columns: Sequence[Column], *, of: str, keep_nulls: bool) -> None:
+    def __init__(self, source: TableFiles, columns: Sequence[Column], *, of: str, keep_nulls: bool) -> None:
         self.columns = list(columns)
         self._source_path = of
         self._alignment = Alignment(self.columns)
