@@ -79,7 +79,7 @@ class PlanHead(StoredDocument):
     """The content of `plan.json`."""
 
     FILE: ClassVar[str] = "plan"
-    SINCE: ClassVar[Mapping[str, int]] = {"parts": 2, "keys": 2}
+    SINCE: ClassVar[Mapping[str, int]] = {"parts": 2, "keys": 2, "commits": 2}
 
     run_id: str
     encoding_version: int
@@ -111,6 +111,11 @@ class PlanHead(StoredDocument):
     """Maps each environment variable that contains a key (`hash.keyEnv`) to the digest of a constant, computed with this key.
 
     Without revealing a key, the digest shows whether the key is still the same.
+    """
+    commits: dict[str, str] = {}
+    """Maps each branch or tag of the Hugging Face Hub that the source reads (`hf://datasets/org/name@main`) to its commit at the time of planning.
+
+    All workers read these commits, even if the branches have moved since then.
     """
     shuffle_seed: int | None = None
     splits: list[SplitPlan]

@@ -48,6 +48,8 @@ class Access:
         self._processes = 1
         self._signed: dict[str, str] = {}
         """Maps each web address without its signature (only this form is stored) to the signed address."""
+        self.commits: dict[str, str] = {}
+        """Maps each branch or tag of the Hub to the commit that all stores read. The plan step stores these commits in the plan."""
         self.output: str | None = None
         """The job's output folder, once it is known. No input may be in this folder."""
         self.skipped = SkippedFiles()
@@ -103,7 +105,9 @@ class Access:
         key = (scheme, settings.uri_prefix if settings is not None else "")
         if key not in self._clients:
             used = settings or _defaults(scheme)
-            self._clients[key] = store_class(scheme)(replace(used, signed=self._signed, budget=self._budget(scheme, used)))
+            self._clients[key] = store_class(scheme)(
+                replace(used, signed=self._signed, commits=self.commits, budget=self._budget(scheme, used))
+            )
         return self._clients[key]
 
     def share_among(self, processes: int) -> None:

@@ -128,6 +128,7 @@ def _new_plan(
             ignored=_count_ignored(spec, inputs.state, access),
             code_sha256=inputs.code_sha256,
             keys=dict(inputs.keys),
+            commits=dict(access.commits),
             shuffle_seed=spec.shuffle.seed if spec.shuffle else None,
             splits=splits,
             extends=[*base.head.extends, base.as_earlier()] if base is not None else [],

@@ -55,6 +55,7 @@ def work(
     check_keys(plan)
     folder = OutputFolder(spec.output.uri, access).of_run(plan.head.run_id)
     access.follow(spec, plan.head.parts)
+    access.commits.update(plan.head.commits)
     progress = TaskProgress()
     with (
         Pipeline(spec, plan.head.reader_state, access, plan.head.learned) as pipeline,

@@ -4,7 +4,7 @@ Stores translate every error of their clients into one of ours (see `errors.py`)
 `Upload.commit`, and `abort` leaves nothing behind. Objects are addressed by URI.
 """
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, MutableMapping, Sequence
 from dataclasses import dataclass, field
 from itertools import groupby, islice
 from types import TracebackType
@@ -94,6 +94,8 @@ class StoreSettings:
     """The requests that this process may send. `Access` sets it; a store without a budget makes its own."""
     signed: Mapping[str, str] = field(default_factory=dict, repr=False)
     """Maps each web address without its signature (only this form is stored) to the signed address in the job's spec."""
+    commits: MutableMapping[str, str] = field(default_factory=dict, compare=False, repr=False)
+    """Maps each branch or tag of the Hub (`hf://datasets/org/name@main`) to the commit that is read. A store adds those that are missing."""
 
 
 class Upload(Protocol):

@@ -1,8 +1,8 @@
 """Reads `hf://` addresses, the repositories of the Hugging Face Hub, by the library's own file system for fsspec.
 
-A branch may move while a job runs. So each process asks once for the commit of a revision and reads every file from this commit. The pin of
-a file is the id of its content: if another process finds a later commit, files that haven't changed keep their pins, and a changed file is
-refused (`InputChanged`).
+A branch may move while a job runs. So the plan step asks once for the commit of each revision, and every process of the job reads this
+commit (`StoreSettings.commits`). The pin of a file is the id of its content. So if a process that has no plan finds a later commit, the
+files that haven't changed keep their pins.
 """
 
 # fsspec's methods that return a URI's options and path begin with an underscore, because file systems are meant to override them.
@@ -13,20 +13,17 @@ from importlib import import_module
 from typing import Any, Final
 
 from dataprep_converter.core.errors import BadCredentials, BadSpec, ConvertError, NotPermitted
-from dataprep_converter.stores import StoreSettings
 from dataprep_converter.stores.fsspec_store import FsspecStore, System, translated
 
 _TOKEN: Final = "token"  # noqa: S105 - the name of a key
 _ONE_WORD: Final = re.compile(r"[!-~]+")
 _REFUSED: Final = (401, 403)
+_DEFAULT_REVISION: Final = "main"
+_COMMIT: Final = re.compile("[0-9a-f]{40}")
 
 
 class HubStore(FsspecStore):
     """The repositories of one Hub. The token is the key `token` of the Secret, or the one that the library finds (`HF_TOKEN`)."""
-
-    def __init__(self, settings: StoreSettings) -> None:
-        super().__init__(settings)
-        self._commits: dict[tuple[str, str, str], str] = {}
 
     def connect(self, uri: str) -> System:
         """A file system of the library. It may keep its listings, because they are those of a commit."""
@@ -43,12 +40,20 @@ class HubStore(FsspecStore):
 
     def path_of(self, system: System, uri: str) -> str:
         """The library's path of a file, at the commit of its revision."""
-        resolved = system.resolve_path(system._strip_protocol(uri))
-        key = (resolved.repo_type, resolved.repo_id, resolved.revision)
-        if key not in self._commits:
-            self._commits[key] = system._api.repo_info(resolved.repo_id, repo_type=resolved.repo_type, revision=resolved.revision).sha
-        prefix = f"{resolved.repo_type}s/" if resolved.repo_type != "model" else ""
-        return f"{prefix}{resolved.repo_id}@{self._commits[key]}/{resolved.path_in_repo}".rstrip("/")
+        parsed = import_module("huggingface_hub").parse_hf_uri(uri)
+        revision = parsed.revision or _DEFAULT_REVISION
+        repository = f"{parsed.type}s/{parsed.id}" if parsed.type != "model" else parsed.id
+        commit = revision if _COMMIT.fullmatch(revision) else self._commit(system, uri, f"hf://{repository}@{revision}")
+        return f"{repository}@{commit}/{parsed.path_in_repo}".rstrip("/")
+
+    def _commit(self, system: System, uri: str, name: str) -> str:
+        """The commit of a branch or tag with this name. The Hub is asked only if no process of the job has asked before."""
+        commits = self.settings.commits
+        if name not in commits:
+            # The library finds out whether the repository, the revision or only the file is missing.
+            resolved = system.resolve_path(system._strip_protocol(uri))
+            commits[name] = system._api.repo_info(resolved.repo_id, repo_type=resolved.repo_type, revision=resolved.revision).sha
+        return commits[name]
 
     def refresh(self, system: System) -> None:
         """Does nothing, because a commit never changes."""

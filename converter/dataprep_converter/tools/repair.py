@@ -81,6 +81,7 @@ def repair(uri: str, access: Access, *, job: DataPrepJob | None = None, workers:
     copies = data_set.foreign(plan, [report for report in reports if report is not None])
     if not broken and not copies and not other_faults:
         return RepairResult(data_set.manifest_sha256(), shards=[], other_faults=[])
+    access.commits.update(head.commits)
     _check_inputs(broken, plan, access)
     if broken:
         convert_work.check_keys(plan)

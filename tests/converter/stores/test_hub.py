@@ -1,5 +1,6 @@
 """`hf://` against a fake of the Hub's API, by the library's own file system: commits, pins, tokens, and what is told when they are missing."""
 
+import json
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -9,13 +10,20 @@ import pytest
 from tests.builders.specs import parse_job
 from tests.converter.stores.hub_fake import FakeHub, fake_hub
 
+from dataprep_api.dataset.plan import shards
+from dataprep_api.resources.job import DataPrepJob
 from dataprep_converter.cli.display import Display
 from dataprep_converter.core.errors import BadCredentials, BadSpec, InputChanged, NotFound, NotPermitted
+from dataprep_converter.dataset.output_folder import OutputFolder
+from dataprep_converter.dataset.stored_plan import load_plan
 from dataprep_converter.inputs.access import Access
 from dataprep_converter.inputs.pinned import open_pinned
 from dataprep_converter.inputs.store_settings import settings_for
+from dataprep_converter.steps import convert_commit, convert_work
+from dataprep_converter.steps.plan_step import run_plan_step
 from dataprep_converter.steps.run import run
 from dataprep_converter.stores import StoreSettings
+from dataprep_converter.tools.repair import repair
 
 ROOT = "hf://datasets/org/set"
 
@@ -68,6 +76,107 @@ def test_a_job_reads_a_data_set_of_the_hub(hub: FakeHub, tmp_path: Path) -> None
     source: dict[str, Any] = {"csv": {"uris": [f"{ROOT}/data"], "header": True}}
     job = parse_job({"source": source, "output": {"uri": str(tmp_path / "out"), "format": "jsonl"}}, name="hub")
     assert run(job, access=access_to(hub), workers=1, display=Display(quiet=True))[1].records.out == 3
+
+
+def a_job(hub: FakeHub, tmp_path: Path, **output: Any) -> DataPrepJob:
+    """Reads the lines of a folder on the branch `main`. Every process finds the Hub by the job itself."""
+    return parse_job(
+        {
+            "source": {"text": {"uris": [f"{ROOT}/days"]}},
+            "output": {"uri": str(tmp_path / "out"), "format": "jsonl", "shards": {"count": 2}} | output,
+            "stores": [{"uriPrefix": "hf://", "endpoint": hub.endpoint}],
+        },
+        name="hub",
+    )
+
+
+def access_of(job: DataPrepJob) -> Access:
+    return Access(settings_for(job.spec.stores, None))
+
+
+def lines_of(job: DataPrepJob) -> list[str]:
+    return [
+        json.loads(line)["text"] for file in sorted(Path(job.spec.output.uri).glob("*.jsonl")) for line in file.read_text().splitlines()
+    ]
+
+
+def test_a_push_in_the_middle_of_a_job_changes_nothing(hub: FakeHub, tmp_path: Path) -> None:
+    first = hub.commit({"days/1.txt": b"one\ntwo\n", "days/2.txt": b"three\n"})
+    job = a_job(hub, tmp_path)
+    plan = run_plan_step(job, access_of(job)).plan
+    assert plan.head.commits == {f"{ROOT}@main": first}
+
+    hub.commit({"days/1.txt": b"changed\n", "days/3.txt": b"new\n"})
+    hub.requests.clear()
+    folder = OutputFolder(job.spec.output.uri, access_of(job)).of_run(plan.head.run_id)
+    stored = load_plan(folder, plan.sha256)
+    for shard in shards(stored.head):
+        convert_work.work(job.spec, plan=stored, shards=[shard], access=access_of(job), attempt="1", watch=lambda _: None)
+    assert convert_commit.commit(job.spec, plan=stored, access=access_of(job)).records.out == 3
+    assert lines_of(job) == ["one", "two", "three"]
+    assert not [request for request in hub.requests if "main" in request]
+
+
+def test_a_job_ends_although_its_branch_was_deleted(hub: FakeHub, tmp_path: Path) -> None:
+    hub.commit({"days/1.txt": b"one\n"}, branch="week")
+    job = parse_job(
+        {
+            "source": {"text": {"uris": [f"{ROOT}@week/days"]}},
+            "output": {"uri": str(tmp_path / "out"), "format": "jsonl"},
+            "stores": [{"uriPrefix": "hf://", "endpoint": hub.endpoint}],
+        },
+        name="hub",
+    )
+    plan = run_plan_step(job, access_of(job)).plan
+    del hub.branches["week"]
+    work = convert_work.work(job.spec, plan=plan, shards=list(shards(plan.head)), access=access_of(job), attempt="1", watch=lambda _: None)
+    assert work.records_out == 1
+
+
+def test_a_run_goes_on_with_the_commit_of_its_plan(hub: FakeHub, tmp_path: Path) -> None:
+    days = {"days/1.txt": b"one\ntwo\n"}
+    first = hub.commit(days)
+    job = a_job(hub, tmp_path)
+    begun = run_plan_step(job, access_of(job)).plan
+    second = hub.commit(days | {"README.md": b"# set"})
+    access = access_of(job)
+    assert run(job, access=access, workers=1, display=Display(quiet=True))[0].plan_sha256 == begun.sha256
+    assert access.commits == {f"{ROOT}@main": first}
+    assert [request for request in hub.requests if f"/resolve/{first}/" in request]
+    assert second != first
+
+
+def test_a_repair_reads_the_commit_of_the_plan(hub: FakeHub, tmp_path: Path) -> None:
+    hub.commit({"days/1.txt": b"one\ntwo\n"})
+    job = a_job(hub, tmp_path)
+    run(job, access=access_of(job), workers=1, display=Display(quiet=True))
+    hub.commit({"days/1.txt": b"changed\n"})
+    lost = next(Path(job.spec.output.uri).glob("*.jsonl"))
+    content = lost.read_bytes()
+    lost.unlink()
+    assert repair(job.spec.output.uri, access_of(job)).shards == [lost.name]
+    assert lost.read_bytes() == content
+
+
+def test_an_extension_reads_the_branch_again(hub: FakeHub, tmp_path: Path) -> None:
+    hub.commit({"days/1.txt": b"one\ntwo\n"})
+    job = a_job(hub, tmp_path, overwrite="Extend")
+    run(job, access=access_of(job), workers=1, display=Display(quiet=True))
+    second = hub.commit({"days/1.txt": b"one\ntwo\n", "days/2.txt": b"three\n"})
+    access = access_of(job)
+    result = run(job, access=access, workers=1, display=Display(quiet=True))[0]
+    stored = OutputFolder(job.spec.output.uri, access).of_run(result.run_id).plan()
+    assert stored is not None
+    assert stored.head.commits == {f"{ROOT}@main": second}
+    assert lines_of(job) == ["one", "two", "three"]
+
+
+def test_a_commit_that_the_job_names_is_not_in_the_plan_again(hub: FakeHub, tmp_path: Path) -> None:
+    named = hub.commit(FILES)
+    hub.commit(FILES | {"a/b.txt": b"changed\n"})
+    spec = {"source": {"text": {"uris": [f"{ROOT}@{named}/a"]}}, "output": {"uri": str(tmp_path / "out"), "format": "jsonl"}}
+    plan = run_plan_step(parse_job(spec, name="hub"), access_to(hub)).plan
+    assert (plan.head.commits, plan.head.document()["version"], plan.head.samples) == ({}, 1, 2)
 
 
 def test_a_private_repository_needs_the_token_of_a_secret(hub: FakeHub, tmp_path: Path) -> None:
