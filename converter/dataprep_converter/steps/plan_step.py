@@ -10,15 +10,20 @@ from dataprep_api.dataset.plan import Maker, Owner, PlanHead, shards
 from dataprep_api.dataset.report import Manifest, Success
 from dataprep_api.resources.job import DataPrepJob
 from dataprep_api.resources.status import MAX_LABELS, LabelStatus, SplitStatus
+from dataprep_api.spec import DataPrepJobSpec
 from dataprep_converter.core.errors import ConvertError, NotWhole, OutputExists
 from dataprep_converter.dataset.output_folder import OutputFolder, RunFolder
 from dataprep_converter.inputs.access import Access
+from dataprep_converter.inputs.archive_uris import split_archive_uri
 from dataprep_converter.runtime import allocator, makers, plugins
 from dataprep_converter.sampling.plan import Plan
 from dataprep_converter.steps.commit_result import result_of
 from dataprep_converter.steps.draft import Draft
-from dataprep_converter.steps.kinds import kind_of
+from dataprep_converter.steps.kinds import Kind, kind_of
 from dataprep_converter.steps.preflight import preflight
+from dataprep_converter.stores import scheme_of
+from dataprep_converter.stores.read_only import ReadOnlyStore
+from dataprep_converter.stores.registry import READ_ONLY
 
 logger = logging.getLogger(__name__)
 
@@ -41,8 +46,7 @@ def run_plan_step(
     """
     allocator.tune_allocator()
     spec, kind = job.spec, kind_of(job.spec)
-    kind.check_overlaps(spec, access)
-    access.output = spec.output.uri
+    _check_places(spec, kind, access)
     warnings = check(access, output_uri=spec.output.uri, source_uris=kind.source_uris(spec))
     with kind.plan(spec, access) as draft:
         return _take_output(draft, warnings, job=job.metadata.name, maker=maker)
@@ -106,9 +110,19 @@ def dry_run(job: DataPrepJob, access: Access) -> PlanResult:
 def drafted(job: DataPrepJob, access: Access) -> Draft:
     """Plans the job without writing anything."""
     kind = kind_of(job.spec)
-    kind.check_overlaps(job.spec, access)
-    access.output = job.spec.output.uri
+    _check_places(job.spec, kind, access)
     return kind.plan(job.spec, access)
+
+
+def _check_places(spec: DataPrepJobSpec, kind: Kind, access: Access) -> None:
+    """Raises BadSpec when the job would write to a store that can only be read, or where it reads. No store is asked."""
+    uri = spec.output.uri
+    if scheme_of(uri) in READ_ONLY or split_archive_uri(uri) is not None:
+        store = access.store(uri)
+        if isinstance(store, ReadOnlyStore):
+            raise store.refusal(uri)
+    kind.check_overlaps(spec, access)
+    access.output = uri
 
 
 def figures(draft: Draft) -> PlanResult:

@@ -55,6 +55,14 @@ class HubStore(FsspecStore):
             commits[name] = system._api.repo_info(resolved.repo_id, repo_type=resolved.repo_type, revision=resolved.revision).sha
         return commits[name]
 
+    def refusal(self, uri: str) -> BadSpec:
+        """The error of a job whose output is on the Hub."""
+        return BadSpec(
+            f"{uri}: dataprep doesn't write to hf://, because each file would be a commit of its own, which readers see before the data set is "
+            "whole. Name a folder of another store, and upload the finished data set with hf upload.",
+            uri=uri,
+        )
+
     def refresh(self, system: System) -> None:
         """Does nothing, because a commit never changes."""
 

@@ -59,6 +59,10 @@ Aliases of our schemes, and schemes that wrap others, are left out.
 """
 
 
+READ_ONLY: Final = ("http", "https", *FSSPEC)
+"""Schemes that can only be sources."""
+
+
 _OTHER_NAMES: Final[Mapping[str, str]] = {
     "s3a": "s3", "s3n": "s3", "gcs": "gs", "az": "abfs", "adl": "abfss", "wasb": "abfs", "wasbs": "abfss", "nfs": "a mounted path, not nfs",
 }  # fmt: skip

@@ -8,10 +8,12 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from tests.builders.specs import parse_job
 
 from dataprep_converter.core.errors import BadSpec, NotFound, NotPermitted, StoreError, Unreachable
 from dataprep_converter.inputs.access import Access
 from dataprep_converter.steps import preflight
+from dataprep_converter.steps.plan_step import run_plan_step
 from dataprep_converter.steps.preflight import preflight as run_preflight
 from dataprep_converter.stores import StoreSettings
 from dataprep_converter.stores.files import FileStore
@@ -160,3 +162,17 @@ def test_a_good_s3_passes_and_a_stranger_does_not(s3_server: S3Server, s3_settin
     stranger = replace(s3_settings, credentials={"accessKeyId": "outsider", "accessKeySecret": "outsider-secret"})
     with pytest.raises(NotPermitted, match=rf"missing s3:PutObject on s3://{BUCKET}/{folder}/_dataprep/"):
         run_preflight(Access([stranger]), f"s3://{BUCKET}/{folder}", [])
+
+
+@pytest.mark.parametrize(
+    ("uri", "said"),
+    [
+        ("https://127.0.0.1:1/out", "nothing can be written to the web"),
+        ("ftp://127.0.0.1:1/out", "dataprep doesn't write to ftp://"),
+        ("s3://bucket/a.zip!/out", "lies within an archive"),
+    ],
+)
+def test_an_output_on_a_store_that_is_only_read_is_refused_before_the_source_is_missing(uri: str, said: str, tmp_path: Path) -> None:
+    job = parse_job({"source": {"text": {"uris": [str(tmp_path / "absent")]}}, "output": {"uri": uri}})
+    with pytest.raises(BadSpec, match=said):
+        run_plan_step(job, Access())
