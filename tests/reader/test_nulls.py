@@ -27,8 +27,6 @@ FORMATS = ["parquet", "arrow", "jsonl", "csv", "tfrecord", "arrayRecord", "webda
 
 
 def a_data_set(folder: Path, format_: str) -> str:
-    if format_ == "arrayRecord":
-        pytest.importorskip("array_record")
     _pq.write_table(pa.table(COLUMNS), folder / "rows.parquet")
     output = {"uri": str(folder / "out"), "format": format_}
     return str(output_of(parse_job({"source": {"parquet": {"uris": [str(folder / "rows.parquet")]}}, "output": output})))

@@ -22,7 +22,6 @@ def of_fields(model: type) -> dict[str, str]:
 
 
 @cache
-@cache
 def _own_descriptions(model: type) -> dict[str, str]:
     try:
         text = inspect.getsource(model)

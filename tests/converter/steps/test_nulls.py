@@ -10,6 +10,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from array_record.python.array_record_module import ArrayRecordReader  # type: ignore[import-untyped]  # no types
 from tests.builders.jobs import output_of, run_job, verified_run
 from tests.builders.specs import parse_job
 
@@ -106,10 +107,7 @@ def test_an_example_has_a_feature_without_a_value(tmp_path: Path, format_: str) 
 
 
 def test_array_record_holds_the_examples_of_tfrecord(tmp_path: Path) -> None:
-    pytest.importorskip("array_record")
-    from array_record.python import array_record_module  # type: ignore[import-untyped]  # it has no types
-
-    reader = array_record_module.ArrayRecordReader(str(the_file(a_job(tmp_path / "a", "arrayRecord", "ifbsvlwn"))))
+    reader = ArrayRecordReader(str(the_file(a_job(tmp_path / "a", "arrayRecord", "ifbsvlwn"))))
     data = the_file(a_job(tmp_path / "t", "tfrecord", "ifbsvlwn")).read_bytes()
     assert list(reader.read_all()) == [bytes(payload) for _, payload in records.read([data])]
 
@@ -443,7 +441,6 @@ def split_by(folder: Path, splits: dict[str, Any]) -> dict[str, list[int]]:
 
 def a_join(folder: Path, left: pa.Table, right: pa.Table, spec: dict[str, Any] | None = None, **right_table: Any) -> list[dict[str, Any]]:
     """The records of a join of two tables by `n`."""
-    pytest.importorskip("duckdb")
     tables = [{"name": name, "source": {"parquet": {"uris": [str(folder / f"{name}.parquet")]}}} for name in ("a", "b")]
     for name, table in (("a", left), ("b", right)):
         _pq.write_table(table, folder / f"{name}.parquet")
