@@ -48,7 +48,7 @@ class Store(Model):
     user: Annotated[str, Field(min_length=1, max_length=256)] | None = None
     """HDFS: user name. The name is used for simple authentication."""
     anonymous: bool = False
-    """Whether to send requests without credentials, for public buckets. For OSS, S3, Cloud Storage, Azure and the Hugging Face Hub. A public bucket can be read, but rarely written."""
+    """Whether to send requests without credentials, for public buckets. For OSS, S3, Cloud Storage, Azure, the Hugging Face Hub and FTP. A public bucket can be read, but rarely written."""
     server_side_encryption: Literal["AES256", "KMS"] | None = None
     """Encryption by the service (OSS, S3). Default: the bucket's setting."""
     kms_key_id: Annotated[str, Field(min_length=1, max_length=2048)] | None = None

@@ -15,7 +15,7 @@ from dataprep_converter.inputs.archive_uris import split_archive_uri
 from dataprep_converter.runtime.plan_progress import PlanProgress
 from dataprep_converter.runtime.request_budget import RequestBudget
 from dataprep_converter.stores import Store, StoreSettings, scheme_of
-from dataprep_converter.stores.registry import PACED, store_class
+from dataprep_converter.stores.registry import ANONYMOUS, NO_CREDENTIALS, PACED, store_class
 
 _WEB: Final = ("http://", "https://")
 
@@ -104,7 +104,7 @@ class Access:
         settings = self._matching_settings(uri)
         key = (scheme, settings.uri_prefix if settings is not None else "")
         if key not in self._clients:
-            used = settings or _defaults(scheme)
+            used = self.settings_of(uri)
             self._clients[key] = store_class(scheme)(
                 replace(used, signed=self._signed, commits=self.commits, budget=self._budget(scheme, used))
             )
@@ -137,8 +137,19 @@ class Access:
         return Source.model_validate(stripped)
 
     def settings_of(self, uri: str) -> StoreSettings:
-        """Returns the settings with the longest prefix that matches `uri`, or the default settings of its scheme."""
-        return self._matching_settings(uri) or _defaults(scheme_of(uri))
+        """Returns the settings with the longest prefix that matches `uri`, or the default settings of its scheme.
+
+        Raises BadSpec if the settings are anonymous, but the scheme has no anonymous requests.
+        """
+        scheme = scheme_of(uri)
+        settings = self._matching_settings(uri) or _defaults(scheme)
+        if settings.anonymous and scheme not in (*ANONYMOUS, *NO_CREDENTIALS):
+            raise BadSpec(
+                f"stores[{settings.entry}].anonymous can't leave out the credentials of requests to {scheme}://; "
+                f"it is for {', '.join(f'{name}://' for name in ANONYMOUS)}.",
+                uri=uri,
+            )
+        return settings
 
     def fresh(self, uri: str) -> Store:
         """Replaces the kept client for `uri` with a new one, and returns it. After a failed write to HDFS, the old client may hang."""

@@ -296,9 +296,7 @@ def _client(uri: str, project: str, access: Access) -> Any:
         import odps  # type: ignore[import-untyped] # see above
     except ModuleNotFoundError as exc:
         raise BadSpec(_MISSING) from exc
-    settings = next(
-        (candidate for candidate in access.settings if uri.startswith(candidate.uri_prefix)), StoreSettings(uri_prefix=f"{SCHEME}://")
-    )
+    settings = access.settings_of(uri)
     endpoint = settings.endpoint or os.environ.get("ODPS_ENDPOINT")
     if not endpoint:
         raise BadSpec(

@@ -192,7 +192,10 @@ class FsspecStore(ReadOnlyStore):
         system = fsspec.get_filesystem_class(scheme)
         options = {name: value for name, value in system._get_kwargs_from_urls(uri).items() if name not in ("path", "protocol")}
         login = {_LOGIN[key]: value for key, value in self.settings.credentials.items() if key in _LOGIN}
-        if self.settings.user is not None:
+        if self.settings.anonymous:
+            # Otherwise fsspec would take the user and the password of its environment variables.
+            login = {"username": "anonymous", "password": ""}
+        elif self.settings.user is not None:
             login["username"] = self.settings.user
         return system(**options, **login, skip_instance_cache=True, use_listings_cache=False)
 

@@ -29,6 +29,14 @@ PACED: Final = ("s3", "oss", "gs", "abfs", "abfss", "http", "https", "webhdfs", 
 """Schemes whose stores send each request in its turn, see `runtime.request_budget`."""
 
 
+ANONYMOUS: Final = ("s3", "oss", "gs", "abfs", "abfss", "hf", "ftp")
+"""Schemes whose stores send no credentials if the settings are `anonymous`."""
+
+
+NO_CREDENTIALS: Final = ("", "file", "http", "https")
+"""Schemes whose stores have no credentials to send."""
+
+
 EXTRAS: Final[Mapping[str, str]] = {"abfs": "azure", "abfss": "azure", "gs": "gcs"}
 """Maps a scheme to the extra to install, if the extra's name differs from the scheme."""
 

@@ -11,11 +11,15 @@ import pytest
 
 @pytest.fixture
 def served(tmp_path: Path) -> Iterator[tuple[Path, str]]:
-    """Yield a folder, and the URI under which an FTP server serves it to a user with a password."""
-    folder = tmp_path / "served"
+    """Yield a folder, and the URI under which an FTP server serves it to a user with a password.
+
+    All other users are anonymous, and see the folder `public` beside this folder.
+    """
+    folder, public = tmp_path / "served", tmp_path / "public"
     folder.mkdir()
+    public.mkdir()
     loop = asyncio.new_event_loop()
-    server = aioftp.Server([aioftp.User("reader", "marked-password", base_path=folder)])
+    server = aioftp.Server([aioftp.User("reader", "marked-password", base_path=folder), aioftp.User(base_path=public)])
     loop.run_until_complete(server.start("127.0.0.1", 0))
     thread = threading.Thread(target=loop.run_forever)
     thread.start()

@@ -7,9 +7,10 @@ from tests.builders.stores import fresh_name
 from tests.converter.stores.loopback import Quiet, served
 
 from dataprep_api import spec
-from dataprep_converter.core.errors import NotPermitted
+from dataprep_converter.core.errors import BadSpec, NotPermitted
 from dataprep_converter.inputs import store_settings
 from dataprep_converter.inputs.access import Access
+from dataprep_converter.steps import preflight
 from dataprep_converter.stores import StoreSettings
 from storeservers import AzureServer, S3Server
 
@@ -45,6 +46,27 @@ def test_no_request_has_credentials(uri: str, monkeypatch: pytest.MonkeyPatch) -
 
     assert seen
     assert not [headers for headers in seen if {"authorization", "x-amz-security-token"} & headers.keys()]
+
+
+@pytest.mark.parametrize(
+    "uri", ["hdfs://nn:8020/a", "webhdfs://nn:9870/a", "swebhdfs://nn:9871/a", "sftp://host/a", "odps://project/tables/t"]
+)
+def test_a_store_without_anonymous_requests_is_not_asked(uri: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("ODPS_ENDPOINT", "http://127.0.0.1:1/api")
+    scheme = uri.partition("://")[0]
+    stores = [spec.Store(uri_prefix="s3://"), spec.Store(uri_prefix=f"{scheme}://", anonymous=True)]
+    access = Access(store_settings.settings_for(stores, None))
+    with pytest.raises(BadSpec) as refused:
+        preflight.check_source(access, uri)
+    assert str(refused.value) == (
+        f"stores[1].anonymous can't leave out the credentials of requests to {scheme}://; "
+        "it is for s3://, oss://, gs://, abfs://, abfss://, hf://, ftp://."
+    )
+
+
+@pytest.mark.parametrize("uri", ["https://host/a", "file:///data/a", "/data/a"])
+def test_an_anonymous_entry_is_true_of_stores_without_credentials(uri: str) -> None:
+    assert Access([StoreSettings(uri_prefix=uri, anonymous=True)]).store(uri)
 
 
 @pytest.mark.store

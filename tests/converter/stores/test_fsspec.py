@@ -4,6 +4,7 @@ import os
 from pathlib import Path
 from typing import Any
 
+import fsspec  # type: ignore[import-untyped]  # it ships no types
 import pytest
 from tests.builders.specs import parse_job
 from tests.converter.stores.ftp import put
@@ -105,6 +106,16 @@ def test_a_login_that_is_refused_is_no_defect_and_no_password_is_told(served: tu
         access_to("ftp://").store("ftp://").stat("ftp://reader:wrong-marked@host/file")
     assert "ftp://host/…: a URI can't hold a user and a password. Put them into a Secret of spec.stores" in str(refused.value)
     assert "wrong-marked" not in str(refused.value)
+
+
+def test_an_anonymous_entry_sends_no_user_of_the_environment(served: tuple[Path, str], monkeypatch: pytest.MonkeyPatch) -> None:
+    folder, uri = served
+    put(folder.parent / "public", file=b"public")
+    # fsspec has read its variables when it was imported.
+    monkeypatch.setitem(fsspec.config.conf, "ftp", {"username": "reader", "password": "marked-password"})
+    assert Access().store(uri).stat(f"{uri}/file") is None
+    store = Access([StoreSettings(uri_prefix=uri, anonymous=True)]).store(uri)
+    assert store.get(f"{uri}/file") == b"public"
 
 
 def test_a_server_that_is_not_there_is_tried_again(monkeypatch: pytest.MonkeyPatch) -> None:
