@@ -7,6 +7,7 @@ from dataprep_api.dataset.report import Manifest, ManifestFile, ShardReport
 from dataprep_converter.core.errors import BadData, NotFound, NotWhole
 from dataprep_converter.dataset.output_folder import OutputFolder, RunFolder
 from dataprep_converter.inputs.access import Access
+from dataprep_converter.inputs.foreign_paths import absence
 from dataprep_converter.stores import Entry
 
 _SHOWN = 5
@@ -77,6 +78,14 @@ def abbreviate(items: Sequence[str]) -> str:
     return ", ".join(items[:_SHOWN]) + more
 
 
+def missing_data_set(uri: str, access: Access) -> NotFound:
+    """Returns the error for a URI without a finished data set. The error says whether anything else is there."""
+    store = access.store(uri)
+    if store.stat(uri) is None and next(iter(store.list(uri)), None) is None:
+        return NotFound(f"{uri} names nothing: no such file, and no file below it{absence(uri)}.", uri=uri)
+    return NotFound(f"{uri} has no _SUCCESS: there is no finished data set. For raw data, run dataprep infer.", uri=uri)
+
+
 def load_manifest(uri: str, access: Access) -> Manifest:
     """Returns the manifest of a finished data set.
 
@@ -86,7 +95,7 @@ def load_manifest(uri: str, access: Access) -> Manifest:
     try:
         success = folder.success()
         if success is None:
-            raise NotFound(f"{uri} has no _SUCCESS: there is no finished data set. For raw data, run dataprep infer.", uri=uri)
+            raise missing_data_set(uri, access)
         return folder.manifest(success)
     except NotWhole as exc:
         raise BadData(f"{exc} See dataprep verify.", uri=uri) from exc

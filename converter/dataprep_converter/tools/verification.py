@@ -24,6 +24,7 @@ from dataprep_api.dataset.report import Manifest, ManifestFile
 from dataprep_converter.core.errors import BrokenRecord, NotFound, NotWhole
 from dataprep_converter.dataset import crosscheck
 from dataprep_converter.dataset.crosscheck import Fault
+from dataprep_converter.dataset.listing import missing_data_set
 from dataprep_converter.dataset.output_folder import OutputFolder
 from dataprep_converter.dataset.script_files import is_read
 from dataprep_converter.formats import values
@@ -60,7 +61,7 @@ class Verification:
         self._access = access
         success = folder.success()
         if success is None:
-            raise NotFound(f"{uri} has no _SUCCESS: there is no finished data set. For raw data, run dataprep infer.", uri=uri)
+            raise missing_data_set(uri, access)
         self._success = success
         self.manifest = folder.manifest(success)
         self.folder = folder.of_run(self.manifest.run_id)

@@ -179,6 +179,7 @@ def no_name_node(few: Path, output: Path) -> list[str | Path]:
 
 def not_finished(_: Path, output: Path) -> list[str | Path]:
     output.mkdir()
+    (output / "train.tfrecords").touch()
     return ["verify", output]
 
 

@@ -21,6 +21,7 @@ from dataprep_api.dataset.report import Manifest, Success
 from dataprep_api.redaction import for_display, one_line
 from dataprep_converter.core.errors import NewerFormat, NotFound
 from dataprep_converter.core.redaction import raw
+from dataprep_converter.dataset.listing import missing_data_set
 from dataprep_converter.dataset.output_folder import OutputFolder
 from dataprep_converter.dataset.script_files import is_read
 from dataprep_converter.dataset.sidecars.statistics import read_statistics as stored_statistics
@@ -124,7 +125,7 @@ def _find_finished(uri: str, access: Access) -> tuple[OutputFolder, Success]:
     folder = OutputFolder(uri, access)
     success = folder.success()
     if success is None:
-        raise NotFound(f"{uri} has no _SUCCESS: there is no finished data set. For raw data, run dataprep infer.", uri=uri)
+        raise missing_data_set(uri, access)
     return folder, success
 
 
