@@ -51,6 +51,7 @@ class Part:
 
 PARTS: Mapping[str, Part] = {
     "dl4jFolders": Part(version=2, is_used=lambda spec: _names_dl4j_folders(spec), oldest=1),
+    "heif": Part(version=2, is_used=lambda spec: _may_skip_heif(spec), oldest=1),
     "inference": Part(version=2, is_used=lambda spec: _infers_columns(spec), oldest=1),
     "nulls": Part(version=2, is_used=lambda spec: _keeps_records_with_nulls(spec), oldest=1),
     "recordio": Part(version=2, is_used=lambda spec: _is_flat_or_sparse(spec)),
@@ -72,6 +73,19 @@ def _names_dl4j_folders(spec: DataPrepJobSpec) -> bool:
         for version in (1, 2)
     )
     return before != now
+
+
+def _may_skip_heif(spec: DataPrepJobSpec) -> bool:
+    """Whether version 2 may add records to the job's data set. Since version 2, AVIF and HEIC files are images, whatever their names are.
+
+    Before version 2, such an image was a bad record, so a job that doesn't accept bad records either had no such image or failed.
+    """
+    source = spec.source
+    if source is None or spec.on_bad_record.policy == "Fail":
+        return False
+    if source.annotated_images is not None or source.masks is not None or (source.images is not None and source.images.check == "Header"):
+        return True
+    return any(transform.decode is not None for transform in spec.transforms or [])
 
 
 def _infers_columns(spec: DataPrepJobSpec) -> bool:

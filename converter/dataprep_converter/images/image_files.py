@@ -73,12 +73,12 @@ def require_libraries(purpose: str) -> None:
             raise BadSpec(f"{purpose} needs {exc.name}: pip install 'dataprep-operator[images]'.") from exc
 
 
-def header(data: bytes, decode: Decode) -> Header:
-    """Return the header of a complete file.
+def header(data: bytes, decode: Decode, *, heif: bool = True) -> Header:
+    """Return the header of a complete file. Without `heif`, AVIF and HEIC files aren't images.
 
     Raises BadSample if the data isn't an image, is incomplete, or has more pixels than `maxPixels`.
     """
-    image_header = image_headers.parse(data)
+    image_header = image_headers.parse(data, heif=heif)
     if image_header.height * image_header.width > decode.max_pixels:
         raise BadSample(
             f"the {image_header.format} image is {image_header.width:,} x {image_header.height:,} pixels, more than the {decode.max_pixels:,} of decode.maxPixels"

@@ -33,12 +33,15 @@ class ImageHeader:
     width: int
 
 
-def parse(data: bytes) -> ImageHeader:
-    """Parse the header of a complete file. Raises BadSample, with the reason, if the data isn't a complete image."""
+def parse(data: bytes, *, heif: bool = True) -> ImageHeader:
+    """Parse the header of a complete file. Raises BadSample, with the reason, if the data isn't a complete image.
+
+    Without `heif`, AVIF and HEIC files aren't images, as in version 1 of the part `heif`.
+    """
     if not data:
         raise BadSample("the file is empty")
     try:
-        header = _parse_format(data)
+        header = _parse_format(data, heif=heif)
     except (struct.error, IndexError, OverflowError) as exc:
         raise BadSample(f"truncated image: the header is incomplete in {len(data):,} bytes") from exc
     if header.height <= 0 or header.width <= 0:
@@ -48,7 +51,7 @@ def parse(data: bytes) -> ImageHeader:
     return header
 
 
-def _parse_format(data: bytes) -> ImageHeader:
+def _parse_format(data: bytes, *, heif: bool) -> ImageHeader:
     if data.startswith(b"\xff\xd8\xff"):
         return _jpeg(data)
     if data.startswith(_PNG):
@@ -62,7 +65,7 @@ def _parse_format(data: bytes) -> ImageHeader:
         return _bmp(data)
     if data.startswith((b"II*\0", b"MM\0*", b"II+\0", b"MM\0+")):
         return _tiff(data)
-    kind = heif_headers.format_of(data)
+    kind = heif_headers.format_of(data) if heif else None
     if kind is not None:
         main = heif_headers.main_image(data, kind)
         return ImageHeader(kind, main.height, main.width)

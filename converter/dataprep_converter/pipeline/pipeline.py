@@ -29,7 +29,7 @@ from dataprep_converter.records.feature import FeatureSpec
 from dataprep_converter.runtime.prefetch import prefetched
 from dataprep_converter.sampling.selection import Samples
 from dataprep_converter.sampling.units import UnitTable
-from dataprep_converter.transforms import CutsBatches, Fittable, NamesClasses, ReordersSteps, Step, step_class
+from dataprep_converter.transforms import CutsBatches, Fittable, FollowsVersions, NamesClasses, ReordersSteps, Step, step_class
 
 _TENSOR_BYTES = 8 * 2**20
 """Maximum size of a batch's tensors in bytes, at the step where the tensors are largest."""
@@ -70,6 +70,8 @@ class Pipeline(Closeable):
         widest = tensor_bytes(schema)
         for transform in spec.transforms or []:
             step = step_class(transform.kind)(transform.member, schema)
+            if isinstance(step, FollowsVersions):
+                step.follow(access.version_of)
             schema = step.schema()
             widest = max(widest, tensor_bytes(schema))
             self._steps.append(step)

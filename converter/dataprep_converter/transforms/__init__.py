@@ -1,6 +1,6 @@
 """Transforms: small named steps that turn a batch into another batch, applied in the order of the spec. Each step has its own file."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from pkgutil import resolve_name
 from typing import Any, Final, Protocol, runtime_checkable
 
@@ -68,6 +68,15 @@ class ReordersSteps(Protocol):
     @property
     def moves_steps(self) -> bool:
         """Whether the step, with its options, changes the positions of values."""
+        ...
+
+
+@runtime_checkable
+class FollowsVersions(Protocol):
+    """A step whose result depends on the version of a part (`run_id.PARTS`)."""
+
+    def follow(self, version_of: Callable[[str], int]) -> None:
+        """Uses the versions of the plan from now on. `version_of` returns the version of a part."""
         ...
 
 

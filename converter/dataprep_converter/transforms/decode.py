@@ -1,6 +1,6 @@
 """`decode`: turns image files into images. Sizes come from the headers; pixels are decoded by the step that needs them (`pixels.py`)."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from typing import Final
 
@@ -40,6 +40,7 @@ class DecodeStep:
     def __init__(self, options: Decode, schema: pa.Schema) -> None:
         image_files.require_libraries(_OF)
         self._decode = options
+        self._reads_heif = True
         (self._from,) = find_columns([options.column], schema, of=_OF)
         kind = schema.field(self._from).type
         if not (pa.types.is_binary(kind) or pa.types.is_large_binary(kind)):
@@ -56,6 +57,10 @@ class DecodeStep:
         """Returns the columns. X is a column of images of different sizes."""
         return self._schema
 
+    def follow(self, version_of: Callable[[str], int]) -> None:
+        """In version 1 of the part `heif`, AVIF and HEIC files aren't images."""
+        self._reads_heif = version_of("heif") > 1
+
     def apply(self, batch: Batch) -> Batch:
         """Reads the headers of all images.
 
@@ -69,7 +74,7 @@ class DecodeStep:
         for row in range(len(files)):
             if row not in faults:
                 try:
-                    sizes[row] = image_files.header(data[ends[row] : ends[row + 1]].tobytes(), self._decode).size
+                    sizes[row] = image_files.header(data[ends[row] : ends[row + 1]].tobytes(), self._decode, heif=self._reads_heif).size
                 except BadSample as exc:
                     faults[row] = str(exc)
         columns = {self._to: images_array(files, sizes, self._type), **sizes_of(self._schema, self._to, sizes)}

@@ -280,8 +280,8 @@ SKIP = {"onBadRecord": {"policy": "Skip"}}
         (PARQUET, SKIP | {"nulls": "Bad"}, {}),
         ({"text": {"uris": ["in"]}}, SKIP, {}),
         ({"text": {"uris": ["in"], "hivePartitions": "Infer"}}, SKIP, {"nulls": 2}),
-        ({"images": {"uris": ["in"]}}, SKIP, {}),
-        ({"images": {"uris": ["in"]}}, SKIP | {"transforms": [{"map": {"callable": "a:b"}}]}, {"nulls": 2}),
+        ({"images": {"uris": ["in"], "check": "None"}}, SKIP, {}),
+        ({"images": {"uris": ["in"], "check": "None"}}, SKIP | {"transforms": [{"map": {"callable": "a:b"}}]}, {"nulls": 2}),
     ],
     ids=str,
 )

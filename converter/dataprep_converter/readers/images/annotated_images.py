@@ -57,6 +57,7 @@ class AnnotatedImagesReader(FilesReader[tuple[Image, ImageObjects]]):
         self._classes: list[str] = state.get("classes", [])
         self._class_set = frozenset(self._classes)
         self._columns = ObjectColumns(self._source, self._classes)
+        self._reads_heif = access.version_of("heif") > 1
 
     def schema(self) -> pa.Schema:
         """The columns of the image and of the label. `image/filename` is written only on request."""
@@ -74,7 +75,7 @@ class AnnotatedImagesReader(FilesReader[tuple[Image, ImageObjects]]):
         """The image and its objects, without objects of ignored classes. Raises BadSample if the image or its annotation is invalid."""
         extra = extra_of(row)
         refuse_bad(extra)
-        header = image_headers.parse(contents[0])
+        header = image_headers.parse(contents[0], heif=self._reads_heif)
         annotation = _parse_annotation(self._source, extra, contents[1:], self._names)
         check_size(annotation, header)
         annotation = self._of_known_classes(annotation)

@@ -87,6 +87,7 @@ class ImagesReader(FilesReader[tuple[Image, str]]):
         self._has_label = source.label_from != "None"
         self._has_name = self._has_label and source.label_type == "Name"
         self._checks_headers = source.check == "Header"
+        self._reads_heif = access.version_of("heif") > 1
 
     def schema(self) -> pa.Schema:
         """The columns. `image/filename` is the path relative to the URI, and is written only on request."""
@@ -111,7 +112,9 @@ class ImagesReader(FilesReader[tuple[Image, str]]):
         if reason is not None:
             raise BadSample(reason)
         (content,) = contents
-        return Image(row["path"], content, image_headers.parse(content) if self._checks_headers else None), row["extra"]
+        return Image(row["path"], content, image_headers.parse(content, heif=self._reads_heif) if self._checks_headers else None), row[
+            "extra"
+        ]
 
     uses_room: ClassVar[bool] = True
 

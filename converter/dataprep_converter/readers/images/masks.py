@@ -38,6 +38,7 @@ class MasksReader(FilesReader[_ImageAndMask]):
     def __init__(self, source: MasksSource, state: Mapping[str, Any], access: Access) -> None:
         super().__init__(access)
         self._pairing = _pairing(source, state.get("partners", []))
+        self._reads_heif = access.version_of("heif") > 1
 
     def schema(self) -> pa.Schema:
         """The columns. `image/filename` is the image's path relative to the URI, and is written only on request."""
@@ -55,9 +56,9 @@ class MasksReader(FilesReader[_ImageAndMask]):
         """The image with its mask. Raises BadSample if the sizes in the headers of image and mask differ."""
         refuse_bad(extra_of(row))
         content, mask = contents
-        header = image_headers.parse(content)
+        header = image_headers.parse(content, heif=self._reads_heif)
         try:
-            mask_header = image_headers.parse(mask)
+            mask_header = image_headers.parse(mask, heif=self._reads_heif)
         except BadSample as exc:
             raise BadSample(f"its mask: {exc}") from exc
         if (header.height, header.width) != (mask_header.height, mask_header.width):
