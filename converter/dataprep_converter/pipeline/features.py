@@ -7,7 +7,6 @@ Everything that doesn't depend on data is decided and checked once, by `resolve`
 import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from types import MappingProxyType
 from typing import Any, Final, Literal
 
 import numpy as np
@@ -22,7 +21,7 @@ from dataprep_converter.core.lists import flatten_lists, item_type, put_together
 from dataprep_converter.core.tensors import NUMPY_NAMES, Array, is_tensor, masked, null_mask, to_arrow, to_numpy
 from dataprep_converter.formats.nested.descriptions import nested_type
 from dataprep_converter.formats.registry import encoder_class
-from dataprep_converter.pipeline.nulls import Nulls, fault_of_empty_record, nulls_of
+from dataprep_converter.pipeline.nulls import Defaults, Nulls, fault_of_empty_record, nulls_of
 from dataprep_converter.records.batch import SAMPLE, WAS, Batch
 from dataprep_converter.records.columns import (
     NUMBER_TEXT,
@@ -40,6 +39,7 @@ from dataprep_converter.records.schemas import parse_schema
 
 _SHOWN_FEATURES = 5
 _TFRECORD: Final = Output(uri="out")
+_NO_DEFAULTS: Final = Defaults()
 
 
 @dataclass(frozen=True)
@@ -92,9 +92,12 @@ class Projector:
         integers: list[tuple[FeatureSpec, InexactIntegers]] = []
         faults: dict[int, str] = {}
         places: dict[int, tuple[str, int | None]] = {}
+        missing: dict[str, int] = {}
         for place, mapping in enumerate(self._mappings):
             inputs = [batch.records.column(name) for name in mapping.columns]
             nulls = mapping.nulls if any(column.null_count for column in inputs) else None
+            if nulls is not None and nulls.why:
+                missing |= {name: each.null_count for name, each in zip(mapping.columns, inputs, strict=True) if each.null_count}
             if self._fits(place, inputs) and nulls is None:
                 columns.append(inputs[0])
                 continue
@@ -108,7 +111,7 @@ class Projector:
             faults |= dict.fromkeys(self._empty_rows(columns), self._empty_is_bad)
         records = pa.RecordBatch.from_arrays(columns, names=[feature.name for feature in self.features])
         lossy = [*_lossy_integers(integers, faults), *self._lossy_decimals(batch, faults), *self._lossy_times(batch, faults)]
-        projected_batch = replace(batch, records=records, lossy=lossy, lost=())
+        projected_batch = replace(batch, records=records, lossy=lossy, lost=(), missing=missing)
         return without(projected_batch, faults, batch.records.column(SAMPLE), places) if faults else projected_batch
 
     def _empty_rows(self, columns: Sequence[Array]) -> list[int]:
@@ -167,7 +170,7 @@ def resolve(
     default_label: str,
     output: Output = _TFRECORD,
     nulls: NullRule = "Keep",
-    defaults: Mapping[str, str] = MappingProxyType({}),
+    defaults: Defaults = _NO_DEFAULTS,
 ) -> Projector:
     """Returns the projector for a spec and the available columns.
 
@@ -175,7 +178,7 @@ def resolve(
     feature, except labels and columns that are left out by default. If a feature can't be resolved, raises BadSpec naming the feature and
     the column.
 
-    `defaults` maps columns of the source to advice on how to give the column a default, for messages about nulls.
+    `defaults` are the defaults that columns of the source may have, for messages about nulls.
     """
     names = [name for name in schema.names if name != SAMPLE]
     schema = pa.schema([schema.field(name) for name in names])

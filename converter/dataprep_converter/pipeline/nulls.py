@@ -2,7 +2,7 @@
 
 import json
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final
 
@@ -31,6 +31,23 @@ _PLAIN: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 
 
 @dataclass(frozen=True)
+class Defaults:
+    """The defaults that a source's columns may have."""
+
+    source: str = ""
+    """The source's field in the spec, such as `parquet`."""
+    examples: Mapping[str, str] = field(default_factory=dict)
+    """For each column that may have a default, a default as it is written in the spec."""
+
+    def line(self, columns: Sequence[str]) -> str | None:
+        """Returns the line of the spec that gives these columns defaults, or None if one of them can't have a default."""
+        if not all(name in self.examples for name in columns):
+            return None
+        entries = ", ".join(f"{_key(name)}: {self.examples[name]}" for name in columns)
+        return f"add {_DEFAULTS[self.source]}: {{{entries}}} to source.{self.source}"
+
+
+@dataclass(frozen=True)
 class Nulls:
     """What the nulls of a feature become."""
 
@@ -38,8 +55,7 @@ class Nulls:
     """Whether a null stays a null. If not, the record is bad."""
     why: str = ""
     """Why a null can't be stored."""
-    defaults: Mapping[str, str] = field(default_factory=dict)
-    """For each column that may have a default, the line to add to the spec."""
+    defaults: Defaults = field(default_factory=Defaults)
     remedy: str = ""
     """What to do about a column that can't have a default. Empty: add a step."""
 
@@ -48,14 +64,13 @@ class Nulls:
         if not self.why:
             return f"{column} has no value"
         remedy = self.remedy or f"add fillNulls: {{columns: [{_key(column)}]}} to transforms"
-        return f"{column} has no value{self.why}; {self.defaults.get(column, remedy)}"
+        return f"{column} has no value{self.why}; {self.defaults.line([column]) or remedy}"
 
 
-def nulls_of(feature: FeatureSpec, *, is_vector: bool, output: Output, rule: NullRule, defaults: Mapping[str, str]) -> Nulls | None:
+def nulls_of(feature: FeatureSpec, *, is_vector: bool, output: Output, rule: NullRule, defaults: Defaults) -> Nulls | None:
     """Returns what the nulls of a feature become, or None for the rule of version 1.
 
-    With the rule of version 1, a null stays a null if the feature needs no conversion, and makes its record bad otherwise. `defaults` is the
-    result of `default_lines`.
+    With the rule of version 1, a null stays a null if the feature needs no conversion, and makes its record bad otherwise.
     """
     if rule != "Keep":
         return Nulls(held=False) if rule == "Bad" else None
@@ -78,19 +93,15 @@ def fault_of_empty_record(output: Output, rule: NullRule) -> str | None:
     return f"it has no value in any feature, and {output.format} needs at least one"
 
 
-def default_lines(source: Source, schema: pa.Schema) -> dict[str, str]:
-    """Returns, for each column that may have a default, the line to add to the spec. `schema` is the schema of the source's reader."""
+def defaults_of(source: Source, schema: pa.Schema) -> Defaults:
+    """Returns the defaults that the columns of a source may have. `schema` is the schema of the source's reader."""
     if source.kind not in _DEFAULTS:
-        return {}
+        return Defaults()
     examples = {
         column.name: _example(column.type) if (nested := nested_type(column)) is None else json.dumps(empty_json(nested))
         for column in schema
     }
-    return {
-        name: f"add {_DEFAULTS[source.kind]}: {{{_key(name)}: {example}}} to source.{source.kind}"
-        for name, example in examples.items()
-        if example is not None
-    }
+    return Defaults(source.kind, {name: example for name, example in examples.items() if example is not None})
 
 
 def _key(name: str) -> str:

@@ -22,7 +22,7 @@ from dataprep_converter.formats.registry import encoder_class
 from dataprep_converter.inputs.access import Access
 from dataprep_converter.pipeline import provenance
 from dataprep_converter.pipeline.features import Projector, resolve
-from dataprep_converter.pipeline.nulls import default_lines
+from dataprep_converter.pipeline.nulls import defaults_of
 from dataprep_converter.readers import HasLines, HasSteps, reader_class
 from dataprep_converter.records.batch import Batch
 from dataprep_converter.records.feature import FeatureSpec
@@ -66,7 +66,8 @@ class Pipeline(Closeable):
         self.reader = reader_type(access.unsigned(spec.data).member, state, access)
         self._steps: list[Step] = []
         schema = self.reader.schema()
-        defaults = default_lines(spec.data, schema)
+        self.defaults = defaults_of(spec.data, schema)
+        """The defaults that columns of the source may have."""
         widest = tensor_bytes(schema)
         for transform in spec.transforms or []:
             step = step_class(transform.kind)(transform.member, schema)
@@ -93,7 +94,7 @@ class Pipeline(Closeable):
             default_label=reader_type.default_label,
             output=spec.output,
             nulls=access.nulls,
-            defaults=defaults,
+            defaults=self.defaults,
         )
 
     def close(self) -> None:

@@ -9,7 +9,7 @@ After all batches are encoded, another thread can wait for the sink and publish 
 import hashlib
 import itertools
 from collections import defaultdict
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from contextlib import ExitStack, closing
 from datetime import UTC, datetime
 from time import perf_counter
@@ -25,6 +25,7 @@ from dataprep_converter.core.errors import BadData
 from dataprep_converter.dataset.output_folder import RunFolder
 from dataprep_converter.inputs.access import Access
 from dataprep_converter.pipeline.bad_record_advice import advice_for
+from dataprep_converter.pipeline.null_counts import count_nulls, is_of_a_null
 from dataprep_converter.pipeline.pipeline import BatchStream, Pipeline
 from dataprep_converter.pipeline.quarantine import Quarantine
 from dataprep_converter.pipeline.record_index import RecordIndex, index_line
@@ -153,7 +154,7 @@ class ShardWriter:
                 seconds[READ_WAIT] += perf_counter() - started
                 if batch is None:
                     return
-                self._count(batch)
+                self._count(batch, batches)
                 started = perf_counter()
                 pieces = encoder.pieces(batch.records) if sink.is_plain else [encoder.encode(batch.records)]
                 packed = sink.compress(pieces)
@@ -167,10 +168,14 @@ class ShardWriter:
                 seconds["statistics"] += perf_counter() - started
                 watch(self._counts)
 
-    def _count(self, batch: Batch) -> None:
-        """Counts a batch and its bad records. Raises BadData if the policy doesn't allow so many bad records."""
+    def _count(self, batch: Batch, coming: Iterator[Batch]) -> None:
+        """Counts a batch and its bad records. Raises BadData if the policy doesn't allow so many bad records.
+
+        For the error, the nulls in the batches that follow, which `coming` yields, are counted too.
+        """
         counts, policy = self._counts, self._pipeline.spec.on_bad_record
-        counts.records_in += batch.records.num_rows + len(batch.bad) + batch.filtered - batch.added
+        records_before = counts.records_in
+        counts.records_in += batch.records_in
         counts.records_out += batch.records.num_rows
         counts.bad += len(batch.bad)
         counts.filtered += batch.filtered
@@ -181,7 +186,11 @@ class ShardWriter:
         for bad in batch.bad:
             uri, row = self._plan.units.origin(bad.sample)
             if policy.policy == "Fail":
-                raise BadData(f"{uri}, record {row}: {bad.reason}. {advice_for(bad.reason, self._pipeline.spec)}", uri=uri)
+                explained = ""
+                if is_of_a_null(bad.reason, batch):
+                    nulls = count_nulls(batch, coming, shard=self._shard, before=records_before)
+                    explained = nulls.explain(self._pipeline.defaults)
+                raise BadData(f"{uri}, record {row}: {bad.reason}. {explained}{advice_for(bad.reason, self._pipeline.spec)}", uri=uri)
             record = BadRecord(uri=for_display(uri), row=row, reason=for_display(bad.reason)[:512])
             if len(self._bad_examples) < MAX_BAD_EXAMPLES:
                 self._bad_examples.append(record)

@@ -1,7 +1,7 @@
 """Batches: some samples as Arrow columns, together with the samples that could not be read."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, ClassVar, Final
 
 import numpy as np
@@ -110,3 +110,10 @@ class Batch:
     """The samples' decimals that lost digits when they were read."""
     lossy: Sequence[Lossy] = ()
     """Values that the records store inexactly. Empty until the records have their features."""
+    missing: Mapping[str, int] = field(default_factory=dict)
+    """For each column with nulls that a feature can't store, the number of the column's nulls. Empty until the records have their features."""
+
+    @property
+    def records_in(self) -> int:
+        """The number of samples that the batch was made from."""
+        return self.records.num_rows + len(self.bad) + self.filtered - self.added

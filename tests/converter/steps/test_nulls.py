@@ -20,6 +20,7 @@ from dataprep_api.resources.job import DataPrepJob
 from dataprep_converter.core.errors import BadData, BadSpec
 from dataprep_converter.formats.tfrecord import records
 from dataprep_converter.inputs.access import Access
+from dataprep_converter.pipeline import shard_samples
 from dataprep_converter.tools import repair
 from dataprep_converter.tools.verification import verify
 
@@ -228,11 +229,53 @@ def test_what_has_no_null_is_refused_by_name(
 ) -> None:
     with pytest.raises(BadData) as refused:
         run_job(a_job(tmp_path, format_, columns, **spec))
-    assert str(refused.value) == (
-        f"{tmp_path}/in/rows.parquet, record {record}: {reason}. Set onBadRecord.policy: Skip to leave such records out."
-    )
     manifest = verified_run(a_job(tmp_path, format_, columns, onBadRecord={"policy": "Skip"}, **spec))
     assert (manifest.records_out, manifest.bad) == (4, 1)
+    column = reason.partition(" ")[0]
+    counted = "" if "nulls" in spec else f"1 of the 5 records of {manifest.files[0].file} has no {column}. "
+    assert str(refused.value) == (
+        f"{tmp_path}/in/rows.parquet, record {record}: {reason}. {counted}Set onBadRecord.policy: Skip to leave such records out."
+    )
+
+
+def the_fault(folder: Path, table: pa.Table, **spec: Any) -> str:
+    """The message of the job that writes a table to `mds`, without the place and the reason of the first fault."""
+    _pq.write_table(table, folder / "a.parquet")
+    job = {"source": {"parquet": {"uris": [str(folder / "a.parquet")]}}, "output": {"uri": str(folder / "out"), "format": "mds"}}
+    with pytest.raises(BadData) as refused:
+        run_job(parse_job(job | spec))
+    return str(refused.value).partition(". ")[2]
+
+
+def test_the_nulls_of_all_columns_are_counted(tmp_path: Path) -> None:
+    table = pa.table({"fare": [None, 1.5, None], "n": [1, 2, 3], "tip": pa.array([None, 1, 2])})
+    assert the_fault(tmp_path, table) == (
+        "2 of the 3 records of train/shard.00000.mds have no fare, 1 has no tip. "
+        'For all these columns, add defaults: {fare: "NaN", tip: "0"} to source.parquet. '
+        "Set onBadRecord.policy: Skip to leave such records out."
+    )
+
+
+def test_nulls_are_counted_beyond_the_batch_of_the_first(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    table = pa.table({"n": [1, None, 3, None, None, 6]})
+    monkeypatch.setattr(shard_samples, "MOST_RECORDS", 1)
+    found = the_fault(tmp_path, table)
+    assert found.startswith("3 of the 6 records of train/shard.00000.mds have no n. Set onBadRecord.policy")
+
+
+def test_nulls_are_counted_in_the_first_batches_of_a_large_shard(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    table = pa.table({"n": pa.array([1, None] * 100)})
+    monkeypatch.setattr(shard_samples, "MOST_RECORDS", 2)
+    found = the_fault(tmp_path, table)
+    assert found.startswith("16 of the first 32 records of train/shard.00000.mds have no n. Set onBadRecord.policy")
+
+
+def test_only_the_nulls_that_the_format_lacks_are_counted(tmp_path: Path) -> None:
+    table = pa.table({"n": [None, 1, 2], "s": [None, None, "x"]})
+    output = {"uri": str(tmp_path / "out"), "format": "parquet"}
+    found = the_fault(tmp_path, table, output=output, features=[{"name": "v", "columns": ["n", "n"]}, {"name": "s"}])
+    assert "1 of the 3 records of" in found
+    assert "have no s" not in found
 
 
 def test_a_key_without_a_value_is_refused_by_name(tmp_path: Path) -> None:

@@ -1,0 +1,65 @@
+"""Counts the nulls of a shard, for the error of a job that ends at the first of them. `nulls.py` decides which nulls end a job."""
+
+import itertools
+from collections import Counter
+from collections.abc import Iterator, Mapping
+from contextlib import suppress
+from dataclasses import dataclass
+from typing import Final
+
+from dataprep_api.dataset.plan import Shard
+from dataprep_converter.core.errors import ConvertError
+from dataprep_converter.pipeline.nulls import Defaults
+from dataprep_converter.records.batch import Batch
+
+_BATCHES: Final = 16
+"""At most this many batches are counted, so that the error of a large shard doesn't take long."""
+_SHOWN: Final = 20
+"""At most this many columns are named."""
+
+
+@dataclass(frozen=True)
+class NullCounts:
+    """How many of the first records of a shard have no value in the features that can't store nulls."""
+
+    file: str
+    records: int
+    """The number of records that were counted."""
+    is_whole: bool
+    """Whether these are all records of the shard."""
+    columns: Mapping[str, int]
+    """For each column with nulls, the number of its nulls."""
+
+    def explain(self, defaults: Defaults) -> str:
+        """Returns sentences for the message of the job, which end with a space."""
+        of = f"of the {'' if self.is_whole else 'first '}{self.records:,} records of {self.file}"
+        names = list(self.columns)[:_SHOWN]
+        counts = [f"{self.columns[name]:,} {'has' if self.columns[name] == 1 else 'have'} no {name}" for name in names]
+        number, _, rest = counts[0].partition(" ")
+        parts = [f"{number} {of} {rest}", *counts[1:]]
+        if len(self.columns) > len(names):
+            parts.append(f"{len(self.columns) - len(names):,} more columns have nulls")
+        text = f"{', '.join(parts)}. "
+        line = defaults.line(names) if len(names) > 1 else None
+        return text if line is None else f"{text}For all these columns, {line}. "
+
+
+def is_of_a_null(reason: str, batch: Batch) -> bool:
+    """Whether a record of the batch is bad because a feature can't store its null."""
+    return any(f"{name} has no value, and " in reason for name in batch.missing)
+
+
+def count_nulls(batch: Batch, coming: Iterator[Batch], *, shard: Shard, before: int) -> NullCounts:
+    """Counts the nulls of a shard. `batch` is the first batch with nulls that can't be stored, `before` is the number of records in the
+    batches before it, and `coming` yields the batches after it.
+
+    The counts depend only on the plan: the batches always have the same size, and batches that can't be read are left out, with all that
+    follow.
+    """
+    columns: Counter[str] = Counter()
+    records = before
+    with suppress(ConvertError):
+        for each in itertools.chain([batch], itertools.islice(coming, _BATCHES - 1)):
+            columns.update(each.missing)
+            records += each.records_in
+    return NullCounts(file=shard.file, records=records, is_whole=records == shard.records, columns=columns)
