@@ -94,7 +94,7 @@ def test_a_faulty_element_is_named_with_its_line(tmp_path: Path) -> None:
     [
         ('[{"n": 1}, {"n": 2}', "a.json: the array is never closed, so the file may be incomplete."),
         ('[{"n": 1}, {"n": 2', "a.json: the array is never closed, so the file may be incomplete."),
-        ('[{"n": 1}]\n[{"n": 2}]\n', "a.json: there is more text after the end of the array: '[{\"n\": 2}]'."),
+        ('[\n{"n": 1}]\n[{"n": 2}]\n', "a.json: there is more text after the end of the array: '[{\"n\": 2}]'."),
         ('[{"n": 1}}', "a.json: the array is closed by a brace."),
         ('[{"n": 1}, {"n": 2}, ]', "a.json: an element of the array is empty: ', ]'."),
         ('[{"n": 1},\n\n, {"n": 2}]', "a.json: an element of the array is empty: ',\\n\\n, {\"n\": 2}]'."),
@@ -106,6 +106,26 @@ def test_what_is_no_array_is_named(content: str, message: str, tmp_path: Path) -
     with pytest.raises(BadData) as refused:
         plan(JsonlReader, a_source(tmp_path, content))
     assert str(refused.value).endswith(message)
+
+
+@pytest.mark.parametrize("blanks", ["", "\n  \n", "\n" * 5000], ids=["next line", "blank lines", "far below"])
+@pytest.mark.parametrize("line", ['[{"n": 7}]', '[{"n": 7}, {"n": 8}]', "[]", '[{"n": "]}"}]', '[{"n": 7}}', '[{"n": 7}] 8', " [ {} ]"])
+def test_an_array_in_the_first_of_several_lines_is_a_bad_record(line: str, blanks: str, tmp_path: Path) -> None:
+    found = batches(JsonlReader, a_source(tmp_path, f'{line}\n{blanks}{{"n": 1}}\n[{{"n": 2}}]\n{{"n": 3}}\n'))
+    assert [row["n"] for row in rows(found)] == [1, 3]
+    assert list(faults(found)) == [0, 2]
+    assert faults(found)[2].endswith("""expect an object but have '[{"n": 2}]'""")
+
+
+def test_an_array_in_a_long_first_line_of_several_is_named(tmp_path: Path) -> None:
+    long = json.dumps([{"n": 1, "s": "x" * (1 << 20)}])
+    with pytest.raises(BadData, match=r"a\.json: there is more text after the end of the array: '\{\"n\": 2\}'\."):
+        plan(JsonlReader, a_source(tmp_path, long + '\n{"n": 2}\n'))
+
+
+def test_a_long_array_in_one_line_is_an_array(tmp_path: Path) -> None:
+    records = [{"n": number, "s": "x" * 5000} for number in range(1000)]
+    assert read(a_source(tmp_path, "\n" + json.dumps(records) + "\n\n \n")) == records
 
 
 def test_many_blanks_between_elements_take_no_longer_than_text(tmp_path: Path) -> None:

@@ -347,7 +347,7 @@ def has_number(line: bytes) -> bool:
 )
 def test_any_bytes_are_as_many_records_as_lines_with_text(tmp_path_factory: pytest.TempPathFactory, parts: list[bytes]) -> None:
     content = b"".join(parts)
-    assume(not is_array(content))
+    assume(not is_array(content, at_end=True))
     lines = [line.strip(b" \t\r") for line in content.split(b"\n") if line.strip(b" \t\r")]
     found = batches(JsonlReader, of_text(tmp_path_factory.mktemp("jsonl"), content, columns=columns(a="Int64")), nulls="Bad")
     good = {row["_sample"] for row in rows(found)}

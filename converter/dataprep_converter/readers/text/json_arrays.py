@@ -4,12 +4,16 @@ element on one line of its own, so that the parser of JSON Lines can read them.
 A stretch of such a file begins with the bracket or the comma before its first element, and ends before the comma or bracket after its last
 element. So a stretch can be scanned without what comes before it, and both forms have the same length.
 
+A file is no array if its first line is an array and more text follows, because then each line of the file is a record. To see this, up to
+START_BYTES of the file are looked at before it is divided. If its first line is longer, the file is taken for an array.
+
 An array with an empty element, as after a comma too many, is refused: an element without text has no place for a record.
 """
 
 import re
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass
 from typing import Final
 
 import numpy as np
@@ -19,13 +23,16 @@ from dataprep_converter.core import native
 from dataprep_converter.core.errors import BadData, BadSample
 from dataprep_converter.inputs.pinned import ForwardReader
 from dataprep_converter.readers.columnar.columns import shown
+from dataprep_converter.readers.text import stretches
 from dataprep_converter.readers.text.lines import Lines
 from dataprep_converter.readers.text.stretches import BOM, cut, units_of
 from dataprep_converter.sampling.units import Unit
 from dataprep_converter.stores import Entry
 
-START_BYTES: Final = 4096
-"""An array is recognised by this many bytes at the beginning of a file."""
+START_BYTES: Final = 1 << 20
+"""An array is recognised by at most this many bytes at the beginning of a file."""
+_FIRST_BYTES: Final = 4096
+"""Most files are recognised by this many bytes."""
 _LIMIT: Final = "an element of more than {} MiB"
 _ARRAY: Final = re.compile(rb"\s*\[\s*[{\]]")
 _BLANKS: Final = b" \t\r\n"
@@ -39,9 +46,39 @@ _STEPS[list(b"{[")] = 1
 _STEPS[list(b"}]")] = -1
 
 
-def is_array(start: bytes) -> bool:
-    """Whether a file that begins with these bytes is one array of objects, or an empty array."""
+def begins_like_array(start: bytes) -> bool:
+    """Whether a file that begins with these bytes may be one array of objects, or an empty array."""
     return _ARRAY.match(start) is not None
+
+
+def is_array(start: bytes, *, at_end: bool) -> bool | None:
+    """Whether a file that begins with these bytes is one array of objects, or an empty array. None: more bytes are needed to see this.
+
+    `at_end` says whether these are all bytes of the file.
+    """
+    if not begins_like_array(start):
+        return False
+    feed = start.find(b"\n", start.index(b"["))
+    first_line = start if feed < 0 else start[:feed]
+    signs = _signs(first_line)
+    closings = np.flatnonzero(signs.depths == 0)
+    if not len(closings):
+        return True if feed >= 0 or at_end else None
+    if start[int(signs.places[closings[0]]) + 1 :].strip(_BLANKS):
+        return False
+    return True if at_end else None
+
+
+def read_start(forward: ForwardReader) -> tuple[bytes, bool]:
+    """Reads as much of a file's beginning as shows whether the file is an array. Returns what was read, without the byte order mark, and
+    whether the file is an array."""
+    start = b""
+    for length in (min(_FIRST_BYTES, stretches.UNIT_BYTES), min(START_BYTES, stretches.UNIT_BYTES)):
+        start = forward.read(length - len(start), after=start)
+        found = is_array(start.removeprefix(BOM), at_end=len(start) < length)
+        if found is not None:
+            return start.removeprefix(BOM), found
+    return start.removeprefix(BOM), True
 
 
 def units_of_array(root: int, path: str, entry: Entry, start: bytes, forward: ForwardReader) -> Iterator[Unit]:
@@ -59,7 +96,7 @@ def sample_of(start: bytes, uri: str) -> Lines:
 
 def closed(start: bytes) -> bytes:
     """The complete elements at the beginning of an array, as an array. Returns any other text unchanged."""
-    if not is_array(start.removeprefix(BOM)):
+    if not is_array(start.removeprefix(BOM), at_end=True):
         return start
     try:
         elements = scan_stretch(start.removeprefix(BOM), False)
@@ -89,14 +126,11 @@ def scan_stretch(data: bytes, at_end: bool) -> Lines:
 def _scan(data: bytes, *, closed: bool, at_end: bool) -> Lines:
     """The complete elements as lines without their separators. Raises BadSample for text that isn't part of the array and, if `closed`, for
     an array that has no end."""
-    text = np.frombuffer(data, np.uint8)
-    signs = np.flatnonzero(_IS_SIGN[text])
-    signs = signs[np.searchsorted(_quotes(data), signs) % 2 == 0]
-    kinds = text[signs]
     first = data[:1] if not data[:1].isspace() else data.lstrip(_BLANKS)[:1]
     if first not in (b"[", b",", b"]", b""):
         raise BadSample(f"there is more text after the end of the array: {shown(_text_at(data, 0))}")
-    depths = (first != b"[") + np.cumsum(_STEPS[kinds])
+    found = _signs(data)
+    signs, kinds, depths = found.places, found.kinds, found.depths + (first != b"[")
     closings = np.flatnonzero(depths == 0)
     is_separator = ((kinds == ord(",")) & (depths == 1)) | ((kinds == ord("[")) & (depths == 1) & (np.arange(len(signs)) == 0))
     feeds = native.places_of(data, ord("\n"))
@@ -124,6 +158,24 @@ def _scan(data: bytes, *, closed: bool, at_end: bool) -> Lines:
         place = int(separators[empty[0]])
         raise BadSample(f"an element of the array is empty: {shown(_text_at(data, place))}")
     return Lines(starts=starts, ends=ends, size=size, feeds=feeds)
+
+
+@dataclass(frozen=True)
+class _Signs:
+    """The brackets, braces and commas outside strings."""
+
+    places: npt.NDArray[np.int64]
+    kinds: npt.NDArray[np.uint8]
+    depths: npt.NDArray[np.int64]
+    """For each sign, the number of brackets and braces that are open after it."""
+
+
+def _signs(data: bytes) -> _Signs:
+    text = np.frombuffer(data, np.uint8)
+    places = np.flatnonzero(_IS_SIGN[text])
+    places = places[np.searchsorted(_quotes(data), places) % 2 == 0]
+    kinds = text[places]
+    return _Signs(places, kinds, np.cumsum(_STEPS[kinds]))
 
 
 def _skip_blanks(data: bytes, starts: npt.NDArray[np.int64], ends: npt.NDArray[np.int64]) -> None:

@@ -103,8 +103,8 @@ def _units(jsonl: JsonlSource, files: ListFiles, access: Access) -> Listing[Unit
     _Parser(_with_defaults(columns, jsonl.defaults), strict=False)
     for root, path, entry in files():
         with access.store(entry.uri).open(entry.uri) as source, open_forward(source, entry, jsonl.encoding or "Utf8") as forward:
-            start = forward.read(min(json_arrays.START_BYTES, stretches.UNIT_BYTES)).removeprefix(BOM)
-            if json_arrays.is_array(start):
+            start, is_array = json_arrays.read_start(forward)
+            if is_array:
                 yield from json_arrays.units_of_array(root, path, entry, start, forward)
             else:
                 yield from units_of_lines(root, path, entry, start, forward, skip_blank=True)
@@ -141,7 +141,8 @@ def _sample(jsonl: JsonlSource, files: ListFiles, access: Access) -> tuple[str, 
                 data += forward.read(length - len(data))
                 refuse_binary(data, entry.uri)
                 text = data.removeprefix(BOM)
-                if json_arrays.is_array(text[: json_arrays.START_BYTES]):
+                is_whole = len(data) < length and len(text) <= json_arrays.START_BYTES
+                if json_arrays.is_array(text[: json_arrays.START_BYTES], at_end=is_whole) is not False:
                     lines = json_arrays.sample_of(text, entry.uri)
                 else:
                     lines = scan(text, len(data) < length, skip_blank=True)

@@ -13,7 +13,7 @@ from dataprep_converter.core import framing
 from dataprep_converter.images.heif_headers import format_of
 from dataprep_converter.inputs.compressions import without_suffix
 from dataprep_converter.readers.foreign.webdataset import NAME
-from dataprep_converter.readers.text.json_arrays import is_array
+from dataprep_converter.readers.text.json_arrays import begins_like_array
 from dataprep_converter.tools.infer.csv_layout import layout_of
 from dataprep_converter.tools.infer.foreign_files import is_document
 from dataprep_converter.tools.infer.text_heads import text_of
@@ -96,7 +96,7 @@ _MAGIC: Final[Sequence[tuple[str, Callable[[bytes], bool]]]] = (
 
 def _kind_of_lines(text: bytes, *, or_else: str | None) -> str | None:
     """Returns the kind of a line-based text whose name is inconclusive."""
-    if is_array(text.removeprefix(b"\xef\xbb\xbf")):
+    if begins_like_array(text.removeprefix(b"\xef\xbb\xbf")):
         return "jsonl"
     lines = [line for line in text.removeprefix(b"\xef\xbb\xbf").split(b"\n")[:20] if line.strip()]
     if lines and all(_is_object(line) for line in lines[:5]):
