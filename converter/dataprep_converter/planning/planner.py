@@ -25,7 +25,7 @@ from dataprep_converter.planning.planned_inputs import Inputs, list_inputs, read
 from dataprep_converter.planning.splits import counted_by_size, divide, misses_rule, rules_of
 from dataprep_converter.readers import AcceptsReadPlan
 from dataprep_converter.readers.base.blocks import KEPT_BYTES
-from dataprep_converter.records.batch import STRUCTS, TEXTS
+from dataprep_converter.records.batch import SAMPLE, STRUCTS, TEXTS
 from dataprep_converter.records.feature import FeatureSpec
 from dataprep_converter.runtime.plan_progress import PlanProgress
 from dataprep_converter.sampling.plan import Plan, Tables
@@ -99,9 +99,19 @@ def make_plan(spec: DataPrepJobSpec, access: Access, base: Base | None = None, *
         return _new_plan(spec, inputs, pipeline, access, base, parts)
 
 
+def _check_names(pipeline: Pipeline, spec: DataPrepJobSpec) -> None:
+    """Raises BadSpec for a column whose name batches use themselves."""
+    kind = spec.data.kind
+    if SAMPLE in pipeline.reader.schema().names:
+        field = "select" if kind == "csv" else "columns" if "columns" in type(spec.data.member).model_fields else None
+        advice = f"list the other columns in source.{kind}.{field}" if field is not None else f"leave it out of source.{kind}"
+        raise BadSpec(f"source.{kind}: the column {SAMPLE!r} has a reserved name; give it another name, or {advice}.")
+
+
 def _new_plan(
     spec: DataPrepJobSpec, inputs: Inputs, pipeline: Pipeline, access: Access, base: Base | None, parts: Mapping[str, int]
 ) -> NewPlan:
+    _check_names(pipeline, spec)
     division = _divide(spec, inputs, pipeline, base, access, parts)
     this_run = run_id.run_id(spec, inputs_sha256=inputs.sha256, parts=parts)
     units, codes, splits = inputs.units, division.codes, division.splits

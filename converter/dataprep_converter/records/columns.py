@@ -74,6 +74,8 @@ def _resolve(reference: str, names: Sequence[str], of: str) -> list[str]:
     if reference in names:
         return [reference]
     position = _POSITION.fullmatch(reference)
+    if reference == SAMPLE:
+        raise BadSpec(f"{of}: no column can have the name {reference!r}, which is reserved; give the column another name in the source.")
     if position is None:
         raise BadSpec(f"{of}: there is no column {reference!r}.{similar(reference, names)} The columns are {format_names(names)}.")
     bounds = [int(bound) + (len(names) if bound.startswith("-") else 0) for bound in position.groups() if bound is not None]

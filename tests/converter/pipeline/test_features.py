@@ -122,7 +122,7 @@ def test_names_are_found_without_a_list_of_all_columns_for_each() -> None:
     unlisted: Any = Unlisted()
     assert find_columns(["0", "a"], unlisted, of="x") == find_columns(["0", "a"], schema, of="x") == ["0", "a"]
     assert find_columns(["0", "-1"], schema, of="x") == ["0", "0"]
-    with pytest.raises(BadSpec, match="there is no column '_sample'"):
+    with pytest.raises(BadSpec, match="no column can have the name '_sample', which is reserved"):
         find_columns([SAMPLE], schema, of="x")
 
 

@@ -11,7 +11,7 @@ from tests.builders.jobs import plan_of
 from tests.builders.specs import parse_job
 
 from dataprep_api.resources.job import DataPrepJob
-from dataprep_converter.core.errors import NoInput
+from dataprep_converter.core.errors import BadSpec, NoInput
 from dataprep_converter.pipeline.pipeline import Pipeline
 from dataprep_converter.planning import planner
 from dataprep_converter.runtime.plugins import CODE_VARIABLE
@@ -47,6 +47,34 @@ def test_equal_inputs_make_equal_plans(tmp_path: Path) -> None:
     first, second = plan_of(job), plan_of(job)
     assert first.head.to_bytes() == second.head.to_bytes()
     assert first.sha256 == second.sha256
+
+
+@pytest.mark.parametrize(
+    ("kind", "spec", "message"),
+    [
+        ("csv", {}, "source.csv: the column '_sample' has a reserved name; give it another name, or list the other columns in source.csv.select."),
+        ("jsonl", {}, "source.jsonl: the column '_sample' has a reserved name; give it another name, or list the other columns in source.jsonl.columns."),
+        (
+            "csv", {"features": [{"name": "x", "columns": ["_sample"]}]},
+            "The feature 'x': no column can have the name '_sample', which is reserved; give the column another name in the source.",
+        ),
+    ],
+    ids=["csv", "jsonl", "a feature"],
+)  # fmt: skip
+def test_a_column_with_the_name_of_the_sample_numbers_is_refused(tmp_path: Path, kind: str, spec: dict[str, Any], message: str) -> None:
+    file = tmp_path / f"rows.{kind}"
+    file.write_text('{"_sample": 1, "a": 2}\n' if kind == "jsonl" else "_sample,a\n1,2\n")
+    reading = {"uris": [str(file)]} | ({"header": True} if kind == "csv" else {})
+    job: dict[str, Any] = {"source": {kind: reading}, "output": {"uri": str(tmp_path / "out")}}
+    with pytest.raises(BadSpec) as refused:
+        plan_of(parse_job(job | spec))
+    assert str(refused.value) == message
+
+
+def test_the_other_columns_beside_a_reserved_name_are_read(tmp_path: Path) -> None:
+    (tmp_path / "rows.csv").write_text("_sample,a\n1,2\n")
+    source = {"csv": {"uris": [str(tmp_path / "rows.csv")], "header": True, "select": ["a"]}}
+    assert plan_of(parse_job({"source": source, "output": {"uri": str(tmp_path / "out")}})).head.samples == 1
 
 
 def test_the_plan_pins_its_inputs(tmp_path: Path) -> None:

@@ -257,6 +257,17 @@ def test_keys_of_different_types_are_refused(tmp_path: Path) -> None:
         plan(JoinReader, a_join(a_table(tmp_path, "left", "1,1\n"), a_table(tmp_path, "right", "1.5,1\n")))
 
 
+def test_a_column_with_a_reserved_name_is_refused(tmp_path: Path) -> None:
+    source = a_join(
+        a_table(tmp_path, "a", "id,_sample\n1,2\n", header=True), a_table(tmp_path, "b", "id,x\n1,2\n", header=True, prefix="b_")
+    )
+    with pytest.raises(BadSpec) as refused:
+        plan(JoinReader, source)
+    assert str(refused.value) == (
+        "source.join: the table a: the column '_sample' has a reserved name; leave it out of the table's source, or give it another name."
+    )
+
+
 def test_a_key_column_that_is_not_there_is_named(tmp_path: Path) -> None:
     with pytest.raises(BadSpec, match=r"source\.join: the table left: there is no column 'id'. The columns are 0, 1"):
         plan(JoinReader, a_join(a_table(tmp_path, "left", "1,1\n", keys=None), a_table(tmp_path, "right", "1,1\n")))

@@ -186,6 +186,18 @@ def test_a_job_that_may_name_the_fields_has_them_as_columns(tmp_path: Path, spec
     assert "structs" not in manifest_of(job).parts
 
 
+@pytest.mark.parametrize("columns", [["box/x", "box"], ["box", "box/x"], ["box", "box/corners"]], ids=" ".join)
+@pytest.mark.parametrize("reading", [{}, {"nested": ["box"]}], ids=["by the rule", "nested"])
+def test_the_columns_of_the_source_name_a_struct_and_its_field(tmp_path: Path, columns: list[str], reading: dict[str, Any]) -> None:
+    table = TABLE.slice(0, 2)
+    _pq.write_table(table, tmp_path / "two.parquet")
+    made = table_in(the_file(a_job(tmp_path, "parquet", reading={"uris": [str(tmp_path / "two.parquet")], "columns": columns} | reading)))
+    boxes = table["box"].to_pylist()
+    fields = {name: [None if box is None else box[name] for box in boxes] for name in ("x", "corners")}
+    assert made.column_names == columns
+    assert made.to_pydict() == {name: boxes if name == "box" else fields[name.removeprefix("box/")] for name in columns}
+
+
 def test_only_a_job_that_keeps_structs_has_another_run_id(tmp_path: Path) -> None:
     kept = a_job(tmp_path, "parquet")
     run_job(kept)

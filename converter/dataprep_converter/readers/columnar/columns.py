@@ -95,8 +95,8 @@ def columns_of(
 ) -> list[Column]:
     """The columns of batches for a file with this schema: all columns, or only those in `selection`, in this order.
 
-    `structs` says which structs are columns of their own. The fields of such a struct are columns too, but aren't written by default. `asked`
-    are the columns that the spec keeps as nested values. `of` is the source's name in messages, such as `source.parquet`. Raises BadSpec,
+    `structs` says which structs are columns of their own. The fields of such a struct are columns too, but aren't written by default, unless
+    `selection` names them. `asked` are the columns that the spec keeps as nested values. `of` is the source's name in messages, such as `source.parquet`. Raises BadSpec,
     which names the file and the column, for a column that is missing, duplicate, or of a type that records can't hold.
     """
     structs = replace(structs, named=structs.named.union(asked))
@@ -113,7 +113,7 @@ def columns_of(
         if (batch_type is None or names[place] in asked) and pa.types.is_nested(_stored(kind)):
             nested = plain_type(kind)
             batch_type = None if nested is None else pa.large_string()
-        is_inside = any(path[:length] in kept for length in range(1, len(path)))
+        is_inside = any(path[:length] in kept for length in range(1, len(path))) and names[place] not in (selection or ())
         if is_inside and names[place] not in structs.named and (batch_type is None or nested is not None or row_shape(batch_type)):
             continue  # the struct can hold a list that the column can't, such as one with nulls
         if batch_type is None:

@@ -303,6 +303,8 @@ def _table(number: int, spec: JoinTable, reader: Reader, units: UnitTable, sourc
     """The open table. Raises BadSpec for columns that don't exist or can't be keys."""
     of = f"source.join: the table {spec.name}"
     schema = reader.schema()
+    if SAMPLE in schema.names:
+        raise BadSpec(f"{of}: the column {SAMPLE!r} has a reserved name; leave it out of the table's source, or give it another name.")
     if not units.samples and not len(schema):
         empty = Columns(pa.schema([(key, pa.string()) for key in source.keys]), pa.schema([]), None)
         return _Table(number, spec, reader, units, [], [], empty)
