@@ -95,6 +95,18 @@ def test_the_first_files_of_a_folder_are_looked_at(tmp_path: Path, capsys: pytes
     assert records(tmp_path, capsys) == [{"n": 1, "x": 2}, {"n": 3, "x": 4}, {"n": 1.5, "x": None}]
 
 
+@pytest.mark.parametrize("header", ["x,n", "n,y", "n,x,y"], ids=["another order", "another name", "one more"])
+def test_files_with_other_headers_are_named_and_not_looked_at(header: str, tmp_path: Path) -> None:
+    (tmp_path / "in").mkdir()
+    (tmp_path / "in/a.csv").write_text("n,x\n1,2\n3,4\n")
+    (tmp_path / "in/b.csv").write_text(f"{header}\n-,1.5{',a' if header.count(',') > 1 else ''}\n")
+    (tmp_path / "in/c.csv").write_text("n,x\n5,?\n")
+    written, spec = inferred(tmp_path / "in", tmp_path)
+    assert spec["source"]["csv"] == {"uris": [str(tmp_path / "in")], "header": True, "nullWordsOf": {"x": ["?"]}}
+    notes = [line for line in written.splitlines() if "the header of" in line]
+    assert notes == [f"# check: the header of {tmp_path}/in/b.csv has other columns than {tmp_path}/in/a.csv, or another order"]
+
+
 # What write.table(head(d), "a.txt") writes in R 4.3, with and without sep.
 WRITTEN_BY_R = '"mpg" "gear" "kind"\n"Mazda RX4" 21 4 "a b"\n"Fiat 128" NA 4 "c"\n"Toyota Corolla" 33.9 5 NA\n'
 

@@ -47,13 +47,22 @@ class CsvTypes:
             )
 
 
-def rows_below(text: bytes, *, delimiter: str, skip_lines: int, header: bool) -> bytes:
-    """Returns the rows at the beginning of a file without what comes before them. If there are none, returns no bytes."""
+@dataclass(frozen=True)
+class Body:
+    """The rows at the beginning of a file, and the names in the header above them."""
+
+    names: Sequence[str] | None
+    """None if there is no header, or no row."""
+    rows: bytes
+
+
+def body_of(text: bytes, *, delimiter: str, skip_lines: int, header: bool) -> Body:
+    """Returns what is in the beginning of a file. If it has no row, returns neither names nor rows."""
     try:
         start = Preamble(Dialect(delimiter, '"'), skip_lines, header).strip_from(text, at_end=True)
     except BadSample:
-        return b""
-    return start.data.rstrip(b"\n") + b"\n" if start is not None and start.data.strip() else b""
+        return Body(None, b"")
+    return Body(start.names, start.data.rstrip(b"\n") + b"\n") if start is not None and start.data.strip() else Body(None, b"")
 
 
 def types_of(

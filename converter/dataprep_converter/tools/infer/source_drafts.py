@@ -20,7 +20,7 @@ from dataprep_converter.readers.foreign.mds import INDEX
 from dataprep_converter.readers.text.csv_cells import Dialect
 from dataprep_converter.stores import Entry
 from dataprep_converter.tools.infer.csv_layout import layout_of, notes_on
-from dataprep_converter.tools.infer.csv_types import rows_below, types_of
+from dataprep_converter.tools.infer.csv_types import body_of, types_of
 from dataprep_converter.tools.infer.file_types import extension
 from dataprep_converter.tools.infer.missing_words import missing_words
 from dataprep_converter.tools.infer.missing_words import notes_on as notes_on_words
@@ -163,8 +163,12 @@ def _csv(uri: str, listing: Listing, access: Access) -> Draft:
         source["header"] = True
     form: dict[str, Any] = {"delimiter": layout.delimiter, "skip_lines": skipped, "header": layout.header}
     lines = whole_rows(lines, layout.delimiter, most=_ROWS_BYTES)
-    others = (whole_rows(_lines_of(file, access), layout.delimiter, most=_ROWS_BYTES) for file in listing.chosen_files[1:HEADS])
-    more = b"".join(rows_below(each, **form) for each in others)
+    names = body_of(lines, **form).names
+    others = {
+        file.entry.uri: body_of(whole_rows(_lines_of(file, access), layout.delimiter, most=_ROWS_BYTES), **form)
+        for file in listing.chosen_files[1:HEADS]
+    }
+    more = b"".join(body.rows for body in others.values() if body.names == names)
     words = missing_words(lines.rstrip(b"\n") + b"\n" + more, **form)
     found = types_of(lines, words, more=more, **form)
     types = [] if found is None else list(found.types.items())
@@ -176,6 +180,10 @@ def _csv(uri: str, listing: Listing, access: Access) -> Draft:
     if words:
         source["nullWordsOf"] = words
     notes = [*notes_on(layout), *notes_on_words(words), *(found.notes() if found is not None else ())]
+    differ = [uri for uri, body in others.items() if body.rows and body.names != names]
+    notes += [
+        f"check: the header of {each} has other columns than {listing.chosen_files[0].entry.uri}, or another order" for each in differ
+    ]
     return Draft(listing.kind, source, notes=notes)
 
 
