@@ -190,7 +190,8 @@ class ShardWriter:
                 if is_of_a_null(bad.reason, batch):
                     nulls = count_nulls(batch, coming, shard=self._shard, before=records_before)
                     explained = nulls.explain(self._pipeline.defaults)
-                raise BadData(f"{uri}, record {row}: {bad.reason}. {explained}{advice_for(bad.reason, self._pipeline.spec)}", uri=uri)
+                advice = advice_for(bad.reason, self._pipeline.spec, first=self._plan.units.unit(0).uri)
+                raise BadData(f"{uri}, record {row}: {bad.reason}. {explained}{advice}", uri=uri)
             record = BadRecord(uri=for_display(uri), row=row, reason=for_display(bad.reason)[:512])
             if len(self._bad_examples) < MAX_BAD_EXAMPLES:
                 self._bad_examples.append(record)

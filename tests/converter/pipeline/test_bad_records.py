@@ -145,3 +145,57 @@ def test_a_shard_that_is_hopeless_by_itself_is_not_finished(tmp_path: Path, monk
     with pytest.raises(BadData, match="10 bad records of 60 are more than onBadRecord.maxFraction 0.15"):
         made(a_job(tmp_path, policy={"policy": "Skip", "maxFraction": 0.15}, text=text))
     assert len(seen) == 1  # the first shard has four batches, and the failure is in the second one
+
+
+LATER_NUMBERS: dict[str, tuple[str, str, str, str, str]] = {
+    "csv, a fraction": ("csv", "n,s\n1,x\n", "n,s\n1.5,x\n", "line 2: '1.5' is not a Int64 (column 'n')", '{name: "n", type: Float64}'),
+    "csv, too large": (
+        "csv", "n\n1.5\n", "n\n1e39\n", "line 2: 1e+39 is not a Float32 (column 'n')", '{name: "n", type: Float64}',
+    ),
+    "jsonl, a fraction": (
+        "jsonl", '{"n": 1}\n', '{"n": 2}\n{"n": -1.5}\n', "line 2: '-1.5' is not a Int64 (column 'n')", '{name: "n", type: Float64}',
+    ),
+    "jsonl, a list": (
+        "jsonl", '{"n": [1]}\n', '{"n": [1, 2.5]}\n', "line 1: '[1, 2.5]' is not a list of Int64 (column 'n')",
+        '{name: "n", type: Float64, list: true}',
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(("kind", "first", "later", "reason", "column"), LATER_NUMBERS.values(), ids=LATER_NUMBERS.keys())
+def test_a_number_that_the_first_file_did_not_promise_names_both_files(
+    tmp_path: Path, kind: str, first: str, later: str, reason: str, column: str
+) -> None:
+    (tmp_path / f"a.{kind}").write_text(first)
+    (tmp_path / f"b.{kind}").write_text(later)
+    reading = {"uris": [str(tmp_path / f"{name}.{kind}") for name in "ab"]} | ({"header": True} if kind == "csv" else {})
+    written: dict[str, Any] = {"source": {kind: reading}, "output": {"uri": str(tmp_path / "out"), "format": "jsonl"}}
+    with pytest.raises(BadData) as refused:
+        made(parse_job(written))
+    assert str(refused.value).startswith(f"{tmp_path}/b.{kind}, record ")
+    assert str(refused.value).endswith(
+        f": {reason}. The first rows of {tmp_path}/a.{kind} make it a {reason.partition(' is not a ')[2].partition(' (')[0]}; "
+        f"to read such numbers, list the columns in source.{kind}.columns, with {column}. "
+        "Otherwise, set onBadRecord.policy: Skip to leave such records out."
+    )
+
+
+def test_the_column_of_the_advice_reads_the_numbers_of_both_files(tmp_path: Path) -> None:
+    (tmp_path / "a.jsonl").write_text('{"n": 1}\n')
+    (tmp_path / "b.jsonl").write_text('{"n": -1.5}\n')
+    source = {"jsonl": {"uris": [str(tmp_path / "*.jsonl")], "columns": [{"name": "n", "type": "Float64"}]}}
+    made(parse_job({"source": source, "output": {"uri": str(tmp_path / "out"), "format": "jsonl"}}))
+    assert (tmp_path / "out/train.jsonl").read_text() == '{"n":1.0}\n{"n":-1.5}\n'
+
+
+def test_a_date_among_whole_numbers_is_no_number(tmp_path: Path) -> None:
+    job = a_job(tmp_path, policy={"policy": "Fail"}, text=b"1\n2024-01-05\n", source={"csv": {"uris": [str(tmp_path / "*.csv")]}})
+    (tmp_path / "a.csv").write_text("1\n" * 30)
+    (tmp_path / "b.csv").write_text("2024-01-05\n")
+    with pytest.raises(BadData, match=r"'2024-01-05' is not a Int64 \(column '0'\)\. Set onBadRecord\.policy: Skip"):
+        made(job)
+
+
+def test_a_column_that_the_job_lists_is_not_said_to_be_inferred(tmp_path: Path) -> None:
+    with pytest.raises(BadData, match=r"'1\.5' is not a Int64 \(column 'x'\)\. Set onBadRecord\.policy: Skip"):
+        made(a_job(tmp_path, policy={"policy": "Fail"}, text=b"1,0\n1.5,0\n"))
