@@ -153,6 +153,24 @@ def test_text_that_is_not_utf8_is_bad(tmp_path: Path, kind: str) -> None:
     assert [row["_sample"] for row in rows(found)] == [0]
 
 
+@pytest.mark.parametrize("as_list", [False, True], ids=["a struct", "a list of structs"])
+def test_seconds_that_milliseconds_can_not_hold_spoil_only_their_record(tmp_path: Path, as_list: bool) -> None:
+    seconds = pa.array([0, 2**63 // 1000 + 5, None, 86_400, -(2**63 // 1000) - 5], pa.timestamp("s"))
+    structs: Any = pa.StructArray.from_arrays([seconds], names=["t"])
+    lists: Any = pa.FixedSizeListArray.from_arrays(structs, 1)
+    file = put(tmp_path / "a.arrow", pa.table({"n": range(5), "s": lists if as_list else structs}), kind="file", size=5)
+    found = batches(ArrowReader, a_source(file, nested=["s"]))
+    texts = ['{"t":"1970-01-01T00:00:00.000"}', '{"t":null}', '{"t":"1970-01-02T00:00:00.000"}']
+    assert [(row["n"], row["s"]) for row in rows(found)] == [
+        (n, f"[{text}]" if as_list else text) for n, text in zip((0, 2, 3), texts, strict=True)
+    ]
+    kind = "fixed_size_list<item: struct<t: timestamp[ms]>>[1]" if as_list else "struct<t: timestamp[ms]>"
+    assert {row: reason.partition(": Casting")[0] for row, reason in faults(found).items()} == {
+        1: f"column 's' has a value that {kind} can't hold",
+        4: f"column 's' has a value that {kind} can't hold",
+    }
+
+
 def test_files_that_differ_are_both_named(tmp_path: Path) -> None:
     first = put(tmp_path / "a.arrow", pa.table({"a": [1]}), kind="file")
     put(tmp_path / "b.arrow", pa.table({"a": ["x"]}), kind="stream")

@@ -222,8 +222,22 @@ def test_text_that_is_not_utf8_spoils_only_its_record(tmp_path: Path) -> None:
 
 TREE = {"type": "record", "name": "Tree", "fields": [field("left", ["null", "a.test.Tree"]), field("n", "long")]}
 REFUSED: dict[str, tuple[Any, Any, str]] = {
-    "a union": (["string", "long"], "x", "the column 'x' is .*union.*, which records can't contain"),
-    "a record in itself": (TREE, {"left": None, "n": 1}, "the column 'x' is .*union.*, which records can't contain"),
+    "a union": (
+        ["string", "long"],
+        "x",
+        r"the column 'x' is a union of string and int64, which records can't contain\. .* \(a single type, or a type and null\)",
+    ),
+    "a map of unions": (
+        {"type": "map", "values": ["string", "long"]},
+        {"a": 1},
+        r"the column 'x' is map<string, a union of string and int64>, which records can't contain\. Leave it out of source\.avro\.columns",
+    ),
+    "a list of unions": (
+        {"type": "array", "items": ["null", "boolean", "string"]},
+        [True],
+        "the column 'x' is list<a union of bool and string>, which records can't contain",
+    ),
+    "a record in itself": (TREE, {"left": None, "n": 1}, "the column 'x' is a record that contains itself, which records can't contain"),
     "nothing but nulls": ("null", None, "the column 'x' is null, which records can't contain"),
 }
 

@@ -94,6 +94,29 @@ def test_times_and_decimals_are_numbers(tmp_path: Path) -> None:
     assert read(a_source(put(tmp_path / "a.orc", table))) == [{"t": 1_767_323_045_678_000_000, "x": 1.25}]
 
 
+@pytest.mark.parametrize(
+    ("when", "shown"),
+    [
+        (dt.datetime(9999, 12, 31, 23, 59, 59), "9999-12-31 23:59:59"),  # noqa: DTZ001 - a table without a time zone
+        (dt.datetime(1, 1, 1), "0001-01-01 00:00:00"),  # noqa: DTZ001
+    ],
+    ids=["far", "long ago"],
+)
+@pytest.mark.parametrize("inside", [False, True], ids=["a column", "a struct"])
+def test_a_time_that_nanoseconds_can_not_hold_names_its_column(tmp_path: Path, when: dt.datetime, shown: str, inside: bool) -> None:
+    times: Any = pa.array([dt.datetime(2026, 1, 1), when], pa.timestamp("us"))  # noqa: DTZ001
+    near: Any = pa.array([dt.datetime(2026, 1, 1)] * 2, pa.timestamp("us"))  # noqa: DTZ001
+    far: Any = pa.StructArray.from_arrays([times], names=["inner"]) if inside else times
+    file = put(tmp_path / "a.orc", pa.table({"n": [1, 2], "near": near, "until": far}))
+    with pytest.raises(BadData) as refused:
+        read(a_source(file))
+    assert str(refused.value) == (
+        f"{file}: the column 'until' has the time {shown} in stripe 0, and times of ORC are read in nanoseconds, from 1677-09-21 to "
+        "2262-04-11. Leave the column out of source.orc.columns, or write the files as Parquet."
+    )
+    assert [row["n"] for row in read(a_source(file, columns=["n", "near"]))] == [1, 2]
+
+
 def test_a_unit_is_a_stripe(tmp_path: Path) -> None:
     noise = np.random.default_rng(5).random(20_000)
     source = a_source(put(tmp_path / "a.orc", pa.table({"n": range(20_000), "x": noise}), size=16_384))

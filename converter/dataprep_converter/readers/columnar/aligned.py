@@ -1,6 +1,6 @@
 """Brings the batches of a file into the form that the common columns of all files have (`unified.py`). Most files already have this form."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -117,31 +117,35 @@ def _aligned(values: Any, column: Column, path: Sequence[str], rows: int, wrong:
 
 
 def _nested_column(records: pa.RecordBatch, column: Column, wrong: dict[int, str]) -> Array:
-    """A nested column in the common type, or nulls if the file doesn't have it."""
+    """A nested column in the common type, or nulls if the file doesn't have it. Adds the reason for each row with a number or a time that this
+    type can't hold."""
     if _type_at(records.schema, column.path) is None:
         nulls: Array = _arrow.nulls(records.num_rows, column.nested)
         return nulls
+    return converted(values_of(records, column), column, lambda part: part.cast(column.nested), wrong)
+
+
+def values_of(records: pa.RecordBatch, column: Column) -> Array:
+    """The values of a column in a batch of the file. A value is null if a struct that contains it is null."""
     values: Array = records.column(column.path[0])
     for name in column.path[1:]:
         values = pc.struct_field(values, name)
-    return _as_nested(values, column, wrong)
+    return values
 
 
-def _as_nested(values: Any, column: Column, wrong: dict[int, str], first: int = 0) -> Array:
-    """Nested values in the common type. Adds the reason for each row with a number or a time that this type can't hold. `values` begins in
-    the row `first`."""
+def converted(values: Any, column: Column, convert: Callable[[Any], Array], wrong: dict[int, str], first: int = 0) -> Array:
+    """The result of `convert` for nested values. Adds the reason for each row in which Arrow refuses a value, and makes it a null. `values`
+    begins in the row `first`."""
     try:
-        nested: Array = values.cast(column.nested)
+        return convert(values)
     except pa.ArrowInvalid as exc:
         if len(values) == 1:
             wrong.setdefault(first, f"column {column.name!r} has a value that {column.nested} can't hold: {exc}")
-            nested = _arrow.nulls(1, column.nested)
-        else:
-            # A slice of lists would still have the items of the other rows, which are cast, too.
-            middle = len(values) // 2
-            halves = [(values.take(pa.array(range(start, end))), start) for start, end in ((0, middle), (middle, len(values)))]
-            nested = pa.concat_arrays([_as_nested(half, column, wrong, first + start) for half, start in halves])
-    return nested
+            return convert(_arrow.nulls(1, values.type))
+        # A slice of lists would still have the items of the other rows, which are converted, too.
+        middle = len(values) // 2
+        halves = [(values.take(pa.array(range(start, end))), start) for start, end in ((0, middle), (middle, len(values)))]
+        return pa.concat_arrays([converted(half, column, convert, wrong, first + start) for half, start in halves])
 
 
 def _as_decimals(values: Any) -> Array:

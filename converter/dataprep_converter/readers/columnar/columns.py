@@ -118,7 +118,7 @@ def columns_of(
             continue  # the struct can hold a list that the column can't, such as one with nulls
         if batch_type is None:
             raise BadSpec(
-                f"{uri}: the column {names[place]!r} is {kind}, which records can't contain. "
+                f"{uri}: the column {names[place]!r} is {_named(kind)}, which records can't contain. "
                 f"Leave it out of {of}.columns, or write the file with another type ({_advice(kind)})."
             )
         columns.append(Column(names[place], path, batch_type, _was(kind) if nested is None else None, nested, not is_inside))
@@ -212,8 +212,29 @@ def _batch_value_type(kind: pa.DataType) -> pa.DataType | None:
     return None
 
 
+def _named(kind: Any) -> str:
+    """The type in a message. Arrow's name of a union says more about Arrow than about the union."""
+    types: Any = pa.types
+    if types.is_union(kind):
+        return (
+            f"a union of {' and '.join(_named(field.type) for field in kind)}" if kind.num_fields > 1 else "a record that contains itself"
+        )
+    if not _has_union(kind):
+        return str(kind)
+    return f"map<{_named(kind.key_type)}, {_named(kind.item_type)}>" if types.is_map(kind) else f"list<{_named(kind.value_type)}>"
+
+
+def _has_union(kind: Any) -> bool:
+    """Whether a type is a union, or lists or maps of unions."""
+    while _is_list(kind) or pa.types.is_map(kind):
+        kind = kind.item_type if pa.types.is_map(kind) else kind.value_type
+    return bool(pa.types.is_union(kind))
+
+
 def _advice(kind: pa.DataType) -> str:
     types: Any = pa.types
+    if _has_union(kind):
+        return "a single type, or a type and null"
     if kind == pa.uint64():
         return "int64"
     if types.is_null(kind):

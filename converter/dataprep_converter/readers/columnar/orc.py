@@ -5,10 +5,13 @@ columns.
 """
 
 import json
-from collections.abc import Iterator, Mapping
+import re
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from datetime import datetime, timedelta
 from typing import Any, Final
 
+import pyarrow as pa
 from pyarrow import orc
 
 from dataprep_api.spec.sources.orc import OrcSource
@@ -28,6 +31,8 @@ _FOOTER: Final = 2
 _STRIPES: Final = 3
 _ROWS: Final = 5
 _BYTES: Final = 2  # the wire type of bytes and messages
+_FAR_TIME: Final = re.compile(r"ORC timestamp \((-?\d+)s \+ \d+ns\) is out of range")
+_EPOCH: Final = datetime(1970, 1, 1)  # noqa: DTZ001 - the times of a file may have no zone
 _orc: Any = orc  # the type stubs lack the file's tail
 
 
@@ -56,9 +61,38 @@ class OrcReader(TableReader):
         with errors_as_bad_data(unit.uri, f"not readable in stripe {stripe}"):
             names = None if self._names is None else [name for name in self._names if name in file.schema.names]
             # Without any column, Arrow doesn't return the number of rows.
-            records = file.read_stripe(stripe, columns=file.schema.names[:1] if names == [] else names)
+            columns = file.schema.names[:1] if names == [] else names
+            try:
+                records = file.read_stripe(stripe, columns=columns)
+            except pa.ArrowInvalid as exc:
+                if (fault := _fault_of_times(file, stripe, columns or file.schema.names, exc)) is not None:
+                    raise BadData(f"{unit.uri}: {fault}", uri=unit.uri) from exc
+                raise
             records.validate()
         return self._table.block(records)
+
+
+def _fault_of_times(file: Any, stripe: int, columns: Sequence[str], error: pa.ArrowInvalid) -> str | None:
+    """If Arrow can't read a stripe because of a time that isn't between 1677 and 2262, returns a sentence that names the first such column."""
+    if _FAR_TIME.search(str(error)) is None:
+        return None
+    for name in columns:
+        try:
+            file.read_stripe(stripe, columns=[name])
+        except pa.ArrowInvalid as exc:
+            if (time := _FAR_TIME.search(str(exc))) is not None:
+                return (
+                    f"the column {name!r} has the time {_shown_time(int(time[1]))} in stripe {stripe}, and times of ORC are read in "
+                    f"nanoseconds, from 1677-09-21 to 2262-04-11. Leave the column out of {_OF}.columns, or write the files as Parquet."
+                )
+    return None
+
+
+def _shown_time(seconds: int) -> str:
+    try:
+        return f"{_EPOCH + timedelta(seconds=seconds)}"
+    except OverflowError:
+        return f"of {seconds:,} s since 1970"
 
 
 def _open(source: Input, uri: str) -> Any:

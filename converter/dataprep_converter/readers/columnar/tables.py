@@ -12,7 +12,7 @@ from dataprep_converter.core.tensors import Array
 from dataprep_converter.formats.nested.descriptions import description, parse_description
 from dataprep_converter.formats.nested.json_texts import json_column
 from dataprep_converter.readers.base.blocks import Block, lost_name
-from dataprep_converter.readers.columnar.aligned import Alignment
+from dataprep_converter.readers.columnar.aligned import Alignment, converted, values_of
 from dataprep_converter.readers.columnar.columns import Column, digits, lost, settled, taken
 from dataprep_converter.readers.columnar.defaults import column_default
 from dataprep_converter.readers.columnar.unified import CommonColumns
@@ -117,10 +117,18 @@ def block_of(
     nested: Mapping[str, Array] | None = None,
     bad: Mapping[int, str] | None = None,
 ) -> Block:
-    """The records as a block. `settled` describes the bad rows; `bad` has the reasons of further bad rows. `nested` are nested columns
-    that aren't taken from the records."""
+    """The records as a block. `settled` and `converted` describe the bad rows; `bad` has the reasons of further bad rows. `nested` are nested
+    columns that aren't taken from the records."""
     others = nested or {}
-    arrays = [json_column(others[column.name]) if column.name in others else taken(records, column) for column in columns]
+    refused: dict[int, str] = {}
+
+    def array_of(column: Column) -> Array:
+        if column.nested is None:
+            return taken(records, column)
+        values = others[column.name] if column.name in others else values_of(records, column)
+        return converted(values, column, json_column, refused)
+
+    arrays = [array_of(column) for column in columns]
     values, wrong = settled(arrays, columns, defaults, keep_nulls=keep_nulls, of=of)
     fields = [column.field() for column in columns]
     for name in lost_of(columns):
@@ -128,4 +136,4 @@ def block_of(
         texts = lost(records, columns[place], arrays[place])
         values.append(pa.nulls(records.num_rows, pa.string()) if texts is None else texts)
         fields.append(pa.field(lost_name(name), pa.string()))
-    return Block.of(pa.RecordBatch.from_arrays(values, schema=pa.schema(fields)), wrong | dict(bad or {}))
+    return Block.of(pa.RecordBatch.from_arrays(values, schema=pa.schema(fields)), wrong | refused | dict(bad or {}))
