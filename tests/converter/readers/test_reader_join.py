@@ -5,6 +5,7 @@
 import shutil
 import struct
 import tempfile
+from decimal import Decimal
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, ClassVar
@@ -16,6 +17,7 @@ import pyarrow.parquet as pq
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from pyarrow import orc
 from pydantic import ValidationError
 from tests.builders.jobs import run_job
 from tests.converter.readers.reader_contract import ReaderContract, batches, faults, plan, rows
@@ -33,6 +35,8 @@ from dataprep_converter.records.batch import SAMPLE
 from dataprep_converter.runtime import limits
 from dataprep_converter.steps import plan_step, pool
 from dataprep_converter.tools.verification import verify
+
+_orc: Any = orc  # the type stubs lack some options
 
 FIRST = "a,1,2\nb,3,4\nc,5,6\n"
 SECOND = "a,7,8\nb,9,10\nd,11,12\n"
@@ -205,6 +209,37 @@ def test_a_key_without_a_sequence_is_missing(tmp_path: Path) -> None:
     visits = a_table(tmp_path, "visits", "id,day\n1,3\n", header=True, orderBy=["day"])
     with pytest.raises(BadData, match=r"1 key is missing in the table visits: 2, which is in static"):
         plan(JoinReader, a_join(static, visits))
+
+
+def avro_and_orc(folder: Path, **options: Any) -> Source:
+    """A table of each source, with keys of different widths, a text, a null and a decimal."""
+    fastavro = pytest.importorskip("fastavro")
+    kinds = {"id": "long", "word": ["null", "string"], "price": {"type": "bytes", "logicalType": "decimal", "precision": 6, "scale": 2}}
+    schema = {"type": "record", "name": "r", "fields": [{"name": name, "type": kind} for name, kind in kinds.items()]}
+    lines = [{"id": 3, "word": "c", "price": Decimal("1.25")}, {"id": 1, "word": None, "price": Decimal("0.5")}]
+    with (folder / "left.avro").open("wb") as file:
+        fastavro.writer(file, schema, lines)
+    table = pa.table({"key": pa.array([1, 3, 1], pa.int32()), "day": [2, 1, 1], "x": [0.5, 1.5, 2.5]})
+    _orc.write_table(table, str(folder / "right.orc"))
+    return a_join(
+        {"name": "left", "source": {"avro": {"uris": [str(folder / "left.avro")]}}},
+        {"name": "right", "source": {"orc": {"uris": [str(folder / "right.orc")]}}, "keys": ["key"], **options},
+    )
+
+
+@both_ways
+def test_tables_of_avro_and_orc_are_joined(tmp_path: Path) -> None:
+    assert found(avro_and_orc(tmp_path, duplicates="First")) == [
+        {"id": 1, "word": None, "price": 0.5, "day": 2, "x": 0.5},
+        {"id": 3, "word": "c", "price": 1.25, "day": 1, "x": 1.5},
+    ]
+
+
+def test_rows_of_orc_become_sequences(tmp_path: Path) -> None:
+    assert found(avro_and_orc(tmp_path, orderBy=["day"])) == [
+        {"id": 1, "word": None, "price": 0.5, "day": [1, 2], "x": [2.5, 0.5]},
+        {"id": 3, "word": "c", "price": 1.25, "day": [1], "x": [1.5]},
+    ]
 
 
 @both_ways

@@ -6,9 +6,11 @@ from pydantic import Field, model_validator
 
 from dataprep_api.spec.model import Column, Model, OneOf
 from dataprep_api.spec.sources.arrow import ArrowSource
+from dataprep_api.spec.sources.avro import AvroSource
 from dataprep_api.spec.sources.csv import CsvSource
 from dataprep_api.spec.sources.csv_sequences import CsvSequencesSource
 from dataprep_api.spec.sources.jsonl import JsonlSource
+from dataprep_api.spec.sources.orc import OrcSource
 from dataprep_api.spec.sources.parquet import ParquetSource
 from dataprep_api.spec.sources.sql import SqlSource
 from dataprep_api.spec.sources.table import TableSource as MaxComputeSource
@@ -26,6 +28,8 @@ class TableSource(OneOf):
     jsonl: JsonlSource | None = None
     parquet: ParquetSource | None = None
     arrow: ArrowSource | None = None
+    avro: AvroSource | None = None
+    orc: OrcSource | None = None
     sql: SqlSource | None = None
     table: MaxComputeSource | None = None
 
