@@ -15,6 +15,8 @@ _NUMBER: Final = re.compile(
     r" is not a (?P<type>(?:list of )?(?:Int64|Float32)) \(column '(?P<name>[^']+)'\)"
 )
 """The reasons of numbers that a column of Float64 can hold."""
+_NO_VALUE: Final = re.compile(r"(?P<before>.*?)column '(?P<name>[^']+)' (?:has no value|is empty)\b.* no default.*")
+"""The reasons of nulls in sequences, which have no null among their steps."""
 _MISSING: Final = frozenset(("na", "n/a", "nil", "null", "none", "-", "--", "?", "."))
 """In lower case, words that people write for a missing value."""
 _SKIP: Final = "onBadRecord.policy: Skip to leave such records out."
@@ -46,6 +48,9 @@ def advice_for(reason: str, spec: DataPrepJobSpec, *, first: str = "the first fi
             f"The first rows of {first} make it a {number['type']}; to read such numbers, list the columns in {listed}, with {column}. "
             f"Otherwise, set {_SKIP}"
         )
+    no_value = _NO_VALUE.fullmatch(reason)
+    if no_value is not None and (default := _default_in_sequence(no_value["before"], no_value["name"], spec)) is not None:
+        return f"A sequence has no null among its steps; {default}. Otherwise, set {_SKIP}"
     if _ENCODING in reason:
         return f"If the file has another encoding, name it in the source, such as encoding: Latin1. Otherwise, set {_SKIP}"
     if _PLUGIN in reason:
@@ -59,3 +64,19 @@ def _columns_to_list(spec: DataPrepJobSpec) -> str | None:
     if source is not None and source.csv is not None and source.csv.columns is None:
         return "source.csv.columns"
     return "source.jsonl.columns" if source is not None and source.jsonl is not None and source.jsonl.columns is None else None
+
+
+def _default_in_sequence(before: str, column: str, spec: DataPrepJobSpec) -> str | None:
+    """Returns how to give a column of sequences a default, or None for a column of another source. `before` is the text before the column
+    in the reason, which begins with the name of a joined table."""
+    source = spec.source
+    if source is not None and source.csv_sequences is not None:
+        return f"give the column {column!r} a default in source.csvSequences.columns"
+    tables = source.join.tables if source is not None and source.join is not None else []
+    table = next((each for each in tables if before.startswith(f"{each.name}: ")), None)
+    if table is None or (table.order_by is None and table.source.csv_sequences is None):
+        return None
+    if table.source.csv_sequences is not None:
+        return f"give the column {column!r} a default in columns of the source of the table {table.name}"
+    field = "recordDefaults" if table.source.kind == "table" else "defaults"
+    return f"set {field} for the column {column!r} in the source of the table {table.name}"

@@ -512,8 +512,31 @@ def test_a_join_leaves_out_the_rows_with_null_keys_if_bad_records_are_skipped(tm
 
 
 def test_a_join_refuses_a_null_within_a_sequence(tmp_path: Path) -> None:
-    with pytest.raises(BadData, match=r"record 1: b: column 'f' has no value and no default\."):
+    with pytest.raises(BadData) as refused:
         a_join(tmp_path, LEFT.slice(0, 2), RIGHT, orderBy=["f"])
+    assert str(refused.value) == (
+        f"{tmp_path}/b.parquet, record 1: b: column 'f' has no value and no default. A sequence has no null among its steps; "
+        "set defaults for the column 'f' in the source of the table b. Otherwise, set onBadRecord.policy: Skip to leave such records out."
+    )
+
+
+def test_a_default_in_the_source_of_the_table_makes_the_sequence(tmp_path: Path) -> None:
+    source = {"parquet": {"uris": [str(tmp_path / "b.parquet")], "defaults": {"f": "9"}}}
+    made = a_join(tmp_path, LEFT.slice(0, 2), RIGHT, orderBy=["f"], source=source)
+    assert [record["f"] for record in made] == [[1.5, 9.0], [0.5]]
+
+
+def test_a_sequence_of_a_csv_file_refuses_an_empty_number(tmp_path: Path) -> None:
+    (tmp_path / "in").mkdir()
+    (tmp_path / "in/a.csv").write_text("1,2\n3,\n")
+    source = {"csvSequences": {"uris": [str(tmp_path / "in")]}}
+    with pytest.raises(BadData) as refused:
+        run_job(parse_job({"source": source, "output": {"uri": str(tmp_path / "out")}}))
+    assert str(refused.value) == (
+        f"{tmp_path}/in/a.csv, record 0: line 2: column '1' is empty or a word such as NA, and has no default. "
+        "A sequence has no null among its steps; give the column '1' a default in source.csvSequences.columns. "
+        "Otherwise, set onBadRecord.policy: Skip to leave such records out."
+    )
 
 
 def test_a_join_refuses_nulls_if_the_job_does(tmp_path: Path) -> None:
