@@ -32,6 +32,7 @@ from dataprep_converter.formats.tfrecord.frames import payloads
 from dataprep_converter.inputs.access import Access
 from dataprep_converter.inputs.ranged import RangedFile
 from dataprep_converter.readers.dataset import cast, examples_of
+from dataprep_converter.records.kept_types import as_numbers
 from dataprep_converter.stores import Input
 from dataprep_reader.dataset import DataSet
 from dataprep_reader.order import Numbers
@@ -162,6 +163,8 @@ def _convert(column: Any, kind: Any) -> Any:
     column = unwrapped(column, kind)
     if kind == pa.large_string() and pa.types.is_nested(column.type):
         return json_column(column)
+    if pa.types.is_temporal(column.type):
+        return as_numbers(column)
     if is_tensor(kind) and not is_tensor(column.type):
         return _any.ExtensionArray.from_storage(kind, column.cast(kind.storage_type))
     return column if column.type.equals(kind) else column.cast(kind)

@@ -178,7 +178,7 @@ class Manifest(StoredDocument):
     """The content of `manifest.json`. The manifest contains no times or hosts, so equal runs have equal manifests."""
 
     FILE: ClassVar[str] = "manifest"
-    SINCE: ClassVar[Mapping[str, int]] = {"parts": 2, "lossy": 3, "nested": 4}
+    SINCE: ClassVar[Mapping[str, int]] = {"parts": 2, "lossy": 3, "nested": 4, "types": 5}
 
     run_id: str
     encoding_version: int
@@ -193,6 +193,8 @@ class Manifest(StoredDocument):
     """The name, kind (int64, float, bytes), dtype and shape of each feature, in the order in which records contain the features."""
     nested: dict[str, Any] = {}
     """Maps each feature of nested values to the description of their type. Formats that can't hold nested values have the values' JSON."""
+    types: dict[str, Any] = {}
+    """Maps each feature of times or decimals that has its own type in the files to that type. `features` has the type of the numbers."""
     labels: dict[str, list[str]] = {}
     """For each label feature, the class names in the order of their numbers."""
     records_in: int

@@ -58,6 +58,7 @@ PARTS: Mapping[str, Part] = {
     "shuffle": Part(version=2, is_used=lambda spec: spec.shuffle is not None, oldest=1),
     "structs": Part(version=2, is_used=lambda spec: _keeps_structs(spec), oldest=1),
     "sqlTimes": Part(version=2, is_used=lambda spec: _counts_postgres_rows(spec)),
+    "types": Part(version=2, is_used=lambda spec: _keeps_types(spec), oldest=1),
 }
 """The parts, keyed by their names in plans and manifests. A new version of a part gets a line in the changelog.
 
@@ -223,6 +224,26 @@ def _references(spec: DataPrepJobSpec) -> Iterator[str]:
 def struct_rule(spec: DataPrepJobSpec, parts: Mapping[str, int]) -> StructRule:
     """Return which structs are columns if the job's plan follows these versions of the parts."""
     return StructRule(keeps=parts.get("structs", 1) > 1 and _keeps_structs(spec), named=frozenset(_references(spec)))
+
+
+_HAVE_TYPES: Final = ("parquet", "arrow", "avro", "orc", "sql", "table", "join", "dataset", "images")
+"""The sources whose columns can be times or decimals."""
+_HOLD_TYPES: Final = ("parquet", "arrow")
+"""The formats that can hold times and decimals."""
+
+
+def _keeps_types(spec: DataPrepJobSpec) -> bool:
+    """Whether times and decimals keep their types since version 2. Before, they were written as numbers.
+
+    The planner leaves the part out if no feature keeps a type. `output.table` takes the numbers, as before.
+    """
+    has_types = spec.source is not None and spec.source.kind in _HAVE_TYPES
+    return has_types and spec.output.format in _HOLD_TYPES and spec.output.table is None
+
+
+def keeps_types(spec: DataPrepJobSpec, parts: Mapping[str, int]) -> bool:
+    """Return whether times and decimals keep their types if the job's plan follows these versions of the parts."""
+    return parts.get("types", 1) > 1 and _keeps_types(spec)
 
 
 def versions(spec: DataPrepJobSpec, *, parts: Mapping[str, Part] = PARTS) -> dict[str, int]:

@@ -41,6 +41,11 @@ class Encoder(Protocol):
         """Return whether the format has a null for the feature. If not, a record without a value is bad."""
         ...
 
+    @staticmethod
+    def keeps(kind: pa.DataType) -> pa.DataType | None:
+        """Return the type in which the format keeps times or decimals of type `kind`. None for a format that stores numbers instead."""
+        ...
+
     def begin(self, shard: Shard, *, seed: int) -> None:
         """Set the shard that is to be encoded, and the job's shuffle seed (0 if the job doesn't shuffle).
 
@@ -112,6 +117,11 @@ class SingleFile:
     def holds_null(_output: Output, _feature: FeatureSpec) -> bool:
         """Return False."""
         return False
+
+    @staticmethod
+    def keeps(_kind: pa.DataType) -> pa.DataType | None:
+        """Return None."""
+        return None
 
     @staticmethod
     def compressor(_output: Output) -> Compressor:

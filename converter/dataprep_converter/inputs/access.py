@@ -62,6 +62,8 @@ class Access:
         """How the job treats nulls."""
         self.structs: StructRule = run_id.FLAT
         """Which structs of the inputs are columns of their own."""
+        self.keeps_types = True
+        """Whether times and decimals keep their types in a format that can hold these types."""
 
     @property
     def keeps_nulls(self) -> bool:
@@ -73,6 +75,7 @@ class Access:
         self.parts = parts
         self.nulls = run_id.null_rule(spec, parts)
         self.structs = run_id.struct_rule(spec, parts)
+        self.keeps_types = run_id.keeps_types(spec, parts)
 
     @contextmanager
     def refusing_nulls(self) -> Iterator[None]:

@@ -21,8 +21,9 @@ from dataprep_converter.core.lists import flatten_lists, item_type, put_together
 from dataprep_converter.core.tensors import NUMPY_NAMES, Array, is_tensor, masked, null_mask, to_arrow, to_numpy
 from dataprep_converter.formats.nested.descriptions import nested_type
 from dataprep_converter.formats.registry import encoder_class
+from dataprep_converter.pipeline.kept_types import KeptColumn, KeptTypes, original
 from dataprep_converter.pipeline.nulls import Defaults, Nulls, fault_of_empty_record, nulls_of
-from dataprep_converter.records.batch import SAMPLE, WAS, Batch
+from dataprep_converter.records.batch import KEPT, SAMPLE, Batch
 from dataprep_converter.records.columns import (
     NUMBER_TEXT,
     as_type,
@@ -34,8 +35,8 @@ from dataprep_converter.records.columns import (
     without,
 )
 from dataprep_converter.records.feature import DtypeSupport, FeatureSpec
+from dataprep_converter.records.kept_types import kept_name, time_text
 from dataprep_converter.records.lossy import InexactIntegers, format_example, inexact
-from dataprep_converter.records.schemas import parse_schema
 
 _SHOWN_FEATURES = 5
 _TFRECORD: Final = Output(uri="out")
@@ -53,6 +54,8 @@ class _Mapping:
     """Whether the feature is stored as float32, although the spec or a column's type makes it a float64."""
     nulls: Nulls | None = None
     """What a null becomes. None: as in version 1 of the part `nulls`, it stays a null only if the feature needs no conversion."""
+    kept_from: "pa.Field[Any] | None" = None
+    """For a feature that keeps its type, the reader's column with the type of the input."""
 
 
 @dataclass(frozen=True)
@@ -68,7 +71,10 @@ class _Origin:
 
 
 class Projector:
-    """Turns batches of the last transform's columns into batches that have exactly the features, ordered by the bytes of their names."""
+    """Turns batches of the last transform's columns into batches that have exactly the features, ordered by the bytes of their names.
+
+    The columns of features that keep their types follow after those (`records/kept_types.py`).
+    """
 
     def __init__(
         self, mappings: Sequence[_Mapping], warnings: Sequence[str], origins: Sequence[_Origin] = (), *, empty_is_bad: str | None = None
@@ -81,6 +87,11 @@ class Projector:
         """Maps each feature that is made from a single column to that column."""
         self.warnings: list[str] = list(warnings)
         """Warnings to show the user before the first record is written."""
+        self._kept = [
+            KeptColumn(each.columns[0], place, each.kept_from, each.feature.kept)
+            for place, each in enumerate(self._mappings)
+            if each.kept_from is not None and each.feature.kept is not None
+        ]
         self._times = [origin for origin in origins if pa.types.is_temporal(origin.type)]
         self._decimals = [origin for origin in origins if not pa.types.is_temporal(origin.type)]
         self._fitting: list[pa.DataType | None] = [None] * len(self._mappings)
@@ -107,9 +118,17 @@ class Projector:
             for row, reason in projected.faults.items():
                 faults.setdefault(row, reason)
                 places.setdefault(row, (mapping.columns[0], projected.steps.get(row)))
+        names = [feature.name for feature in self.features]
+        for kept in self._kept:
+            values, wrong = kept.values(columns[kept.place], batch)
+            names.append(kept_name(names[kept.place]))
+            columns.append(values)
+            for row, reason in wrong.items():
+                faults.setdefault(row, reason)
+                places.setdefault(row, (kept.column, None))
         if self._empty_is_bad is not None:
-            faults |= dict.fromkeys(self._empty_rows(columns), self._empty_is_bad)
-        records = pa.RecordBatch.from_arrays(columns, names=[feature.name for feature in self.features])
+            faults |= dict.fromkeys(self._empty_rows(columns[: len(self._mappings)]), self._empty_is_bad)
+        records = pa.RecordBatch.from_arrays(columns, names=names)
         lossy = [*_lossy_integers(integers, faults), *self._lossy_decimals(batch, faults), *self._lossy_times(batch, faults)]
         projected_batch = replace(batch, records=records, lossy=lossy, lost=(), missing=missing)
         return without(projected_batch, faults, batch.records.column(SAMPLE), places) if faults else projected_batch
@@ -152,7 +171,7 @@ class Projector:
             number = value.as_py()
             if isinstance(number, list):
                 number = next(iter(number), None)
-            yield _describe_loss(origin.feature, origin.column, "Time", str(origin.type), len(rows), _as_time(number, origin.type), number)
+            yield _describe_loss(origin.feature, origin.column, "Time", str(origin.type), len(rows), time_text(number, origin.type), number)
 
     def _fits(self, place: int, columns: Sequence[Array]) -> bool:
         """Whether a column needs no conversion. The answer depends only on the column's type, which seldom changes from batch to batch."""
@@ -171,6 +190,7 @@ def resolve(
     output: Output = _TFRECORD,
     nulls: NullRule = "Keep",
     defaults: Defaults = _NO_DEFAULTS,
+    kept: KeptTypes | None = None,
 ) -> Projector:
     """Returns the projector for a spec and the available columns.
 
@@ -178,21 +198,22 @@ def resolve(
     feature, except labels and columns that are left out by default. If a feature can't be resolved, raises BadSpec naming the feature and
     the column.
 
-    `defaults` are the defaults that columns of the source may have, for messages about nulls.
+    `defaults` are the defaults that columns of the source may have, for messages about nulls. `kept` says which times and decimals keep
+    their types. None: all are written as numbers.
     """
     names = [name for name in schema.names if name != SAMPLE]
     schema = pa.schema([schema.field(name) for name in names])
-    feature_mappings = [_mapping(feature, schema, output) for feature in features or []]
+    feature_mappings = [_mapping(feature, schema, output, kept) for feature in features or []]
     used_names = {column for mapping in feature_mappings for column in mapping.columns} | {
         mapping.feature.name for mapping in feature_mappings
     }
     if labels is None and default_label in names and default_label not in used_names:
         labels = [LabelFeature(name=default_label)]
-    targets = [_mapping(label, schema, output) for label in labels or []]
+    targets = [_mapping(label, schema, output, kept) for label in labels or []]
     if features is None:
         label_columns = {column for mapping in targets for column in mapping.columns}
         feature_columns = [name for name in names if name not in label_columns and not _is_left_out(schema.field(name))]
-        feature_mappings = [_mapping(Feature(name=name), schema, output) for name in feature_columns]
+        feature_mappings = [_mapping(Feature(name=name), schema, output, kept) for name in feature_columns]
     mappings = [replace(m, feature=replace(m.feature, place=place)) for place, m in enumerate([*feature_mappings, *targets])]
     if not mappings:
         raise BadSpec(
@@ -233,7 +254,7 @@ def _has_mark(field: "pa.Field[Any]", key: str, value: str = "yes") -> bool:
     return (field.metadata or {}).get(key.encode()) == value.encode()
 
 
-def _mapping(feature: Feature, schema: pa.Schema, output: Output) -> _Mapping:
+def _mapping(feature: Feature, schema: pa.Schema, output: Output, kept: KeptTypes | None) -> _Mapping:
     """Decides the type, shape and columns of one feature."""
     of = f"The feature {feature.name!r}"
     references = feature.columns or [feature.name]
@@ -271,9 +292,14 @@ def _mapping(feature: Feature, schema: pa.Schema, output: Output) -> _Mapping:
     full_shape = (-1, *shape) if sequence else shape
     text = all(_is_text(item_type(field.type)) for field in fields)
     nested = nested_type(fields[0]) if len(fields) == 1 else None
-    spec = FeatureSpec(feature.name, kind, dtype, full_shape, raw=raw, label=label, sequence=sequence, text=text, nested=nested)
+    is_free = kept is not None and not is_vector and num_classes is None and feature.dtype is None
+    kept_type = kept.type_of(fields[0]) if kept is not None and is_free else None
+    spec = FeatureSpec(
+        feature.name, kind, dtype, full_shape, raw=raw, label=label, sequence=sequence, text=text, nested=nested, kept=kept_type
+    )
     is_float64 = "float64" in dtypes if feature.dtype is None else feature.dtype == "float64"
-    return _Mapping(spec, tuple(columns), num_classes, narrowed=is_float64 and spec.dtype == "float32")
+    kept_from = None if kept_type is None else original(fields[0], KEPT)
+    return _Mapping(spec, tuple(columns), num_classes, narrowed=is_float64 and spec.dtype == "float32", kept_from=kept_from)
 
 
 def _is_raw(feature: Feature, dtype: str, shape: tuple[int, ...], support: DtypeSupport, *, of: str, format_: str) -> bool:
@@ -378,13 +404,15 @@ def _float64_warnings(mappings: Sequence[_Mapping], output: Output) -> Iterator[
 
 
 def _origins(mappings: Sequence[_Mapping], schema: pa.Schema) -> list[_Origin]:
-    """Returns the origins of columns that transforms left unchanged. A step that computes values changes the column's type."""
+    """Returns the origins of columns that transforms left unchanged, and whose values are written as numbers.
+
+    A step that computes values changes the column's type.
+    """
     origins = []
     for mapping in mappings:
-        for column in mapping.columns:
-            frozen = (schema.field(column).metadata or {}).get(WAS.encode())
-            if frozen is not None and mapping.feature.dtype != "bytes":
-                was = parse_schema(frozen.decode()).field(0)
+        for column in mapping.columns if mapping.feature.kept is None else ():
+            was = original(schema.field(column))
+            if was is not None and mapping.feature.dtype != "bytes":
                 read_type = pa.int64() if pa.types.is_temporal(was.type) else pa.float64()
                 if item_type(schema.field(column).type) == read_type:
                     origins.append(_Origin(mapping.feature.name, column, was.name, was.type))
@@ -466,17 +494,6 @@ def _describe_loss(
     return Lossy(
         feature=feature, column=column, kind=kind, type=type_, records=records, value=format_example(value), stored=format_example(stored)
     )
-
-
-def _as_time(number: int | None, kind: pa.DataType) -> str:
-    """Returns a time from the input as text."""
-    if number is None:
-        return "none"
-    plain: Any = pa.scalar(number, pa.int32() if kind.bit_width == 32 else pa.int64())
-    try:
-        return str(plain.cast(kind).cast(pa.string()).as_py())
-    except pa.ArrowException:
-        return str(number)
 
 
 def _project_lists(mapping: _Mapping, columns: Sequence[Array]) -> _Projection:

@@ -22,8 +22,10 @@ from dataprep_converter.formats.registry import encoder_class
 from dataprep_converter.inputs.access import Access
 from dataprep_converter.pipeline import provenance
 from dataprep_converter.pipeline.features import Projector, resolve
+from dataprep_converter.pipeline.kept_types import KeptTypes
 from dataprep_converter.pipeline.nulls import defaults_of
-from dataprep_converter.readers import HasLines, HasSteps, reader_class
+from dataprep_converter.readers import HasLines, HasSteps, Reader, reader_class
+from dataprep_converter.readers.base.blocks import BlockReader
 from dataprep_converter.records.batch import Batch
 from dataprep_converter.records.feature import FeatureSpec
 from dataprep_converter.runtime.prefetch import prefetched
@@ -95,6 +97,7 @@ class Pipeline(Closeable):
             output=spec.output,
             nulls=access.nulls,
             defaults=self.defaults,
+            kept=KeptTypes(encoder_class(spec.output.format).keeps, exact=_exact(self.reader)) if access.keeps_types else None,
         )
 
     def close(self) -> None:
@@ -229,6 +232,11 @@ class BatchStream:
                     self.seconds["transform"] += perf_counter() - was_read
                     yield finished
                     was_read = perf_counter()
+
+
+def _exact(reader: Reader) -> Collection[str]:
+    """Returns the columns of decimals for which the reader reports all lost digits."""
+    return reader.lost_of if isinstance(reader, BlockReader) else ()
 
 
 def _apply(steps: Sequence[Step], batch: Batch) -> Iterator[Batch]:

@@ -96,6 +96,9 @@ def make_plan(spec: DataPrepJobSpec, access: Access, base: Base | None = None, *
         parts = {name: version for name, version in parts.items() if name != "structs"}
     learned = base.head.learned if base is not None else None
     with closed_on_error(inputs), Pipeline(spec, {**inputs.state, TEXTS: inputs.texts}, access, learned) as pipeline:
+        if base is None and all(feature.kept is None for feature in pipeline.features):
+            # So do jobs whose records have no times and decimals.
+            parts = {name: version for name, version in parts.items() if name != "types"}
         return _new_plan(spec, inputs, pipeline, access, base, parts)
 
 

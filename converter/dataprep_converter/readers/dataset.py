@@ -23,6 +23,7 @@ from dataprep_converter.core.tensors import NUMPY_NAMES, Array, is_tensor, maske
 from dataprep_converter.dataset.listing import listing_fault, load_manifest
 from dataprep_converter.dataset.output_folder import OutputFolder
 from dataprep_converter.formats import values
+from dataprep_converter.formats.columnar.tables_decoder import kept_values
 from dataprep_converter.formats.decoder import Decoder
 from dataprep_converter.formats.nested.descriptions import nested_field, parse_description
 from dataprep_converter.formats.registry import by_feature, decoder, format_of
@@ -30,8 +31,11 @@ from dataprep_converter.formats.tfrecord.examples import ColumnFeature, parse
 from dataprep_converter.formats.tfrecord.lockstep import BYTES, FLOATS, INTS
 from dataprep_converter.inputs.access import Access
 from dataprep_converter.readers import Discovery, Listing
-from dataprep_converter.readers.base.blocks import Block, BlockReader
-from dataprep_converter.records.batch import Raw
+from dataprep_converter.readers.base.blocks import Block, BlockReader, lost_name
+from dataprep_converter.readers.columnar.columns import digits
+from dataprep_converter.records.batch import WAS, Raw
+from dataprep_converter.records.lossy import SAFE_DIGITS, lost_digits
+from dataprep_converter.records.schemas import schema_text
 from dataprep_converter.sampling.units import Unit
 from dataprep_converter.stores import Input
 
@@ -54,9 +58,10 @@ class DatasetReader(BlockReader):
         return Discovery(_units(manifest, source.uri, access))
 
     def __init__(self, source: DatasetSource, state: Mapping[str, Any], access: Access) -> None:
-        super().__init__(access)
         del source
         self._manifest = _manifest_of(state)
+        self._types = {name: parse_description(described) for name, described in self._manifest.types.items()}
+        super().__init__(access, lost_of=[name for name, kind in self._types.items() if digits(kind) > SAFE_DIGITS])
         self._features: Sequence[Mapping[str, Any]] = self._manifest.features
         self._nested = self._manifest.nested
         self._examples = examples_of(self._features) if format_of(self._manifest.format).holds_examples else None
@@ -67,6 +72,8 @@ class DatasetReader(BlockReader):
         fields = []
         for field in values.schema(self._features):
             nested = self._nested.get(field.name)
+            if field.name in self._types:
+                field = field.with_metadata({WAS: schema_text(pa.schema([(field.name, self._types[field.name])]))})
             fields.append(field if nested is None else nested_field(field.name, parse_description(nested)))
         return pa.schema(fields)
 
@@ -100,7 +107,12 @@ class DatasetReader(BlockReader):
         raws = {number: Raw.of(records[number]) for number in reasons if isinstance(records[number], bytes)}
         is_good = np.ones(count, np.bool_)
         is_good[list(reasons)] = False
-        return Block(values.columns(self._features, rows), np.where(is_good, np.cumsum(is_good) - 1, -1), reasons, raws)
+        good = values.columns(self._features, rows)
+        for name in self.lost_of:
+            decimals = kept_values([record for record, is_read in zip(records, is_good.tolist(), strict=True) if is_read], name)
+            texts = lost_digits(decimals, good.column(name)) if len(decimals) else None
+            good = good.append_column(lost_name(name), pa.nulls(good.num_rows, pa.string()) if texts is None else texts)
+        return Block(good, np.where(is_good, np.cumsum(is_good) - 1, -1), reasons, raws)
 
     def _row(self, format_: Decoder, record: Any) -> tuple[Mapping[str, Any], str | None]:
         try:

@@ -22,6 +22,13 @@ values.
 """
 
 
+KEPT: Final = "kept"
+"""Key in the metadata of a column with `WAS`, if the files' types differ.
+
+The value is a schema like that of `WAS`, with the type that holds the values of all files, or empty if no type of decimals does.
+"""
+
+
 NESTED: Final = "nested"
 """Key in the metadata of a column of nested values (structs, lists of structs, maps), which the reader has turned into JSON text.
 

@@ -28,6 +28,10 @@ IS_RECORD: Final[dict[str, str]] = {"record": "yes"}
 """Metadata of a column of bytes that are complete records. If the column is the only feature, the records are written unchanged."""
 
 
+AS_NUMBERS: Final[dict[str, str]] = {"numbers": "yes"}
+"""Metadata of a column of numbers that a step has computed, or may have changed. Such numbers never become times or decimals again."""
+
+
 _POSITION = re.compile(r"(-?\d+)(?:\.\.(-?\d+))?")
 
 
@@ -50,6 +54,17 @@ def without(
         column, step = places.get(row, ("", None))
         bad.append(RejectedSample(sample=int(numbers[row]), reason=faults[row], column=column, step=step))
     return replace(batch, records=batch.records.filter(pa.array(keep)), bad=[*batch.bad, *bad])
+
+
+def as_numbers(field: "pa.Field[Any]") -> "pa.Field[Any]":
+    """Returns the field with the mark AS_NUMBERS."""
+    metadata: dict[Any, Any] = {**(field.metadata or {})}
+    return field.with_metadata(metadata | AS_NUMBERS)
+
+
+def are_numbers(field: "pa.Field[Any]") -> bool:
+    """Returns whether the field has the mark AS_NUMBERS."""
+    return (field.metadata or {}).get(b"numbers") == b"yes"
 
 
 def find_columns(references: Sequence[str], schema: pa.Schema, *, of: str) -> list[str]:

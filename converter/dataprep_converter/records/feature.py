@@ -2,9 +2,12 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
-from typing import Any
+from typing import Any, Final
 
 import pyarrow as pa
+
+_TYPES: Final = ("nested", "kept")
+"""The fields whose values are types of Arrow."""
 
 
 @dataclass(frozen=True)
@@ -48,12 +51,15 @@ class FeatureSpec:
     """For a feature of `bytes`, whether all its columns contain text (UTF-8)."""
     nested: pa.DataType | None = None
     """For text that is the JSON of nested values, the type of the values. Formats that can hold nested values write the values themselves."""
+    kept: pa.DataType | None = None
+    """For times and decimals that the format keeps, their type in the files. `kept_types.py` describes the columns."""
 
 
 def describe(features: Sequence[FeatureSpec]) -> list[dict[str, Any]]:
-    """Returns the features in the form that the manifest uses. The types of nested values have a field of their own in the manifest."""
+    """Returns the features in the form that the manifest uses. The types of nested and kept values have fields of their own in the
+    manifest."""
     return [{**_fields(feature), "shape": list(feature.shape)} for feature in features]
 
 
 def _fields(feature: FeatureSpec) -> dict[str, Any]:
-    return {name: value for name, value in asdict(replace(feature, nested=None)).items() if name != "nested"}
+    return {name: value for name, value in asdict(replace(feature, nested=None, kept=None)).items() if name not in _TYPES}

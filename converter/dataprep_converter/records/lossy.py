@@ -4,7 +4,7 @@ Each value is checked while its shard is made, and the shard's report contains t
 workers. If a format stores float64 as float32, the plan reports this once for the type instead of for each value.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -18,6 +18,13 @@ from dataprep_converter.records.digits import significant
 
 _TOLD: Final = 5
 _SHOWN: Final = 80
+_UNITS: Final[Mapping[str, str]] = {
+    "day": "days",
+    "s": "seconds",
+    "ms": "milliseconds",
+    "us": "microseconds",
+    "ns": "nanoseconds",
+}
 SAFE_DIGITS: Final = 15
 """The number of decimal digits that every float64 keeps."""
 
@@ -103,8 +110,21 @@ def _sentence(entry: Lossy) -> str:
     if entry.kind == "Decimal":
         return f"column {entry.column!r}: decimals of {records} have more digits than {entry.type} holds, such as {entry.value}, read as {entry.stored}"
     return (
-        f"column {entry.column!r}: times of {records} are stored as numbers ({entry.type}), such as {entry.value}, read as {entry.stored}"
+        f"column {entry.column!r}: times of {records} are stored as numbers of {_counted(entry.type)} ({entry.type}), such as {entry.value}, "
+        f"read as {entry.stored}"
     )
+
+
+def _counted(kind: str) -> str:
+    """Returns what the numbers of times count, given the name of the times' type in Arrow, such as `timestamp[us, tz=UTC]`."""
+    name, _, details = kind.partition("[")
+    unit, _, zone = details.rstrip("]").partition(", tz=")
+    units = _UNITS.get(unit, unit)
+    if name.startswith("time") and name != "timestamp":
+        return f"{units} since midnight"
+    if name == "duration":
+        return units
+    return f"{units} since 1970{' in UTC' if zone else ''}"
 
 
 def format_example(value: Any) -> str:

@@ -45,6 +45,7 @@ def commit(spec: DataPrepJobSpec, *, plan: Plan, access: Access, again: Manifest
         _check_listing(reports, folder, ours=names.split_files(plan.head.extension, sizes(reports)))
 
         merged_statistics = statistics.merge_reports(reports)
+        access.follow(spec, plan.head.parts)
         with Pipeline(spec, plan.head.reader_state, access, plan.head.learned) as pipeline:
             features = pipeline.features
             manifest = _manifest(spec, plan, reports, pipeline, merged_statistics)
@@ -136,6 +137,7 @@ def _manifest(
         compression=encoder_class(spec.output.format).compressor(spec.output).name,
         features=describe(pipeline.features),
         nested={feature.name: description(feature.nested) for feature in pipeline.features if feature.nested is not None},
+        types={feature.name: description(feature.kept) for feature in pipeline.features if feature.kept is not None},
         labels=pipeline.class_names(),
         records_in=sum(report.records_in for report in reports),
         records_out=sum(report.records_out for report in reports),

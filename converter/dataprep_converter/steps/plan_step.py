@@ -80,10 +80,10 @@ def _take_output(draft: Draft, warnings: Sequence[str], *, job: str, maker: Make
 
 def _rule_warnings(draft: Draft, folder: RunFolder, success: Success) -> Iterator[str]:
     """Yields a warning for each rule by which the new data set will differ from the finished data set in the folder: if that data set lacks
-    records with nulls, or has the fields of structs as columns."""
+    records with nulls, has the fields of structs as columns, or has numbers in place of times and decimals."""
     parts = draft.plan.head.parts
     has_new_nulls = draft.spec.nulls is None and "nulls" in parts
-    if not has_new_nulls and "structs" not in parts:
+    if not has_new_nulls and not {"structs", "types"} & parts.keys():
         return
     try:
         manifest = folder.manifest(success)
@@ -93,6 +93,11 @@ def _rule_warnings(draft: Draft, folder: RunFolder, success: Success) -> Iterato
         yield (
             f"the data set of run {manifest.run_id}, which this job replaces, may have the fields of structs as columns. "
             "Now the structs are columns; list the fields in features to have them as before"
+        )
+    if "types" in parts and "types" not in manifest.parts:
+        yield (
+            f"the data set of run {manifest.run_id}, which this job replaces, may have numbers in place of times and decimals. "
+            "Now these keep their types; set dtype (int64 for times, float64 for decimals) in features to have numbers as before"
         )
     if has_new_nulls and "nulls" not in manifest.parts:
         yield (

@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.feather
 import pyarrow.parquet as pq
 import pytest
 from hypothesis import example, given
@@ -178,11 +179,11 @@ def decimals(*values: str | None, precision: int = 20, scale: int = 2) -> Any:
     return pa.array([None if value is None else Decimal(value) for value in values], pa.decimal128(precision, scale))
 
 
-def test_decimals_of_more_digits_than_float64_are_counted_from_parquet_to_parquet(tmp_path: Path) -> None:
+def test_decimals_of_more_digits_than_float64_are_counted(tmp_path: Path) -> None:
     source = parquet(
         tmp_path, price=decimals("1.50", str(DIGITS), "-0.01", "99999999999999999.99"), small=decimals("1", "2", "3", "4", precision=15)
     )
-    _, result, manifest = made(a_job(tmp_path, source, "parquet"))
+    _, result, manifest = made(a_job(tmp_path, source, "jsonl"))
     assert told(manifest) == [("price", "Decimal", "float64", 2, "12345678901234567.89", "1.2345678901234568e+16")]
     assert result.warnings == [
         "column 'price': decimals of 2 records have more digits than float64 holds, such as 12345678901234567.89, read as 1.2345678901234568e+16"
@@ -195,17 +196,40 @@ def test_decimals_of_lists_are_counted_by_record(tmp_path: Path) -> None:
     assert told(manifest) == [("d", "Decimal", "float64", 1, str(DIGITS), "1.2345678901234568e+16")]
 
 
-def test_times_are_counted_from_parquet_to_parquet(tmp_path: Path) -> None:
+def test_times_are_counted(tmp_path: Path) -> None:
     at = pa.array([1_704_067_200_000_000 + second for second in range(3)], pa.timestamp("us", tz="UTC"))
     days = pa.array([date(1970, 1, 2)] * 3, pa.date32())
-    _, result, manifest = made(a_job(tmp_path, parquet(tmp_path, at=at, day=days), "parquet"))
+    _, result, manifest = made(a_job(tmp_path, parquet(tmp_path, at=at, day=days), "jsonl"))
     assert told(manifest) == [
         ("at", "Time", "timestamp[us, tz=UTC]", 3, "2024-01-01 00:00:00.000000Z", "1704067200000000"),
         ("day", "Time", "date32[day]", 3, "1970-01-02", "1"),
     ]
     assert result.warnings[0] == (
-        "column 'at': times of 3 records are stored as numbers (timestamp[us, tz=UTC]), such as 2024-01-01 00:00:00.000000Z, read as 1704067200000000"
+        "column 'at': times of 3 records are stored as numbers of microseconds since 1970 in UTC (timestamp[us, tz=UTC]), "
+        "such as 2024-01-01 00:00:00.000000Z, read as 1704067200000000"
     )
+
+
+@pytest.mark.parametrize(
+    ("kind", "told_as"),
+    [
+        (pa.date32(), "days since 1970 (date32[day])"),
+        (pa.date64(), "milliseconds since 1970 (date64[ms])"),
+        (pa.time32("s"), "seconds since midnight (time32[s])"),
+        (pa.time64("ns"), "nanoseconds since midnight (time64[ns])"),
+        (pa.timestamp("ms"), "milliseconds since 1970 (timestamp[ms])"),
+        (pa.timestamp("s", tz="Europe/Berlin"), "seconds since 1970 in UTC (timestamp[s, tz=Europe/Berlin])"),
+        (pa.duration("us"), "microseconds (duration[us])"),
+    ],
+    ids=str,
+)
+def test_the_warning_says_what_the_numbers_count(tmp_path: Path, kind: pa.DataType, told_as: str) -> None:
+    zero: Any = pa.array([0], pa.int32() if kind.bit_width == 32 else pa.int64()).cast(kind)
+    pa.feather.write_feather(pa.table({"t": zero}), tmp_path / "in.arrow", compression="uncompressed")
+    _, result, _ = made(a_job(tmp_path, {"arrow": {"uris": [str(tmp_path / "in.arrow")]}}, "csv"))
+    (warning,) = result.warnings
+    assert warning.startswith(f"column 't': times of 1 record are stored as numbers of {told_as}, such as ")
+    assert warning.endswith(", read as 0")
 
 
 def test_a_time_in_a_format_of_float32_is_told_as_a_time_and_as_a_whole_number(tmp_path: Path) -> None:
@@ -225,7 +249,7 @@ def test_a_time_in_a_format_of_float32_is_told_as_a_time_and_as_a_whole_number(t
 def test_columns_are_told_by_their_new_names_and_only_while_they_are_what_was_read(tmp_path: Path) -> None:
     source = parquet(tmp_path, a=decimals(str(DIGITS)), b=decimals(str(DIGITS)), c=decimals(str(DIGITS)))
     transforms = [{"rename": {"columns": {"a": "z"}}}, {"drop": {"columns": ["b"]}}, {"cast": {"columns": ["c"], "dtype": "float32"}}]
-    _, _, manifest = made(a_job(tmp_path, source, "parquet", transforms=transforms))
+    _, _, manifest = made(a_job(tmp_path, source, "jsonl", transforms=transforms))
     assert [(each.column, each.kind) for each in manifest.lossy] == [("z", "Decimal")]
 
 
@@ -235,7 +259,7 @@ def test_what_a_joined_table_was_is_told_and_decides_no_run_id(tmp_path: Path) -
     def joined(at: Any) -> tuple[CommitResult, Manifest]:
         source = parquet(tmp_path, id=pa.array([1, 2]), at=at)
         tables = [{"name": "a", "source": source}, {"name": "b", "prefix": "b", "source": source, "orderBy": ["at"]}]
-        _, result, manifest = made(a_job(tmp_path, {"join": {"keys": ["id"], "tables": tables}}, "parquet"))
+        _, result, manifest = made(a_job(tmp_path, {"join": {"keys": ["id"], "tables": tables}}, "jsonl"))
         return result, manifest
 
     plain, manifest = joined(pa.array(numbers))
@@ -275,7 +299,7 @@ def test_files_whose_times_have_other_zones_are_read_together(tmp_path: Path) ->
     (tmp_path / "in").mkdir()
     for name, zone in (("a", "UTC"), ("b", "+00:00")):
         pq.write_table(pa.table({"t": pa.array([0], pa.timestamp("us", tz=zone))}), tmp_path / f"in/{name}.parquet")
-    _, _, manifest = made(a_job(tmp_path, {"parquet": {"uris": [str(tmp_path / "in")]}}, "parquet"))
+    _, _, manifest = made(a_job(tmp_path, {"parquet": {"uris": [str(tmp_path / "in")]}}, "jsonl"))
     assert [(each.type, each.records) for each in manifest.lossy] == [("timestamp[us, tz=UTC]", 2)]
 
 
@@ -302,7 +326,7 @@ def test_a_join_tells_decimals_of_its_tables_in_the_plan_and_times_at_the_end(tm
     pq.write_table(pa.table({"k": keys, "d": decimals(str(DIGITS), "1")}), tmp_path / "a.parquet")
     pq.write_table(pa.table({"k": keys, "t": pa.array([0, 1], pa.timestamp("ms"))}), tmp_path / "b.parquet")
     tables = [{"name": name, "source": {"parquet": {"uris": [str(tmp_path / f"{name}.parquet")]}}} for name in "ab"]
-    planned, _, manifest = made(a_job(tmp_path, {"join": {"keys": ["k"], "tables": tables}}, "parquet"))
+    planned, _, manifest = made(a_job(tmp_path, {"join": {"keys": ["k"], "tables": tables}}, "jsonl"))
     assert planned.warnings == [f"join, table a: decimals of 1 row of the column 'd' have more digits than float64 holds, such as {DIGITS}"]
     assert [(each.column, each.kind, each.records) for each in manifest.lossy] == [("t", "Time", 2)]
 
@@ -379,8 +403,8 @@ def test_manifest_and_report_without_such_values_are_as_they_were_and_others_hav
     assert b'"version":3' in lossy.to_bytes()
     [report] = (tmp_path / "b/out/_dataprep").glob("*/reports/*.json")
     assert canonical.dumps(ShardReport.model_validate_json(report.read_bytes()).document()["lossy"]) in report.read_bytes()
-    with pytest.raises(FormatError, match="the manifest has the format version 5"):
-        Manifest.model_validate({"version": 5})
+    with pytest.raises(FormatError, match="the manifest has the format version 6"):
+        Manifest.model_validate({"version": 6})
 
 
 def test_a_data_set_that_was_planned_without_the_types_of_its_input_is_extended(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

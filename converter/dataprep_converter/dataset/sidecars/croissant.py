@@ -10,6 +10,8 @@ from collections.abc import Callable, Mapping
 from pkgutil import resolve_name
 from typing import Any, Final, TypeAlias
 
+import pyarrow as pa
+
 from dataprep_api import names
 from dataprep_converter.dataset.sidecars import FinishedDataSet, Made
 from dataprep_converter.dataset.sidecars.tfds import IMAGE
@@ -150,9 +152,14 @@ def _columns(finished: FinishedDataSet) -> list[Column] | None:
 
 
 def feature_columns(finished: FinishedDataSet) -> list[Column]:
-    """Returns one column for each feature, as in `parquet` and `jsonl`. Croissant has no type for nested values, so these are left out."""
+    """Returns one column for each feature, as in `parquet` and `jsonl`. Croissant has no types for nested values, durations and times of day, so
+    these are left out."""
     nested = finished.manifest.nested
-    return [(feature.name, _type(feature), bool(feature.shape)) for feature in finished.features if feature.name not in nested]
+    return [
+        (feature.name, kind, bool(feature.shape))
+        for feature in finished.features
+        if feature.name not in nested and (kind := _type_in_tables(feature)) is not None
+    ]
 
 
 def csv_columns(finished: FinishedDataSet) -> list[Column] | None:
@@ -162,6 +169,13 @@ def csv_columns(finished: FinishedDataSet) -> list[Column] | None:
         return None
     columns = [(name, _type(feature), False) for feature in finished.features for name in csv_encoder.names(feature)]
     return columns if len(columns) <= _MOST_COLUMNS else None
+
+
+def _type_in_tables(feature: FeatureSpec) -> str | None:
+    """Returns the type of a column of Parquet or JSON Lines, or None for values for which Croissant has no type."""
+    if feature.kept is None or pa.types.is_decimal(feature.kept):
+        return _type(feature)
+    return "sc:Date" if pa.types.is_date(feature.kept) or pa.types.is_timestamp(feature.kept) else None
 
 
 def _type(feature: FeatureSpec) -> str:

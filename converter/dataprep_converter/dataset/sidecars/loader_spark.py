@@ -1,11 +1,15 @@
 """`load_spark.py`: reads all records of a split in Spark."""
 
 from string import Template
-from typing import Final
+from typing import Any, Final
+
+import pyarrow as pa
 
 from dataprep_converter.dataset.sidecars import FinishedDataSet, loader_source
 from dataprep_converter.dataset.sidecars.loader_java import hadoop_options
 
+_MOST_DIGITS: Final = 38
+"""The most digits of a decimal in Spark."""
 _HEAD: Final = '''\
 """Loads this data set with Spark: `load(spark, "train")`, or `spark-submit$submit load_spark.py [FOLDER]` to count its records.
 
@@ -81,8 +85,20 @@ def examples(finished: FinishedDataSet) -> str:
 
 
 def parquet(finished: FinishedDataSet) -> str:
-    """Returns the file for `parquet`."""
+    """Returns the file for `parquet`. Raises Unreadable for types of columns that Spark doesn't have."""
+    refused = [f"{feature.name} ({feature.kept})" for feature in finished.features if not _is_of_spark(feature.kept)]
+    if refused:
+        raise loader_source.Unreadable(
+            f"Spark can't read {', '.join(refused)}. Give these features a dtype, int64 for times and float64 for decimals."
+        )
     return _fill(_TABLE, finished, read="parquet(*")
+
+
+def _is_of_spark(kind: Any) -> bool:
+    """Whether Spark reads Parquet columns that keep their type, if the type isn't None: no times of day, nanoseconds, or long decimals."""
+    if kind is None or pa.types.is_date(kind) or pa.types.is_duration(kind):
+        return True
+    return bool(kind.precision <= _MOST_DIGITS if pa.types.is_decimal(kind) else pa.types.is_timestamp(kind) and kind.unit != "ns")
 
 
 def jsonl(finished: FinishedDataSet) -> str:

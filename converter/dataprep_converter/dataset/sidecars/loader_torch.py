@@ -5,7 +5,9 @@ The datasets read TFRecord files in order or, if the files have indexes, in any 
 
 from collections.abc import Sequence
 from string import Template
-from typing import Final
+from typing import Any, Final
+
+import pyarrow as pa
 
 from dataprep_converter.dataset.sidecars import FinishedDataSet, loader_source
 from dataprep_converter.records.feature import FeatureSpec
@@ -131,6 +133,14 @@ class Records(torch.utils.data.IterableDataset):
 '''
     + _MAIN
 )
+_AS_NUMBERS: Final = '''
+def as_numbers(batch):
+    """The batch with numbers in place of times and decimals."""
+    for name, kind in NUMBERS.items():
+        batch = batch.set_column(batch.schema.get_field_index(name), name, batch.column(name).cast(kind))
+    return batch
+
+'''
 _TABLE: Final = Template(
     _HEAD
     + '''
@@ -145,6 +155,7 @@ $splits$classes$columns
 
 $files
 
+$numbers
 class Records(torch.utils.data.IterableDataset):
     """The split's records in their order, as dictionaries; the workers of a DataLoader share the shards."""
 
@@ -155,7 +166,7 @@ class Records(torch.utils.data.IterableDataset):
         worker = torch.utils.data.get_worker_info()
         for file in self.files[worker.id :: worker.num_workers] if worker else self.files:
             for batch in pyarrow.dataset.dataset(file, format=$format$schema).to_batches():
-                yield from batch.to_pylist()
+                yield from $batch.to_pylist()
 
 
 '''
@@ -165,12 +176,12 @@ class Records(torch.utils.data.IterableDataset):
 
 def parquet(finished: FinishedDataSet) -> str:
     """Returns the file for `parquet`."""
-    return _table(finished, "parquet")
+    return _typed_table(finished, "parquet")
 
 
 def arrow(finished: FinishedDataSet) -> str:
     """Returns the file for `arrow`."""
-    return _table(finished, "ipc")
+    return _typed_table(finished, "ipc")
 
 
 def jsonl(finished: FinishedDataSet) -> str:
@@ -182,10 +193,24 @@ def jsonl(finished: FinishedDataSet) -> str:
     return _table(finished, "json", columns=described, schema=", schema=pyarrow.schema(COLUMNS)")
 
 
-def _table(finished: FinishedDataSet, format_: str, *, columns: str = "", schema: str = "") -> str:
+def _typed_table(finished: FinishedDataSet, format_: str) -> str:
+    """Returns `load_torch.py` for a format whose columns have types. PyTorch has no times and decimals, so these become numbers."""
+    numbers = {feature.name: _number_type(feature.kept) for feature in finished.features if feature.kept is not None}
+    if not numbers:
+        return _table(finished, format_)
+    described = loader_source.dictionary("NUMBERS", numbers, "Types of the numbers that stand for times, in their units, and for decimals.")
+    return _table(finished, format_, columns=described, numbers=_AS_NUMBERS, batch="as_numbers(batch)")
+
+
+def _number_type(kind: Any) -> str:
+    """Returns Python source for the type of the numbers to which pyarrow casts times or decimals of type `kind`."""
+    return "pyarrow.float64()" if pa.types.is_decimal(kind) else f"pyarrow.int{kind.bit_width}()"
+
+
+def _table(finished: FinishedDataSet, format_: str, *, schema: str = "", batch: str = "batch", **parts: str) -> str:
     """Returns `load_torch.py` for a format that pyarrow reads. `format_` is pyarrow's name for the format."""
-    needs = "Needs torch and pyarrow."
-    return loader_source.filled(_TABLE, needs=needs, format=f'"{format_}"', columns=columns, schema=schema, **_common(finished))
+    parts = {"columns": "", "numbers": "", "needs": "Needs torch and pyarrow."} | parts | _common(finished)
+    return loader_source.filled(_TABLE, format=f'"{format_}"', schema=schema, batch=batch, **parts)
 
 
 def _pyarrow_type(feature: FeatureSpec) -> str:

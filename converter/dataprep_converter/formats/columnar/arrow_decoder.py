@@ -37,7 +37,7 @@ class ArrowDecoder:
                     if batch is None:
                         raise BrokenRecord(f"the footer lists {count} record batches, but the file has {number}", offset=offset)
                     batch.validate(full=True)
-                    batch = tables_decoder.with_json_texts(batch, self._features)
+                    batch = tables_decoder.as_read(batch, self._features)
                 for row in range(batch.num_rows):
                     yield offset, (batch, row)
 

@@ -40,6 +40,11 @@ class ArrowEncoder(SingleFile):
         """Return True: every column is nullable."""
         return True
 
+    @staticmethod
+    def keeps(kind: pa.DataType) -> pa.DataType | None:
+        """Return the type itself."""
+        return kind
+
     def encode(self, batch: pa.RecordBatch) -> bytes:
         """Return the record batches that are now complete."""
         for group in self._groups.add(batch):

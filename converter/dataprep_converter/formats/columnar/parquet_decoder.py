@@ -44,7 +44,7 @@ class ParquetDecoder:
                 while (batch := _next(batches, offset)) is not None:
                     rows_read += batch.num_rows
                     batch = batch if self._images is None else self._as_features(batch)
-                    batch = tables_decoder.with_json_texts(batch, self._features)
+                    batch = tables_decoder.as_read(batch, self._features)
                     for row in range(batch.num_rows):
                         yield offset, (batch, row)
                 offset += _size(group) if rows_read else 0

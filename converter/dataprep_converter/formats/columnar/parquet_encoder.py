@@ -17,6 +17,7 @@ from dataprep_converter.core.errors import BadSpec
 from dataprep_converter.formats.columnar import hugging_face
 from dataprep_converter.formats.columnar.tables_encoder import LARGEST_GROUP, Groups, Pieces
 from dataprep_converter.formats.encoder import SingleFile
+from dataprep_converter.formats.nested.descriptions import plain_type
 from dataprep_converter.records.feature import FeatureSpec
 
 _LEVELS: Final = {"Zstd": (3, 22), "Gzip": (6, 9)}
@@ -60,6 +61,11 @@ class ParquetEncoder(SingleFile):
     def holds_null(_output: Output, _feature: FeatureSpec) -> bool:
         """Return True: every column is nullable."""
         return True
+
+    @staticmethod
+    def keeps(kind: pa.DataType) -> pa.DataType | None:
+        """Return the nearest type that Parquet has: milliseconds for seconds, date32 for date64, and decimals of 128 or 256 bits."""
+        return plain_type(kind)
 
     def encode(self, batch: pa.RecordBatch) -> bytes:
         """Return the row groups that are now complete."""

@@ -1,6 +1,6 @@
 """Helpers that the decoders of `parquet` and `arrow` share: a seekable copy of the file, and the values of rows."""
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from itertools import zip_longest
 from typing import IO, Any, TypeAlias
@@ -9,12 +9,15 @@ import pyarrow as pa
 
 from dataprep_api.dataset.report import Manifest
 from dataprep_converter.core.errors import BrokenRecord
-from dataprep_converter.core.tensors import is_tensor
+from dataprep_converter.core.tensors import Array, is_tensor
 from dataprep_converter.formats.columnar.tables_encoder import ordered
 from dataprep_converter.formats.nested.descriptions import parse_description
 from dataprep_converter.formats.nested.json_texts import json_column
 from dataprep_converter.records.feature import FeatureSpec
+from dataprep_converter.records.kept_types import as_numbers, kept_name
 from dataprep_converter.runtime.temporary import TemporaryFile
+
+_arrow: Any = pa  # the type stubs lack arrays of scalars
 
 Row: TypeAlias = tuple[pa.RecordBatch, int]
 """A record: a batch, and the number of a row in it."""
@@ -22,21 +25,37 @@ Row: TypeAlias = tuple[pa.RecordBatch, int]
 
 def features_of(manifest: Manifest) -> list[FeatureSpec]:
     """Return the features of the records, in the order of the spec."""
-    nested = {name: parse_description(described) for name, described in manifest.nested.items()}
+    nested, kept = (
+        {name: parse_description(described) for name, described in types.items()} for types in (manifest.nested, manifest.types)
+    )
     return ordered(
         [
-            FeatureSpec(**{**feature, "shape": tuple(feature["shape"]), "nested": nested.get(feature["name"])})
+            FeatureSpec(
+                **{**feature, "shape": tuple(feature["shape"]), "nested": nested.get(feature["name"]), "kept": kept.get(feature["name"])}
+            )
             for feature in manifest.features
         ]
     )
 
 
-def with_json_texts(batch: pa.RecordBatch, features: Mapping[str, FeatureSpec]) -> pa.RecordBatch:
-    """Return the batch with the JSON of nested values in place of the values."""
+def as_read(batch: pa.RecordBatch, features: Mapping[str, FeatureSpec]) -> pa.RecordBatch:
+    """Return the batch with the JSON of nested values, and with times and decimals as numbers.
+
+    The times and decimals are in further columns, which `kept_values` returns.
+    """
     for name, feature in features.items():
+        values = batch.column(name)
         if feature.nested is not None:
-            batch = batch.set_column(batch.schema.get_field_index(name), name, json_column(batch.column(name)))
+            batch = batch.set_column(batch.schema.get_field_index(name), name, json_column(values))
+        if feature.kept is not None:
+            batch = batch.set_column(batch.schema.get_field_index(name), name, as_numbers(values)).append_column(kept_name(name), values)
     return batch
+
+
+def kept_values(rows: Sequence[Row], feature: str) -> Array:
+    """Return the times or decimals of a feature in these rows."""
+    values: Array = _arrow.array([batch.column(kept_name(feature))[number] for batch, number in rows])
+    return values
 
 
 @contextmanager

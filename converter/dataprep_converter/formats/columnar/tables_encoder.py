@@ -20,6 +20,7 @@ from dataprep_converter.core.native import Lengths
 from dataprep_converter.core.tensors import Array, arrow_type, binary_data, is_tensor, null_mask, pc, to_arrow, to_numpy
 from dataprep_converter.formats.nested.nested_arrays import nested_array
 from dataprep_converter.records.feature import FeatureSpec
+from dataprep_converter.records.kept_types import kept_name, number_type
 
 LARGEST_GROUP: Final = 1 << 30
 """The largest group in bytes. Columns of text and bytes have 32-bit offsets, as most readers expect."""
@@ -41,6 +42,8 @@ def schema_of(features: Sequence[FeatureSpec]) -> pa.Schema:
 def _type_of(feature: FeatureSpec) -> pa.DataType:
     if feature.nested is not None:
         return feature.nested
+    if feature.kept is not None:
+        return feature.kept
     if len(feature.shape) > 1 and -1 not in feature.shape and feature.dtype != "bytes":
         return arrow_type(feature.dtype, feature.shape)
     kind = _leaf_of(feature)
@@ -73,8 +76,7 @@ class Groups:
         """Add a batch and yield every group that is now complete. Raises BadData for text that isn't UTF-8."""
         sizes = np.zeros(batch.num_rows, np.int64)
         for feature in self._features:
-            width = 0 if feature.dtype == "bytes" else max(self._least_bytes, np.dtype(feature.dtype).itemsize)
-            sizes += _row_bytes(batch.column(feature.name), feature.shape, width)
+            sizes += _row_bytes(batch.column(feature.name), feature.shape, self._width(feature))
         start = 0
         while start < batch.num_rows:
             ends = np.cumsum(sizes[start:])
@@ -91,6 +93,12 @@ class Groups:
             if is_whole:
                 yield self._build_group()
 
+    def _width(self, feature: FeatureSpec) -> int:
+        """Return the size of one of the feature's values in bytes, or 0 for text and bytes."""
+        if feature.dtype == "bytes":
+            return 0
+        return max(self._least_bytes, np.dtype(feature.dtype).itemsize if feature.kept is None else _size_of(feature.kept))
+
     def rest(self) -> pa.RecordBatch | None:
         """Return the last group, which has the remaining records, or None if there are none."""
         return self._build_group() if self._records else None
@@ -99,7 +107,8 @@ class Groups:
         batches, self._batches, self._records, self._bytes = self._batches, [], 0, 0
         columns = []
         for feature, field in zip(self._features, self.schema, strict=True):
-            parts: list[Any] = [batch.column(feature.name) for batch in batches]
+            column_name = feature.name if feature.kept is None else kept_name(feature.name)
+            parts: list[Any] = [batch.column(column_name) for batch in batches]
             if feature.nested is not None:
                 columns.append(_nested_values(parts, feature))
                 continue
@@ -180,6 +189,8 @@ def conformed(column: Array, kind: pa.DataType, *, feature_name: str) -> Array:
         tensors: Array = _arrow.ExtensionArray.from_storage(kind, conformed(column, inner.storage_type, feature_name=feature_name))
         return tensors
     missing = null_mask(column) if column.null_count else None
+    if number_type(kind) is not None:
+        return _build_times_or_decimals(column, kind, missing)
     if pa.types.is_fixed_size_list(kind):
         return _build_fixed_size_lists(column, kind, missing, feature_name=feature_name)
     if pa.types.is_list(kind):
@@ -201,6 +212,15 @@ def conformed(column: Array, kind: pa.DataType, *, feature_name: str) -> Array:
     values = to_numpy(without_nulls)
     buffer = np.packbits(values, bitorder="little") if values.dtype == np.bool_ else np.ascontiguousarray(values)
     return _build_array(kind, len(column), [_validity(missing), buffer])
+
+
+def _build_times_or_decimals(column: Any, kind: pa.DataType, missing: npt.NDArray[np.bool_] | None) -> Array:
+    """Return a column of times or decimals. The values that a null masks are zeros."""
+    size = _size_of(kind)
+    values = np.frombuffer(column.buffers()[1] or b"", np.uint8)[column.offset * size : (column.offset + len(column)) * size]
+    if missing is not None:
+        values = np.where(missing[:, None], np.uint8(0), values.reshape(len(column), size)).reshape(-1)
+    return _build_array(kind, len(column), [_validity(missing), values])
 
 
 def _build_fixed_size_lists(column: Array, kind: Any, missing: npt.NDArray[np.bool_] | None, *, feature_name: str) -> Array:
@@ -243,6 +263,11 @@ def _nothing(kind: pa.DataType) -> Any:
     if pa.types.is_binary(kind) or pa.types.is_large_binary(kind):
         return _arrow.scalar(b"", kind)
     return _arrow.scalar(0, pa.int8()).cast(kind)
+
+
+def _size_of(kind: Any) -> int:
+    """Return the size in bytes of a value of a type of times or decimals."""
+    return int(kind.bit_width) // 8
 
 
 def _validity(missing: npt.NDArray[np.bool_] | None) -> npt.NDArray[np.uint8] | None:

@@ -22,8 +22,8 @@ NON_FINITE: Final = (("nan", "NaN"), ("inf", "Infinity"), ("-inf", "-Infinity"))
 
 _NAMES: Final[Mapping[pa.DataType, str]] = {pa.float16(): "float16", pa.float32(): "float32", pa.float64(): "float64"}
 """The names of types whose names in Arrow differ from numpy's."""
-_DECIMAL: Final = re.compile(r"decimal(128|256)\((\d+), (-?\d+)\)")
-_ZONED: Final = re.compile(r"timestamp\[(ms|us|ns), tz=(.+)\]")
+_DECIMAL: Final = re.compile(r"decimal(32|64|128|256)\((\d+), (-?\d+)\)")
+_ZONED: Final = re.compile(r"timestamp\[(s|ms|us|ns), tz=(.+)\]")
 _SMALL_DECIMAL: Final = 38
 
 _types: Any = pa.types  # the stubs know only some of the types that each function accepts
@@ -102,7 +102,7 @@ def is_binary(kind: pa.DataType) -> bool:
 
 
 def description(kind: pa.DataType) -> Any:
-    """Returns the description of a type that `plain_type` returned."""
+    """Returns the description of a type that `plain_type` returned, or of any type of times or decimals."""
     inner: Any = kind
     if _types.is_struct(kind):
         return {"struct": [[field.name, description(field.type)] for field in inner]}
@@ -131,8 +131,7 @@ def parse_description(described: Any) -> pa.DataType:
 def _parse_name(name: str) -> pa.DataType:
     kind: pa.DataType
     if decimal := _DECIMAL.fullmatch(name):
-        make = _arrow.decimal128 if decimal[1] == "128" else _arrow.decimal256
-        kind = make(int(decimal[2]), int(decimal[3]))
+        kind = getattr(_arrow, f"decimal{decimal[1]}")(int(decimal[2]), int(decimal[3]))
     elif zoned := _ZONED.fullmatch(name):
         kind = _arrow.timestamp(zoned[1], tz=zoned[2])
     else:

@@ -96,7 +96,7 @@ class BlockReader(Closeable):
         """`lost_of` names columns of decimals. For each column in `lost_of`, blocks contain a second column with the original text of the
         values that lost digits. `lost_name` returns the second column's name."""
         self._access = access
-        self._lost_of = list(lost_of)
+        self.lost_of: Final = list(lost_of)
         self._folders = folders
         self._files = OpenFiles(access)
         self._count = self._files.count
@@ -189,7 +189,7 @@ class BlockReader(Closeable):
                 for at, row in zip(selected[~is_good].tolist(), within[~is_good].tolist(), strict=True):
                     bad[at] = RejectedSample(int(samples[at]), block.reasons[row], block.raws.get(row))
         selected = np.concatenate(order)
-        schema = pa.schema([*self.schema(), *((lost_name(name), pa.string()) for name in self._lost_of)])
+        schema = pa.schema([*self.schema(), *((lost_name(name), pa.string()) for name in self.lost_of)])
         records = _sort_rows(pieces, selected, schema)
         columns: list[Any] = [records.column(name) for name in schema.names]
         numbered_records = pa.RecordBatch.from_arrays(
@@ -199,12 +199,12 @@ class BlockReader(Closeable):
 
     def _split_lost_digits(self, batch: Batch) -> Batch:
         """The batch, with the columns of lost digits moved from `records` to `lost`."""
-        if not self._lost_of:
+        if not self.lost_of:
             return batch
         records = batch.records.select([*self.schema().names, SAMPLE])
         samples = to_numpy(records.column(SAMPLE))
         lost = []
-        for name in self._lost_of:
+        for name in self.lost_of:
             texts: Any = batch.records.column(lost_name(name))
             if texts.null_count < len(texts):
                 lost.append(LostDigits(name, samples[texts.is_valid().to_numpy(zero_copy_only=False)], texts.drop_null().to_pylist()))

@@ -22,8 +22,9 @@ from dataprep_converter.core.tensors import NUMPY_NAMES, Array, is_tensor, null_
 from dataprep_converter.formats.nested.descriptions import has_maps, nested_field, plain_type
 from dataprep_converter.formats.nested.json_texts import json_column
 from dataprep_converter.formats.nested.nested_arrays import repeated_keys
-from dataprep_converter.records.batch import WAS
+from dataprep_converter.records.batch import KEPT, WAS
 from dataprep_converter.records.columns import NOT_BY_DEFAULT, similar
+from dataprep_converter.records.kept_types import as_numbers
 from dataprep_converter.records.lossy import lost_digits
 from dataprep_converter.records.schemas import schema_text
 
@@ -38,7 +39,6 @@ TYPES: Final[Mapping[str, pa.DataType]] = {
 
 _SHOWN: Final = 64
 _SHOWN_COLUMNS: Final = 20
-_SMALL_TIMES: Final = {pa.date32(), pa.time32("s"), pa.time32("ms")}
 
 _arrow: Any = pa  # the type stubs lack some array types
 
@@ -58,10 +58,14 @@ class Column:
     """For nested values, which become JSON text, the type in which formats write the values."""
     by_default: bool = True
     """Whether the column is written if the spec doesn't name its features."""
+    common: pa.DataType | None = None
+    """If `was` can't hold the times or decimals of all files, the type that can. None if `was` can, and the type null if no type can."""
 
     def field(self) -> "pa.Field[Any]":
         """The column as a field of the reader's schema. The field's metadata contains the original type, which later steps need as well."""
         metadata = {} if self.was is None else {WAS: schema_text(pa.schema([(self.name, self.was)]))}
+        if self.common is not None:
+            metadata[KEPT] = "" if pa.types.is_null(self.common) else schema_text(pa.schema([(self.name, self.common)]))
         metadata |= {} if self.by_default else NOT_BY_DEFAULT
         if self.nested is not None:
             return nested_field(self.name, self.nested, metadata)
@@ -280,7 +284,7 @@ def _cast(values: Any, kind: pa.DataType) -> Array:
         )
         return list_array
     if pa.types.is_temporal(values.type):
-        values = values.cast(pa.int32() if values.type in _SMALL_TIMES else pa.int64())
+        values = as_numbers(values)
     cast: Array = values.cast(kind)
     return cast
 

@@ -43,6 +43,7 @@ class CommonSchema:
         state = {"schema": schema_text(schema), "paths": [list(column.path) for column in columns]}
         were = pa.schema([(column.name, column.was) for column in columns if column.was is not None])
         nested = {column.name: description(column.nested) for column in columns if column.nested is not None}
+        common = {column.name: description(column.common) for column in columns if column.common is not None}
         hidden = [column.name for column in columns if not column.by_default]
         is_kept = self._structs.keeps and any(isinstance(column.nested, pa.StructType) for column in columns)
         optional = {
@@ -50,6 +51,7 @@ class CommonSchema:
             "units": self._common.units(),
             "warnings": self._common.warnings(),
             "nested": nested,
+            "common": common,
             "hidden": hidden,
             STRUCTS: is_kept,
         }
@@ -63,9 +65,18 @@ def columns_from(state: Mapping[str, Any]) -> list[Column]:
     schema = parse_schema(state["schema"])
     were = {field.name: field.type for field in parse_schema(state["were"])} if "were" in state else {}
     nested = {name: parse_description(described) for name, described in state.get("nested", {}).items()}
+    common = {name: parse_description(described) for name, described in state.get("common", {}).items()}
     hidden = set(state.get("hidden", []))
     return [
-        Column(field.name, tuple(path), field.type, were.get(field.name), nested.get(field.name), field.name not in hidden)
+        Column(
+            field.name,
+            tuple(path),
+            field.type,
+            were.get(field.name),
+            nested.get(field.name),
+            field.name not in hidden,
+            common.get(field.name),
+        )
         for field, path in zip(schema, state["paths"], strict=True)
     ]
 

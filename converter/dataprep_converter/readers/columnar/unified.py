@@ -276,7 +276,22 @@ def _unified_column(one: Column, other: Column) -> Column | None:
     originals = [each.was for each in (one, other) if each.was is not None]
     if _item(kind) == pa.float64() and any(_item(each.type) == pa.int64() for each in (one, other)):
         originals.append(WHOLE)
-    return replace(one, type=kind, was=max(originals, key=digits, default=None))
+    was = max(originals, key=digits, default=None)
+    common = None if was is None else _common_decimal(one, other)
+    return replace(one, type=kind, was=was, common=None if common == was else common)
+
+
+def _common_decimal(one: Column, other: Column) -> pa.DataType:
+    """The decimal type that holds the values of both columns, or the type null if there is none."""
+    first, second = _decimal_of(one), _decimal_of(other)
+    return (_wider(first, second) if pa.types.is_decimal(first) and pa.types.is_decimal(second) else None) or pa.null()
+
+
+def _decimal_of(column: Column) -> pa.DataType:
+    """The decimal type that holds the values of a column, or the type null if there is none."""
+    if column.was is not None:
+        return column.was if column.common is None else column.common
+    return pa.decimal128(len(str(np.iinfo(NUMPY_NAMES[column.type]).max)), 0) if pa.types.is_integer(column.type) else pa.null()
 
 
 def unified_type(one: Any, other: Any) -> pa.DataType | None:

@@ -27,7 +27,7 @@ from dataprep_converter.readers import Discovery, Listing, Reader, reader_class
 from dataprep_converter.readers.base.blocks import Block, BlockReader
 from dataprep_converter.readers.joins.joined_tables import Columns, Count, Join, Keys
 from dataprep_converter.readers.joins.tables import without_null_keys
-from dataprep_converter.records.batch import SAMPLE, TEXT, TEXTS, WAS, marked
+from dataprep_converter.records.batch import KEPT, SAMPLE, TEXT, TEXTS, WAS, marked
 from dataprep_converter.records.columns import IS_SEQUENCE, NOT_BY_DEFAULT, find_columns
 from dataprep_converter.records.schemas import parse_schema, schema_text
 from dataprep_converter.runtime import limits
@@ -64,6 +64,7 @@ class JoinReader(BlockReader):
     def __init__(self, source: JoinSource, state: Mapping[str, Any], access: Access) -> None:  # noqa: ARG002 - the state has all settings
         super().__init__(access)
         schema = marked(parse_schema(state["schema"]), WAS, state.get("were", {}))
+        schema = marked(schema, KEPT, state.get(KEPT, {}))
         self._schema: pa.Schema = marked(schema, TEXT, state.get(TEXTS, {}))
 
     def schema(self) -> pa.Schema:
@@ -187,6 +188,8 @@ class _Planner:
         original_types = _field_metadata(tables, WAS)
         if original_types:
             self._state["were"] = original_types
+        if kept := _field_metadata(tables, KEPT):
+            self._state[KEPT] = kept
         if texts := _field_metadata(tables, TEXT):
             self._state[TEXTS] = texts
         if not any(len(table.units) for table in tables):
@@ -365,7 +368,9 @@ def _schema(source: JoinSource, tables: Sequence[_Table]) -> pa.Schema:
             if table.columns.order_by is None:
                 # Remove the metadata about original types and about text from the schema. The schema is written to the files, so it affects
                 # the offsets of the units and thereby the run id.
-                metadata = {key: value for key, value in (field.metadata or {}).items() if key not in (WAS.encode(), TEXT.encode())}
+                metadata = {
+                    key: value for key, value in (field.metadata or {}).items() if key not in (WAS.encode(), KEPT.encode(), TEXT.encode())
+                }
                 fields.append(pa.field(name, field.type, metadata=metadata or None))
             else:
                 fields.append(pa.field(name, pa.large_list(field.type), metadata=IS_SEQUENCE))

@@ -9,6 +9,7 @@ from datetime import UTC, datetime
 from typing import Any, TextIO
 
 import numpy as np
+import pyarrow as pa
 from pydantic import ValidationError
 from rich.console import Console, ConsoleOptions, RenderableType
 from rich.segment import Segment
@@ -25,8 +26,10 @@ from dataprep_converter.dataset.listing import missing_data_set
 from dataprep_converter.dataset.output_folder import OutputFolder
 from dataprep_converter.dataset.script_files import is_read
 from dataprep_converter.dataset.sidecars.statistics import read_statistics as stored_statistics
+from dataprep_converter.formats.nested.descriptions import parse_description
 from dataprep_converter.formats.registry import decoder
 from dataprep_converter.inputs.access import Access
+from dataprep_converter.records.kept_types import time_text
 from dataprep_converter.stores import Entry
 from dataprep_converter.tools.inspect import html_pictures, html_report, statistics_table
 
@@ -256,12 +259,15 @@ def _histogram(manifest: Manifest, label: str, names: list[str], *, width: int) 
 
 def _print_record(console: Console, manifest: Manifest, sample: dict[str, list[Any]]) -> None:
     raws = {f["name"]: f for f in manifest.features if f["raw"] and not f.get("sequence")}
+    kinds = {name: parse_description(described) for name, described in manifest.types.items()}
+    times = {name: kind for name, kind in kinds.items() if pa.types.is_temporal(kind)}
     for name, values in sorted(sample.items()):
         if name in raws:
             console.print(Text.assemble((one_line(name), "bold"), f": {raws[name]['dtype']}{raws[name]['shape']}"))
             console.print(picture(values[0], raws[name]["dtype"], raws[name]["shape"]), soft_wrap=True)
         else:
-            values_shown = ", ".join(_shorten(value) for value in values[:_SHOWN_VALUES])
+            time = times.get(name)
+            values_shown = ", ".join(_shorten(value if time is None else time_text(value, time)) for value in values[:_SHOWN_VALUES])
             what = "steps" if any(isinstance(value, list) for value in values) else "values"
             more = f", … ({len(values)} {what})" if len(values) > _SHOWN_VALUES else ""
             console.print(Text.assemble((one_line(name), "bold"), one_line(f": {values_shown}{more}")))

@@ -1,0 +1,83 @@
+"""Decides which features keep the types of times and decimals, and adds columns of these types to batches of features.
+
+A format that can hold such types takes the values from the added columns (`records/kept_types.py`). All other code, such as the
+statistics, uses the numbers.
+"""
+
+from collections.abc import Callable, Collection
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from dataprep_converter.core.tensors import Array, to_numpy
+from dataprep_converter.records.batch import KEPT, SAMPLE, WAS, Batch, LostDigits
+from dataprep_converter.records.columns import are_numbers
+from dataprep_converter.records.kept_types import as_kept, number_type
+from dataprep_converter.records.lossy import SAFE_DIGITS, format_example
+from dataprep_converter.records.schemas import parse_schema
+
+
+def original(field: "pa.Field[Any]", key: str = WAS) -> "pa.Field[Any] | None":
+    """Returns a column of the reader with the type that its times or decimals had in the input, or None for a column of other values.
+
+    With the key KEPT, the type is the one that holds the values of all files, and None also stands for a column without such a type.
+    """
+    metadata = field.metadata or {}
+    written = metadata.get(key.encode(), metadata.get(WAS.encode()))
+    return parse_schema(written.decode()).field(0) if written else None
+
+
+@dataclass(frozen=True)
+class KeptTypes:
+    """Which times and decimals keep their types."""
+
+    holds: Callable[[pa.DataType], pa.DataType | None]
+    """The type in which the format keeps a type, or None."""
+    exact: Collection[str] = ()
+    """The reader's columns for which batches have the text of all decimals that lost digits."""
+
+    def type_of(self, field: "pa.Field[Any]") -> pa.DataType | None:
+        """Returns the type in which the format keeps the values of a column, or None if they are written as numbers.
+
+        A column of lists is written as numbers, and so is a column that a step may have changed.
+        """
+        was = original(field, KEPT)
+        if was is None or field.type != number_type(was.type) or are_numbers(field):
+            return None
+        kind: Any = was.type
+        if pa.types.is_decimal(kind) and kind.precision > SAFE_DIGITS and was.name not in self.exact:
+            return None
+        return self.holds(kind)
+
+
+@dataclass(frozen=True)
+class KeptColumn:
+    """A feature that keeps its type."""
+
+    column: str
+    """The feature's column after the transforms."""
+    place: int
+    """The position of the feature's numbers among the columns of the features."""
+    was: "pa.Field[Any]"
+    """The reader's column, with the type of the values in the input."""
+    type: pa.DataType
+    """The type of the values in the files."""
+
+    def values(self, numbers: Array, batch: Batch) -> tuple[Array, dict[int, str]]:
+        """Returns the values of the feature in the type that is kept, and a reason for each row with a number that this type can't hold."""
+        lost = next((each for each in batch.lost if each.column == self.was.name), None)
+        texts = None if lost is None else _texts_of_rows(lost, batch)
+        values, wrong = as_kept(numbers, was=self.was.type, kept=self.type, texts=texts)
+        return values, {row: f"{self.column} {format_example(numbers[row].as_py())} does not fit {self.type}" for row in wrong}
+
+
+def _texts_of_rows(lost: LostDigits, batch: Batch) -> Array:
+    """Returns the text of the decimal that lost digits in each row of the batch, and null in all other rows."""
+    samples = to_numpy(batch.records.column(SAMPLE))
+    order = np.argsort(lost.samples)
+    places = np.minimum(np.searchsorted(lost.samples[order], samples), len(order) - 1)
+    found = order[places]
+    indexes: Any = pa.array(found, mask=lost.samples[found] != samples)
+    return pa.array(lost.texts, pa.string()).take(indexes)

@@ -1,0 +1,99 @@
+"""Times and decimals that keep their types. The steps see them as numbers: times as int64, decimals as float64. A format that can hold the
+types gets the values of these types in a further column, whose name `kept_name` returns.
+
+Times lose nothing as int64. A decimal of at most SAFE_DIGITS digits is the only one that is so close to its float64. A decimal with more
+digits is the shortest text of its float64, unless the reader has reported the text that lost digits (`Batch.lost`).
+"""
+
+from typing import Any, Final
+
+import numpy as np
+import pyarrow as pa
+
+from dataprep_converter.core.tensors import Array, pc
+from dataprep_converter.records.lossy import SAFE_DIGITS
+
+_KEPT: Final = "\0kept "
+_SMALL: Final = 32
+"""The number of bits of times that Arrow casts only to int32."""
+_ROUNDING: Final = 4 * float(np.finfo(np.float64).eps)
+"""A float64 that was read from a decimal differs from it by less than this share."""
+_MOST_DIGITS_OF_128: Final = 38
+_arrow: Any = pa  # the type stubs lack some types and functions
+
+
+def kept_name(feature: str) -> str:
+    """Returns the name of the column with the values of a feature in the type that is kept. No feature has such a name."""
+    return f"{_KEPT}{feature}"
+
+
+def number_type(kind: Any) -> pa.DataType | None:
+    """Returns the type in which the steps see times or decimals of type `kind`. None for other types, and for types that are never kept."""
+    if pa.types.is_decimal(kind):
+        return pa.float64() if 0 <= kind.scale <= kind.precision else None
+    return pa.int64() if pa.types.is_temporal(kind) and not pa.types.is_interval(kind) else None
+
+
+def as_numbers(values: Array) -> Array:
+    """Returns times as int64 and decimals as float64."""
+    if pa.types.is_decimal(values.type):
+        return values.cast(pa.float64())
+    kind: Any = values.type
+    plain = values.cast(pa.int32()) if kind.bit_width == _SMALL else values
+    return plain.cast(pa.int64())
+
+
+def as_kept(numbers: Array, *, was: pa.DataType, kept: pa.DataType, texts: "Array | None") -> tuple[Array, list[int]]:
+    """Returns numbers that were times or decimals of type `was` as a column of type `kept`, and the rows whose numbers this type can't hold.
+
+    `texts` are the decimals that lost digits, as text, and null in all other rows. None: no decimal lost digits. The rows that `kept` can't
+    hold are null in the column.
+    """
+    try:
+        return (_times(numbers, was, kept) if pa.types.is_temporal(was) else _decimals(numbers, kept, texts)), []
+    except pa.ArrowInvalid:
+        if len(numbers) == 1:
+            return _arrow.nulls(1, kept), [0]
+    middle = len(numbers) // 2
+    columns: list[Array] = []
+    wrong: list[int] = []
+    for start, count in ((0, middle), (middle, len(numbers) - middle)):
+        half, wrong_of_half = as_kept(
+            numbers.slice(start, count), was=was, kept=kept, texts=None if texts is None else texts.slice(start, count)
+        )
+        columns.append(half)
+        wrong += [start + row for row in wrong_of_half]
+    return pa.concat_arrays(columns), wrong
+
+
+def _times(numbers: Array, was: Any, kept: pa.DataType) -> Array:
+    plain = numbers.cast(pa.int32()) if was.bit_width == _SMALL else numbers
+    times: Array = plain.cast(was).cast(kept)
+    times.validate(full=True)
+    return times
+
+
+def _decimals(numbers: Any, kept: Any, texts: "Array | None") -> Array:
+    make = _arrow.decimal128 if kept.precision <= _MOST_DIGITS_OF_128 else _arrow.decimal256
+    wide = make(kept.precision, kept.scale)
+    if kept.precision <= SAFE_DIGITS:
+        decimals: Any = numbers.cast(wide)
+        differs = pc.greater(pc.abs(pc.subtract(decimals.cast(pa.float64()), numbers)), pc.multiply(pc.abs(numbers), _ROUNDING))
+        if pc.any(differs).as_py():
+            raise pa.ArrowInvalid(f"a number has more digits than {kept}")
+    else:
+        written = numbers.cast(pa.string())
+        decimals = (written if texts is None else pc.coalesce(texts, written)).cast(wide)
+    cast: Array = decimals.cast(kept)
+    return cast
+
+
+def time_text(number: int | None, kind: Any) -> str:
+    """Returns a time as text, given its number in the unit of its type."""
+    if number is None:
+        return "none"
+    plain: Any = pa.scalar(number, pa.int32() if kind.bit_width == _SMALL else pa.int64())
+    try:
+        return str(plain.cast(kind).cast(pa.string()).as_py())
+    except pa.ArrowException:
+        return str(number)
