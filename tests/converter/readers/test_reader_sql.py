@@ -2,10 +2,12 @@
 
 import sqlite3
 from collections.abc import Iterator
+from datetime import UTC, date, datetime, time
 from pathlib import Path
 from typing import Any, ClassVar
 
 import numpy as np
+import pyarrow.parquet as pq
 import pytest
 from adbc_driver_manager import AdbcStatusCode, OperationalError
 from pydantic import ValidationError
@@ -378,6 +380,25 @@ def test_postgres_plans_are_equal_each_time_and_for_both_pins(server: Server) ->
 def test_postgres_becomes_records(server: Server, tmp_path: Path) -> None:
     source = a_source(server.url, "SELECT id, s FROM t WHERE id <= 2")
     assert job_of(source, tmp_path / "out", access_to(server)) == [{"id": [1], "s": [b"s1"]}, {"id": [2], "s": [b"s2"]}]
+
+
+def test_parquet_keeps_the_times_of_postgres(server: Server, tmp_path: Path) -> None:
+    query = """
+        SELECT id, CASE id WHEN 2 THEN timestamptz '2026-01-31 12:30:00.5+01' END AS at,
+            date '2026-01-31' AS day, time '12:30:00.5' AS of_day, 1.50::numeric AS n
+        FROM t WHERE id <= 2
+    """
+    spec = {
+        "source": a_source(server.url, query).model_dump(by_alias=True, exclude_unset=True, mode="json"),
+        "output": {"uri": str(tmp_path / "out"), "format": "parquet"},
+    }
+    run(parse_job(spec), access=access_to(server), workers=1, display=Display(quiet=True))
+    (file,) = (tmp_path / "out").glob("*.parquet")
+    table = pq.read_table(file)
+    kinds = {"id": "int32", "at": "timestamp[us, tz=UTC]", "day": "date32[day]", "of_day": "time64[us]", "n": "double"}
+    assert {field.name: str(field.type) for field in table.schema} == kinds
+    moment, day, of_day = datetime(2026, 1, 31, 11, 30, 0, 500_000, UTC), date(2026, 1, 31), time(12, 30, 0, 500_000)
+    assert [list(row.values())[1:] for row in table.to_pylist()] == [[None, day, of_day, 1.5], [moment, day, of_day, 1.5]]
 
 
 def test_postgres_says_what_is_wrong_without_the_password(server: Server, monkeypatch: pytest.MonkeyPatch) -> None:
