@@ -11,6 +11,7 @@ import tempfile
 import uuid
 from collections import Counter
 from collections.abc import Iterator, Sequence
+from contextlib import ExitStack
 from pathlib import Path
 
 import pytest
@@ -59,7 +60,8 @@ def _spread(items: Sequence[pytest.Item]) -> list[pytest.Item]:
 @pytest.fixture(scope="session")
 def stores(cluster: Cluster) -> Iterator[Stores]:
     """HDFS with two data nodes, an S3 server, the OSS fake and a shared folder."""
-    if cluster.bridge_ip is None:
+    host = cluster.bridge_ip
+    if host is None:
         unavailable("the stores need an address that the pods of this cluster reach; `make cluster-up` gives a cluster with one")
     folder = Path(tempfile.mkdtemp(prefix="dataprep-stores-"))
     folder.chmod(0o755)
@@ -67,14 +69,16 @@ def stores(cluster: Cluster) -> Iterator[Stores]:
     volume.mkdir()
     volume.chmod(0o777)
     try:
-        with (
-            HdfsCluster(folder / "hdfs", host=cluster.bridge_ip) as hdfs,
-            S3Server(folder / "s3", host=cluster.bridge_ip) as s3,
-            FakeOss(folder / "oss", host=cluster.bridge_ip) as oss,
-        ):
+        with ExitStack() as stack:
+            s3 = stack.enter_context(S3Server(folder / "s3", host=host))
+            oss = stack.enter_context(FakeOss(folder / "oss", host=host))
             s3.make_bucket(BUCKET)
             oss.make_bucket(BUCKET)
-            yield Stores(hdfs=hdfs, s3=s3, oss=oss, volume=volume)
+
+            def start_hdfs() -> HdfsCluster:
+                return stack.enter_context(HdfsCluster(folder / "hdfs", host=host))
+
+            yield Stores(start_hdfs, s3=s3, oss=oss, volume=volume)
     finally:
         shutil.rmtree(folder, ignore_errors=True)
 
@@ -143,3 +147,11 @@ def digits_on_hdfs(stores: Stores, digits: Path) -> str:
     for file in digits.iterdir():
         stores.hdfs.write(f"/mnist/{file.name}", file.read_bytes())
     return f"{stores.hdfs.uri}/mnist"
+
+
+@pytest.fixture(scope="session")
+def digits_on_s3(stores: Stores, digits: Path) -> str:
+    """Copies the files to S3 and returns the prefix's URI."""
+    for file in digits.iterdir():
+        stores.s3.write(BUCKET, f"digits/{file.name}", file.read_bytes())
+    return f"s3://{BUCKET}/digits"

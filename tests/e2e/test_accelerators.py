@@ -8,7 +8,7 @@ from kubecluster import Cluster
 from kubecluster.state import marking_nodes
 from workbench.installation import Installation
 from workbench.jobs import Document, Namespace, condition
-from workbench.stores import Stores, a_job
+from workbench.stores import BUCKET, Stores, a_job
 
 GPU = "nvidia.com/gpu"
 PROMISED_SECONDS = 30
@@ -41,7 +41,7 @@ def job(namespace: Namespace, stores: Stores, source: str, **accelerator: object
         stores,
         name="gpu",
         source=source,
-        output=f"{stores.hdfs.uri}/{namespace.name}",
+        output=f"s3://{BUCKET}/{namespace.name}",
         workers__accelerator=gpu | accelerator,
         workers__parallelism=2,
         limit=1000,
@@ -73,8 +73,8 @@ def limits(pod: Document) -> Document:
     return found
 
 
-def test_required_lands_on_the_gpu_node(namespace: Namespace, stores: Stores, digits_on_hdfs: str, gpu_node: str) -> None:
-    namespace.apply(job(namespace, stores, digits_on_hdfs, policy="Required", count=1))
+def test_required_lands_on_the_gpu_node(namespace: Namespace, stores: Stores, digits_on_s3: str, gpu_node: str) -> None:
+    namespace.apply(job(namespace, stores, digits_on_s3, policy="Required", count=1))
     status = namespace.wait_phase("gpu", "Succeeded")
     assert status["effective"]["accelerator"] == "GPU"
     for pod in workers(namespace):
@@ -84,10 +84,8 @@ def test_required_lands_on_the_gpu_node(namespace: Namespace, stores: Stores, di
         assert GPU in [toleration.get("key") for toleration in pod["spec"]["tolerations"]]
 
 
-def test_required_waits_and_says_so_until_a_gpu_appears(
-    namespace: Namespace, stores: Stores, cluster: Cluster, digits_on_hdfs: str
-) -> None:
-    namespace.apply(job(namespace, stores, digits_on_hdfs, policy="Required", count=1))
+def test_required_waits_and_says_so_until_a_gpu_appears(namespace: Namespace, stores: Stores, cluster: Cluster, digits_on_s3: str) -> None:
+    namespace.apply(job(namespace, stores, digits_on_s3, policy="Required", count=1))
     wait_until_workers_are_asked_for(namespace)
     waiting = wait_until_no_gpu_is_told(namespace)
     assert waiting["phase"] == "Pending"
@@ -100,8 +98,8 @@ def test_required_waits_and_says_so_until_a_gpu_appears(
         cluster.kubectl("label", "node", "node0", "accelerator-")
 
 
-def test_preferred_falls_back_to_cpu_with_an_event(namespace: Namespace, stores: Stores, digits_on_hdfs: str) -> None:
-    namespace.apply(job(namespace, stores, digits_on_hdfs, policy="Preferred", count=1, fallbackAfterSeconds=3))
+def test_preferred_falls_back_to_cpu_with_an_event(namespace: Namespace, stores: Stores, digits_on_s3: str) -> None:
+    namespace.apply(job(namespace, stores, digits_on_s3, policy="Preferred", count=1, fallbackAfterSeconds=3))
     wait_until_workers_are_asked_for(namespace)
     namespace.wait(
         "gpu",
@@ -116,8 +114,8 @@ def test_preferred_falls_back_to_cpu_with_an_event(namespace: Namespace, stores:
     assert "FellBackToCPU" in [reason for reason, _ in namespace.events("gpu")]
 
 
-def test_none_never_asks_for_a_gpu(namespace: Namespace, stores: Stores, digits_on_hdfs: str, gpu_node: str) -> None:
-    namespace.apply(job(namespace, stores, digits_on_hdfs, policy="None"))
+def test_none_never_asks_for_a_gpu(namespace: Namespace, stores: Stores, digits_on_s3: str, gpu_node: str) -> None:
+    namespace.apply(job(namespace, stores, digits_on_s3, policy="None"))
     namespace.wait_phase("gpu", "Succeeded")
     for pod in workers(namespace):
         assert GPU not in limits(pod)
@@ -136,10 +134,10 @@ def other_gpu_node(cluster: Cluster) -> Iterator[str]:
 
 
 def test_two_gpus_come_from_the_selected_node(
-    namespace: Namespace, stores: Stores, digits_on_hdfs: str, gpu_node: str, other_gpu_node: str
+    namespace: Namespace, stores: Stores, digits_on_s3: str, gpu_node: str, other_gpu_node: str
 ) -> None:
     """There is room for one of two workers at a time. The second worker waits, and does not use GPUs of a node with another label."""
-    namespace.apply(job(namespace, stores, digits_on_hdfs, policy="Required", count=2))
+    namespace.apply(job(namespace, stores, digits_on_s3, policy="Required", count=2))
     status = namespace.wait_phase("gpu", "Succeeded")
     assert status["effective"]["accelerator"] == "GPU"
     for pod in workers(namespace):
@@ -149,10 +147,10 @@ def test_two_gpus_come_from_the_selected_node(
 
 
 def test_a_job_waits_for_more_gpus_than_the_selected_node_has(
-    namespace: Namespace, stores: Stores, digits_on_hdfs: str, gpu_node: str, other_gpu_node: str
+    namespace: Namespace, stores: Stores, digits_on_s3: str, gpu_node: str, other_gpu_node: str
 ) -> None:
     del gpu_node, other_gpu_node  # two GPUs on the labelled node, eight on another
-    namespace.apply(job(namespace, stores, digits_on_hdfs, policy="Required", count=3))
+    namespace.apply(job(namespace, stores, digits_on_s3, policy="Required", count=3))
     wait_until_workers_are_asked_for(namespace)
     assert wait_until_no_gpu_is_told(namespace)["phase"] == "Pending"
     assert [pod["spec"].get("nodeName") for pod in workers(namespace) if pod["spec"].get("nodeName")] == []
@@ -160,7 +158,7 @@ def test_a_job_waits_for_more_gpus_than_the_selected_node_has(
 
 @pytest.mark.apart
 def test_one_value_of_the_chart_keeps_cpu_jobs_off_gpu_nodes_without_a_taint(
-    namespace: Namespace, stores: Stores, cluster: Cluster, own_operator: Installation, digits_on_hdfs: str
+    namespace: Namespace, stores: Stores, cluster: Cluster, own_operator: Installation, digits_on_s3: str
 ) -> None:
     """A CPU job that selects the GPU node by another label is not scheduled; without that label it runs elsewhere."""
     node, taken_from = "node1", {"accelerator": "gpu"}
@@ -169,7 +167,7 @@ def test_one_value_of_the_chart_keeps_cpu_jobs_off_gpu_nodes_without_a_taint(
     )
     cluster.kubectl("label", "node", node, "accelerator=gpu", "room=gpu", "--overwrite")
     try:
-        kept_off = job(namespace, stores, digits_on_hdfs, policy="None")
+        kept_off = job(namespace, stores, digits_on_s3, policy="None")
         kept_off["spec"]["workers"]["nodeSelector"] = {"room": "gpu"}
         namespace.apply(kept_off)
         namespace.wait(
@@ -180,7 +178,7 @@ def test_one_value_of_the_chart_keeps_cpu_jobs_off_gpu_nodes_without_a_taint(
         )
         assert [pod["spec"].get("nodeName") for pod in namespace.pods("gpu")] == [None]
         namespace.kubectl("delete", "dpj", "gpu")
-        namespace.apply(job(namespace, stores, digits_on_hdfs, policy="None"))
+        namespace.apply(job(namespace, stores, digits_on_s3, policy="None"))
         namespace.wait_phase("gpu", "Succeeded")
         for pod in workers(namespace):
             assert pod["spec"]["nodeName"] != node

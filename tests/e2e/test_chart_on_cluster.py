@@ -9,7 +9,7 @@ from kubecluster import Cluster
 from workbench.installation import Installation
 from workbench.jobs import Namespace
 from workbench.outside import nobody_inside
-from workbench.stores import Stores, a_job
+from workbench.stores import BUCKET, Stores, a_job
 
 
 def make_namespace(cluster: Cluster, stores: Stores) -> Namespace:
@@ -32,7 +32,7 @@ def test_everything_may_change_until_an_operator_has_seen_the_job(away: Installa
 
 @pytest.mark.exclusive
 def test_a_release_can_be_tested_upgraded_and_removed_and_the_jobs_stay(
-    operator: Installation, cluster: Cluster, stores: Stores, digits_on_hdfs: str
+    operator: Installation, cluster: Cluster, stores: Stores, digits_on_s3: str
 ) -> None:
     release = Installation(cluster, namespace=f"rel-{uuid.uuid4().hex[:6]}", release="one")
     space = make_namespace(cluster, stores)
@@ -40,9 +40,7 @@ def test_a_release_can_be_tested_upgraded_and_removed_and_the_jobs_stay(
         try:
             release.install()
             release.helm("test", release.release, "--timeout=90s")
-            space.apply(
-                a_job(stores, name="before", source=digits_on_hdfs, output=f"{stores.hdfs.uri}/{space.name}-a", limit=1000, suspend=True)
-            )
+            space.apply(a_job(stores, name="before", source=digits_on_s3, output=f"s3://{BUCKET}/{space.name}-a", limit=1000, suspend=True))
             space.wait_phase("before", "Suspended")
             release.install({"replicas": 1})
             assert len(release.pods()) == 1
@@ -57,7 +55,7 @@ def test_a_release_can_be_tested_upgraded_and_removed_and_the_jobs_stay(
 
 @pytest.mark.apart
 def test_namespaced_mode_needs_no_cluster_role_and_sees_nothing_else(
-    away: Installation, cluster: Cluster, stores: Stores, digits_on_hdfs: str
+    away: Installation, cluster: Cluster, stores: Stores, digits_on_s3: str
 ) -> None:
     del away
     inside, outside = make_namespace(cluster, stores), make_namespace(cluster, stores)
@@ -69,7 +67,7 @@ def test_namespaced_mode_needs_no_cluster_role_and_sees_nothing_else(
         )
         assert roles["items"] == []
         for space in (inside, outside):
-            space.apply(a_job(stores, name="job", source=digits_on_hdfs, output=f"{stores.hdfs.uri}/{space.name}", limit=1000))
+            space.apply(a_job(stores, name="job", source=digits_on_s3, output=f"s3://{BUCKET}/{space.name}", limit=1000))
         inside.wait_phase("job", "Succeeded")
         assert outside.status("job") == {"observedGeneration": -1}, "no operator has seen it"
         assert outside.all("jobs") == []

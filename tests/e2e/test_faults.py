@@ -84,10 +84,10 @@ def in_phase(*phases: str) -> Callable[[Document], bool]:
 
 @pytest.mark.apart
 @pytest.mark.long
-def test_the_operator_may_die_in_any_phase(namespace: Namespace, stores: Stores, own_operator: Installation, digits_on_hdfs: str) -> None:
+def test_the_operator_may_die_in_any_phase(namespace: Namespace, stores: Stores, own_operator: Installation, digits_on_s3: str) -> None:
     """One job; the operator is killed in each of its phases."""
     with slow_writes(stores, seconds=0.7):
-        namespace.apply(slow_job(namespace, stores, digits_on_hdfs))
+        namespace.apply(slow_job(namespace, stores, digits_on_s3))
         for phase in ("Planning", "Running", "Committing"):
             assert namespace.wait("slow", in_phase(phase, "Succeeded"), what=phase)["phase"] == phase
             own_operator.kill()

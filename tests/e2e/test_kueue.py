@@ -140,10 +140,10 @@ def test_a_job_waits_for_quota_with_kueues_message_and_then_writes_the_same_byte
 
 
 @pytest.mark.kueue
-def test_a_job_that_kueue_evicts_waits_again_and_keeps_what_is_done(queues: Namespace, stores: Stores, digits_on_hdfs: str) -> None:
+def test_a_job_that_kueue_evicts_waits_again_and_keeps_what_is_done(queues: Namespace, stores: Stores, digits_on_s3: str) -> None:
     quota(queues, "10")
     with slow_writes(stores, seconds=1.0):
-        queues.apply(queued(slow_job(queues, stores, digits_on_hdfs), "research"))
+        queues.apply(queued(slow_job(queues, stores, digits_on_s3), "research"))
         done = some_reports(stores, queues, at_least=1)
         stop(queues, "HoldAndDrain")
         # First "is stopped", then "is inactive" as soon as Kueue has reconciled again.
@@ -163,11 +163,11 @@ def stop(namespace: Namespace, policy: str) -> None:
 
 
 @pytest.mark.kueue
-def test_a_job_is_preempted_in_its_plan_and_resumes(queues: Namespace, stores: Stores, digits_on_hdfs: str) -> None:
+def test_a_job_is_preempted_in_its_plan_and_resumes(queues: Namespace, stores: Stores, digits_on_s3: str) -> None:
     quota(queues, "400m")
     queues.apply(kueue.priority("urgent", 100), kueue.priority("patient", 1))
     with slow_plan(stores, queues):
-        queues.apply(queued(slow_job(queues, stores, digits_on_hdfs), "research", priority_class="patient"))
+        queues.apply(queued(slow_job(queues, stores, digits_on_s3), "research", priority_class="patient"))
         until(lambda: running(queues, "slow", step="plan"), what="a running plan pod", seconds=60)
         first = workload(queues, "slow")["metadata"]["uid"]
         [urgent] = small_jobs(stores, queues, ["urgent"])

@@ -9,19 +9,19 @@ import pytest
 
 from kubecluster import Cluster
 from workbench.jobs import Namespace
-from workbench.stores import Stores, a_job
+from workbench.stores import BUCKET, Stores, a_job
 
 
 @pytest.mark.exclusive
-def test_many_jobs_at_once_have_one_plan_job_each(namespace: Namespace, stores: Stores, cluster: Cluster, digits_on_hdfs: str) -> None:
+def test_many_jobs_at_once_have_one_plan_job_each(namespace: Namespace, stores: Stores, cluster: Cluster, digits_on_s3: str) -> None:
     """Their pods stay Pending because no node has the label."""
     count = 150
     jobs = [
         a_job(
             stores,
             name=f"many-{n:03d}",
-            source=digits_on_hdfs,
-            output=f"{stores.hdfs.uri}/{namespace.name}/{n}",
+            source=digits_on_s3,
+            output=f"s3://{BUCKET}/{namespace.name}/{n}",
             workers__nodeSelector={"no": "where"},
         )
         for n in range(count)

@@ -1,6 +1,9 @@
 """The stores that run next to the cluster: real HDFS and S3 servers, the OSS fake, and a shared folder as a volume."""
 
+import getpass
+from collections.abc import Callable
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -17,16 +20,21 @@ EXAMPLES = Path(__file__).resolve().parents[3] / "examples"
 class Stores:
     """The servers, on the bridge's address, which both pods and tests reach."""
 
-    hdfs: HdfsCluster
+    start_hdfs: Callable[[], HdfsCluster]
     s3: S3Server
     oss: FakeOss
     volume: Path
     """A folder of the host that pods mount as a volume."""
 
+    @cached_property
+    def hdfs(self) -> HdfsCluster:
+        """HDFS with two DataNodes. It starts with the first test that uses it, because its processes take the longest to start."""
+        return self.start_hdfs()
+
     def settings(self) -> list[dict[str, Any]]:
         """`spec.stores` for all stores."""
         return [
-            {"uriPrefix": "hdfs://", "user": self.hdfs.user},
+            {"uriPrefix": "hdfs://", "user": getpass.getuser()},
             {
                 "uriPrefix": "s3://",
                 "endpoint": self.s3.endpoint,
