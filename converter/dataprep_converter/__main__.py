@@ -22,26 +22,28 @@ def main() -> "NoReturn":
         raise KeyboardInterrupt
 
     try:
-        import signal
+        try:
+            import signal
 
-        if signal.getsignal(signal.SIGINT) is signal.default_int_handler:
-            signal.signal(signal.SIGINT, note)
-            sys.unraisablehook = _end_if_interrupted
-        from dataprep_converter.cli.commands import main as run_command
+            if signal.getsignal(signal.SIGINT) is signal.default_int_handler:
+                signal.signal(signal.SIGINT, note)
+                sys.unraisablehook = _end_if_interrupted
+            from dataprep_converter.cli.commands import main as run_command
 
-        run_command()
+            run_command()
+        finally:
+            import signal
+
+            # From now on, the interpreter only ends. Another Ctrl-C must end it without a traceback. An interrupt that arrives before this
+            # line has run is caught below.
+            signal.signal(signal.SIGINT, signal.SIG_DFL)
     except BaseException as exc:
         if isinstance(exc, SystemExit) or not (interrupts or isinstance(exc, KeyboardInterrupt)):
             raise
         import signal
 
-        signal.signal(signal.SIGINT, signal.SIG_IGN)
-        sys.stderr.write("dataprep: interrupted\n")
-    finally:
-        import signal
-
-        # From now on, the interpreter only ends. Another Ctrl-C must end it without a traceback.
         signal.signal(signal.SIGINT, signal.SIG_DFL)
+        sys.stderr.write("dataprep: interrupted\n")
     sys.exit(130)
 
 

@@ -1,15 +1,13 @@
 """Ctrl-C at any moment: while modules load, during the work, in a library, and while the interpreter ends. Each time there is one line at
 most, and no traceback."""
 
-import os
+import json
 import shutil
 import signal
 import subprocess
 import sys
-import time
 from collections import Counter
 from collections.abc import Iterator
-from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -77,7 +75,77 @@ def folder(tmp_path: Path) -> Path:
     return tmp_path
 
 
-_BEGUN = "import sys; from dataprep_converter.__main__ import main; {more}sys.stderr.write('begun\\n'); sys.stderr.flush(); main()"
+_AFTER_SECONDS = """
+import atexit, os, signal, sys, time
+
+sys.path.insert(0, "")
+seconds = float(sys.argv.pop(1))
+signal.signal(signal.SIGPROF, lambda *_: os.killpg(0, signal.SIGINT))
+
+
+def ending(begun):
+    signal.setitimer(signal.ITIMER_PROF, 0)
+    sys.stderr.write(f"{time.process_time() - begun}\\n")
+
+
+class Beginning:
+    def find_spec(self, name, path=None, target=None):
+        if name == "dataprep_converter.cli.commands":
+            sys.meta_path.remove(self)
+            atexit.register(ending, time.process_time())
+            signal.setitimer(signal.ITIMER_PROF, seconds)
+
+
+sys.meta_path.insert(0, Beginning())
+from dataprep_converter.__main__ import main
+
+"""
+"""Sends Ctrl-C to all processes of the command when this process has computed for some seconds since the command caught interrupts. Other
+programs on the machine don't move this moment. The last line is the time that the command has taken.
+"""
+_AT_EVERY_LINE = """
+import json, os, signal, sys
+
+signal.signal(signal.SIGINT, signal.default_int_handler)
+import dataprep_converter.__main__ as module
+import dataprep_converter.cli.commands
+
+
+def interrupting(number, place):
+    lines = 0
+
+    def trace(frame, event, _):
+        nonlocal lines
+        if frame.f_code is not module.main.__code__:
+            return None
+        if event == "line" and signal.getsignal(signal.SIGINT) is not signal.default_int_handler:
+            lines += 1
+            if lines == number:
+                sys.settrace(None)
+                os.write(place, b"%d" % frame.f_lineno)
+                os.kill(os.getpid(), signal.SIGINT)
+        return trace
+
+    return trace
+
+
+ended = []
+while not ended or ended[-1][0]:
+    said, saying = os.pipe()
+    placed, place = os.pipe()
+    child = os.fork()
+    if not child:
+        os.dup2(saying, 2)
+        sys.settrace(interrupting(len(ended) + 1, place))
+        module.main()
+    os.close(saying)
+    os.close(place)
+    with open(said) as lines, open(placed) as at:
+        ended.append((at.read(), os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]), lines.read()))
+print(json.dumps(ended))
+os._exit(0)
+"""
+"""Interrupts `main` at each of its lines, from the line that catches interrupts on. Each line has a fork of this process."""
 _POOL = "from dataprep_converter.steps import pool; pool.INLINE_BYTES = 0; "
 _IN_A_LIBRARY = """
 import os, signal, sys
@@ -121,8 +189,17 @@ def ended(program: str, *arguments: str, folder: Path) -> tuple[int, str]:
 @pytest.mark.parametrize(
     "module",
     [
-        "argparse", "dataprep_converter.cli.commands", "dataprep_api.exits", "dataprep_converter.cli.step_commands", "pydantic", "yaml",
-        "dataprep_api.spec", "numpy", "pyarrow", "dataprep_converter.steps.run", "dataprep_converter.readers.text.delimited",
+        "argparse",
+        "dataprep_converter.cli.commands",
+        "pydantic",
+        "pyarrow",
+        *(
+            pytest.param(module, marks=pytest.mark.nightly)
+            for module in (
+                "dataprep_api.exits", "dataprep_converter.cli.step_commands", "yaml", "dataprep_api.spec", "numpy",
+                "dataprep_converter.steps.run", "dataprep_converter.readers.text.delimited",
+            )
+        ),
     ],
 )  # fmt: skip
 def test_an_interrupt_while_a_module_loads_is_one_line(module: str, folder: Path) -> None:
@@ -147,47 +224,51 @@ def test_an_interrupt_that_a_library_gets_is_one_line(where: str, folder: Path) 
     assert ended(_IN_A_LIBRARY, where, "run", "job.yaml", folder=folder) == (130, INTERRUPTED)
 
 
-@pytest.mark.parametrize(("more", "workers"), [("", "1"), pytest.param(_POOL, "2", marks=pytest.mark.nightly)], ids=["alone", "pool"])
-def test_an_interrupt_at_twenty_moments_of_a_run_is_one_line(more: str, workers: str, few: Path, tmp_path: Path) -> None:
+def test_an_interrupt_at_any_line_of_main_says_one_line_at_most() -> None:
+    done = subprocess.run(
+        [sys.executable, "-c", _AT_EVERY_LINE, "--version"], capture_output=True, text=True, check=True, timeout=120, env=environment()
+    )
+    *interrupted, whole = json.loads(done.stdout.splitlines()[-1])
+    assert whole == ["", 0, ""]
+    assert len(interrupted) >= 8
+    outcomes = {(code, said) for _, code, said in interrupted}
+    assert outcomes == {(130, "dataprep: interrupted\n"), (-signal.SIGINT, "")}, interrupted
+
+
+@pytest.mark.parametrize(
+    ("more", "workers", "moments"),
+    [
+        pytest.param("", "1", 5, id="alone"),
+        pytest.param("", "1", 20, id="alone at twenty", marks=pytest.mark.nightly),
+        pytest.param(_POOL, "2", 20, id="pool at twenty", marks=pytest.mark.nightly),
+    ],
+)
+def test_an_interrupt_at_any_moment_of_a_run_is_one_line(more: str, workers: str, moments: int, few: Path, tmp_path: Path) -> None:
     shards = {"output.shards.count": 4, "output.fileName": "{split}-{shard}.{ext}"}
-    command = [
-        sys.executable,
-        "-c",
-        _BEGUN.format(more=more),
-        "run",
-        *map(str, mnist_run(few, tmp_path / "out", shards)),
-        "--workers",
-        workers,
-    ]
+    command = ["run", *map(str, mnist_run(few, tmp_path / "out", shards)), "--workers", workers]
 
-    def interrupted_after(seconds: float | None) -> tuple[int, str, float]:
-        process = subprocess.Popen(
-            command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=environment(), start_new_session=True
-        )
-        with process:
-            assert process.stderr is not None
-            assert process.stderr.readline() == "begun\n"
-            begun = time.monotonic()
-            if seconds is not None:
-                time.sleep(seconds)
-                with suppress(ProcessLookupError):
-                    os.killpg(process.pid, signal.SIGINT)
-            _, said = process.communicate(timeout=120)
-        return process.returncode, said, time.monotonic() - begun
+    def interrupted_after(seconds: float) -> tuple[int, list[str]]:
+        """Returns the exit code and the lines of standard error."""
+        done = subprocess.run(
+            [sys.executable, "-c", f"{_AFTER_SECONDS}{more}main()", str(seconds), *command],
+            capture_output=True, text=True, check=False, timeout=120, env=environment(), start_new_session=True,
+        )  # fmt: skip
+        return done.returncode, done.stderr.splitlines()
 
-    code, _, total = interrupted_after(None)
+    code, said = interrupted_after(0)  # never
     assert code == 0
+    total = float(said[-1])
     whole = contents(tmp_path / "out")
     codes = Counter[int]()
-    for moment in range(20):
+    for moment in range(moments):
         shutil.rmtree(tmp_path / "out", ignore_errors=True)
-        code, said, _ = interrupted_after(total * (moment + 0.5) / 20)
+        code, said = interrupted_after(total * (moment + 0.5) / moments)
         codes[code] += 1
         assert code in (0, 130, -signal.SIGINT), said
-        assert "Traceback" not in said
-        lines = [line for line in said.splitlines() if line.startswith("dataprep: ")]
+        assert not any("Traceback" in line for line in said), said
+        lines = [line for line in said if line.startswith("dataprep: ")]
         assert lines in ([], ["dataprep: interrupted"], [INTERRUPTED.rstrip()]), said
         assert [str(file) for file in tmp_path.rglob(".dataprep-tmp-*")] == []
-    assert codes[130] >= 10
-    assert interrupted_after(None)[0] == 0
+    assert codes[130] >= moments // 2
+    assert interrupted_after(0)[0] == 0
     assert contents(tmp_path / "out") == whole
