@@ -55,8 +55,15 @@ def folder(tmp_path: Path) -> Path:
     return tmp_path
 
 
-@pytest.mark.parametrize("colour", ["colour", "plain"])
-@pytest.mark.parametrize("columns", [80, 120])
+@pytest.mark.parametrize(
+    ("columns", "colour"),
+    [
+        (80, "colour"),
+        (120, "plain"),
+        pytest.param(80, "plain", marks=pytest.mark.nightly),
+        pytest.param(120, "colour", marks=pytest.mark.nightly),
+    ],
+)
 def test_a_session_looks_as_it_did(columns: int, colour: str, folder: Path) -> None:
     variables = environment({"TERM": "xterm-256color", "LANG": "C.UTF-8"} | ({"NO_COLOR": "1"} if colour == "plain" else {}))
     variables.pop("COLORTERM", None)
