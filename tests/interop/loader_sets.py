@@ -1,14 +1,18 @@
 """Small data sets for the loader tests, with every kind of feature. Each is made only once."""
 
 import json
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
+import pyarrow as pa
+import pyarrow.parquet
 from tests.builders.jobs import output_of
 from tests.builders.specs import job_into
 
 from workbench import photos
 
+_parquet: Any = pyarrow.parquet  # it has no type stubs
 ROWS: list[dict[str, Any]] = [
     {
         "n": number,
@@ -26,6 +30,15 @@ VECTOR = {"name": "vector", "columns": ["x", "n"], "dtype": "float32"}
 RAW = {"name": "raw", "columns": ["n", "x"], "dtype": "uint8", "encoding": "Raw"}
 WHOLE = [{**row, "x": float(row["n"])} for row in ROWS]
 """The rows whose x fits RAW."""
+NULLS: Final[list[dict[str, Any]]] = [
+    {"i": None, "f": 0.5, "s": "x", "v": [1.0, 2.0], "b": True},
+    {"i": 2, "f": None, "s": "", "v": [3.0, 4.0], "b": None},
+    {"i": 3, "f": 2.5, "s": None, "v": None, "b": False},
+]
+NULL_TYPES: Final[dict[str, pa.DataType]] = {
+    "i": pa.int64(), "f": pa.float32(), "s": pa.string(), "v": pa.list_(pa.float32(), 2), "b": pa.bool_()
+}  # fmt: skip
+"""The columns of NULLS."""
 
 
 def table(folder: Path, **output: Any) -> Path:
@@ -49,12 +62,13 @@ def numbers(folder: Path, **output: Any) -> Path:
     return _made(folder, {"features": [{"name": "n"}, {"name": "x"}], "splits": HALVES}, {"shards": {"count": 2}} | output)
 
 
-def nulls(folder: Path, **output: Any) -> Path:
-    """Three records, each of which lacks the value of another feature."""
+def nulls(folder: Path, *, rows: list[dict[str, Any]] = NULLS, columns: Sequence[str] = tuple(NULL_TYPES), **output: Any) -> Path:
+    """Three records in one shard, each of which lacks the value of another feature."""
     folder.mkdir(parents=True, exist_ok=True)
-    rows = [{"n": 1, "x": 0.5, "text": None}, {"n": None, "x": 1.5, "text": "b"}, {"n": 3, "x": None, "text": "c"}]
-    (folder / "in.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
-    return output_of(job_into(folder / "out", source={"jsonl": {"uris": [str(folder / "in.jsonl")]}}, output=output))
+    schema = pa.schema([(name, NULL_TYPES[name]) for name in columns])
+    _parquet.write_table(pa.Table.from_pylist(rows, schema=schema), folder / "rows.parquet")
+    source = {"parquet": {"uris": [str(folder / "rows.parquet")]}}
+    return output_of(job_into(folder / "out", source=source, output={"shards": {"count": 1}} | output))
 
 
 def vectors(folder: Path, **output: Any) -> Path:

@@ -11,14 +11,11 @@ from typing import Any
 
 import numpy as np
 import pandas as pd  # type: ignore[import-untyped]  # its stubs are not installed
-import pyarrow as pa
-import pyarrow.parquet as pq
 import pytest
 import webdataset  # type: ignore[import-untyped]  # it has no types
 import webdataset.tariterators  # type: ignore[import-untyped]  # it has no types
-from tests.builders.jobs import output_of
-from tests.builders.specs import parse_job
 from tests.interop import loader_sets
+from tests.interop.loader_sets import NULL_TYPES, NULLS
 from tests.reader.fake_torch import FakeTorch
 
 import environments
@@ -27,20 +24,10 @@ READER = Path(__file__).parent / "readers" / "loaded_by.py"
 
 pytestmark = pytest.mark.interop
 
-_pq: Any = pq  # the module has no type stubs
-ROWS: list[dict[str, Any]] = [
-    {"i": None, "f": 0.5, "s": "x", "v": [1.0, 2.0], "b": True},
-    {"i": 2, "f": None, "s": "", "v": [3.0, 4.0], "b": None},
-    {"i": 3, "f": 2.5, "s": None, "v": None, "b": False},
-]
-KINDS: dict[str, pa.DataType] = {"i": pa.int64(), "f": pa.float32(), "s": pa.string(), "v": pa.list_(pa.float32(), 2), "b": pa.bool_()}
 
-
-def made(folder: Path, format_: str, *, rows: list[dict[str, Any]] = ROWS, **options: Any) -> str:
+def made(folder: Path, format_: str, **options: Any) -> str:
     """The only shard of a data set with nulls."""
-    _pq.write_table(pa.Table.from_pylist(rows, schema=pa.schema(list(KINDS.items()))), folder / "rows.parquet")
-    output = {"uri": str(folder / "out"), "format": format_, "shards": {"count": 1}} | options
-    out = output_of(parse_job({"source": {"parquet": {"uris": [str(folder / "rows.parquet")]}}, "output": output}))
+    out = loader_sets.nulls(folder, format=format_, **options)
     (file,) = (file for file in out.iterdir() if file.is_file() and not file.name.startswith("_"))
     return str(file)
 
@@ -61,12 +48,12 @@ def _is_missing(value: Any) -> bool:
 def test_pandas_finds_every_null(tmp_path: Path, format_: str) -> None:
     file = made(tmp_path, format_)
     frame = pd.read_parquet(file) if format_ == "parquet" else pd.read_json(file, lines=True)
-    assert plain(frame) == ROWS
+    assert plain(frame) == NULLS
 
 
 def test_pandas_reads_an_empty_cell_as_missing(tmp_path: Path) -> None:
     frame = pd.read_csv(made(tmp_path, "csv"))
-    expected = [{"i": row["i"], "f": row["f"], "s": row["s"] or None, "v_0": (row["v"] or [None])[0]} for row in ROWS]
+    expected = [{"i": row["i"], "f": row["f"], "s": row["s"] or None, "v_0": (row["v"] or [None])[0]} for row in NULLS]
     assert [{name: row[name] for name in ("i", "f", "s", "v_0")} for row in plain(frame)] == expected
 
 
@@ -77,7 +64,7 @@ def test_a_sample_of_the_webdataset_library_lacks_the_member(tmp_path: Path) -> 
         samples = list(webdataset.tariterators.group_by_keys(members))
     names = {"i.cls": "i", "b.cls": "b", "json": "f", "txt": "s", "npy": "v"}
     found = [{names[key] for key in sample if not key.startswith("__")} for sample in samples]
-    assert found == [{name for name, value in row.items() if value is not None} for row in ROWS]
+    assert found == [{name for name, value in row.items() if value is not None} for row in NULLS]
 
 
 def test_tensorflow_treats_a_null_as_an_absent_feature(tf: Any, tmp_path: Path) -> None:
@@ -159,15 +146,15 @@ def test_the_torch_loader_of_examples_has_nan_and_none(tf: Any, tmp_path: Path, 
 
 @pytest.mark.parametrize("format_", ["parquet", "arrow", "jsonl"])
 def test_the_torch_loader_of_tables_has_none(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, format_: str) -> None:
-    assert torch_records(Path(made(tmp_path, format_)).parent, monkeypatch) == ROWS
+    assert torch_records(Path(made(tmp_path, format_)).parent, monkeypatch) == NULLS
 
 
 @pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning", "ignore::ResourceWarning")  # webdataset leaves the file open
 def test_the_torch_loader_of_samples_has_none(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     records = torch_records(Path(made(tmp_path, "webdataset")).parent, monkeypatch)
-    assert [{name: record[name] for name in KINDS} for record in records] == ROWS
+    assert [{name: record[name] for name in NULL_TYPES} for record in records] == NULLS
 
 
 def test_the_torch_loader_of_lines_reads_a_column_that_begins_with_many_nulls(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    rows = [{"i": None, "f": None, "s": "x" * 1000, "v": None, "b": None}] * 2000 + ROWS
+    rows = [{"i": None, "f": None, "s": "x" * 1000, "v": None, "b": None}] * 2000 + NULLS
     assert torch_records(Path(made(tmp_path, "jsonl", rows=rows)).parent, monkeypatch) == rows

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 from tests.interop import loader_sets
-from tests.interop.loader_sets import WHOLE
+from tests.interop.loader_sets import NULL_TYPES, NULLS, WHOLE
 
 import environments
 import javareaders
@@ -65,15 +65,24 @@ def test_pytorch_loads_every_kind_of_feature_by_the_index_and_without(tmp_path: 
     assert [(r["n"], r["ints"], r["texts"]) for r in as_rows(said[3]["loaded"])] == [(row["n"], row["ints"], row["texts"]) for row in WHOLE]
 
 
-def test_pytorch_loads_nulls_as_nan_and_none(tmp_path: Path) -> None:
-    formats: dict[str, str] = {"tfrecord": "tfrecord", "jsonl": "tfrecord", "webdataset": "webdataset"}
-    for format_, environment in formats.items():
-        out = loader_sets.nulls(tmp_path / format_, format=format_)
-        (said,) = loaded("mds", "torch", out, needed=packages(environment))
+def test_pytorch_loads_nulls_of_examples_as_nan_and_none(tmp_path: Path) -> None:
+    outs = [loader_sets.nulls(tmp_path / f"index {index}", format="tfrecord", index=index) for index in (True, False)]
+    for said in loaded("mds", "torch", *outs, needed=packages("tfrecord")):
+        assert said["said"] == "train: 3 of 3 records\n"
         records = as_rows(said["loaded"])
-        assert [record["n"] for record in records] == [1, None, 3]
-        assert [str(record["x"]) for record in records] == ["0.5", "1.5", "nan" if format_ == "tfrecord" else "None"]
-        assert [record["text"] for record in records] == [None, "b", "c"]
+        assert [str(record.pop("f")) for record in records] == ["0.5", "nan", "2.5"]
+        assert [str(record.pop("v")) for record in records] == ["[1.0, 2.0]", "[3.0, 4.0]", "[nan, nan]"]
+        assert records == [{"i": None, "s": "x", "b": 1}, {"i": 2, "s": "", "b": None}, {"i": 3, "s": None, "b": 0}]
+
+
+@pytest.mark.parametrize(
+    ("environment", "formats"), [("datasets", ["parquet", "arrow", "jsonl"]), ("webdataset", ["webdataset"])], ids=["tables", "samples"]
+)
+def test_pytorch_loads_other_nulls_as_none(tmp_path: Path, environment: str, formats: list[str]) -> None:
+    outs = [loader_sets.nulls(tmp_path / format_, format=format_) for format_ in formats]
+    for said in loaded("mds", "torch", *outs, needed=packages(environment)):
+        assert said["said"] == "train: 3 of 3 records\n"
+        assert [{name: record[name] for name in NULL_TYPES} for record in as_rows(said["loaded"])] == NULLS
 
 
 def test_pytorch_loads_formats_that_have_their_own_library(tmp_path: Path) -> None:
@@ -167,6 +176,24 @@ def test_spark_loads_records_and_tables(tmp_path: Path) -> None:
         payload = record.encode("latin-1")
         assert struct.pack("<Q", len(payload)) in expected
         assert payload in expected
+
+
+def test_spark_loads_nulls_as_none(tf: Any, tmp_path: Path) -> None:
+    outs = {format_: loader_sets.nulls(tmp_path / format_, format=format_) for format_ in ("parquet", "jsonl", "csv", "tfrecord")}
+    outs["sequenceFile"] = loader_sets.nulls(tmp_path / "sequenceFile", format="sequenceFile", sequenceFile={"value": "Example"})
+    texts: list[dict[str, Any]] = [{"s": "x"}, {"s": ""}, {"s": None}]
+    outs["one column"] = loader_sets.nulls(tmp_path / "one column", format="csv", rows=texts, columns=["s"])
+    said = dict(zip(outs, loaded("spark", "spark", *outs.values(), needed=javareaders.classpath("tensorflowhadoop")), strict=True))
+    assert {each["said"] for each in said.values()} == {"train: 3 of 3 records\n"}
+    assert said["parquet"]["loaded"]["train"] == said["jsonl"]["loaded"]["train"] == NULLS
+    cells = [{"v_0": (row["v"] or [None, None])[0], "v_1": (row["v"] or [None, None])[1]} for row in NULLS]
+    expected = [{name: row[name] for name in "ifsb"} | more for row, more in zip(NULLS, cells, strict=True)]
+    assert said["csv"]["loaded"]["train"] == expected
+    assert said["one column"]["loaded"]["train"] == [{"s": "x"}, {"s": None}, {"s": None}]
+    for messages in (said["tfrecord"]["loaded"]["train"], [value for _, value in said["sequenceFile"]["loaded"]["train"]]):
+        examples = [tf.train.Example.FromString(message.encode("latin-1")).features.feature for message in messages]
+        lacking = [{name for name in "ifsvb" if example[name].WhichOneof("kind") is None} for example in examples]
+        assert lacking == [{name for name, value in row.items() if value is None} for row in NULLS]
 
 
 def test_mlcroissant_reads_splits_classes_and_the_columns_of_tables(tmp_path: Path) -> None:

@@ -7,6 +7,7 @@ import pyarrow as pa
 
 from dataprep_converter.dataset.sidecars import FinishedDataSet, loader_source
 from dataprep_converter.dataset.sidecars.loader_java import hadoop_options
+from dataprep_converter.formats.text.csv_encoder import names
 
 _MOST_DIGITS: Final = 38
 """The most digits of a decimal in Spark."""
@@ -109,7 +110,11 @@ def jsonl(finished: FinishedDataSet) -> str:
 def csv(finished: FinishedDataSet) -> str:
     """Returns the file for `csv`."""
     options = finished.spec.output.csv
-    read = f"options(header={options.header}, sep={options.delimiter!r}, escape='\"', inferSchema=True, multiLine=True).csv("
+    columns = [name for feature in finished.features for name in names(feature)]
+    # By default, Spark takes an empty text, which is quoted, for a null. With another word for nulls, only a cell without quotes is one. In
+    # a single column, a null is quoted too.
+    nulls = r", nullValue='\0'" if len(columns) > 1 else ""
+    read = f"options(header={options.header}, sep={options.delimiter!r}, escape='\"', inferSchema=True, multiLine=True{nulls}).csv("
     return _fill(_TABLE, finished, read=read)
 
 
