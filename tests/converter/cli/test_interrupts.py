@@ -85,7 +85,7 @@ def leftovers(output: Path) -> list[str]:
         pytest.param(DATAPREP, signal.SIGTERM, send_to_group, 143, TERMINATED, id="SIGTERM"),
         pytest.param(IN_A_POOL, signal.SIGINT, send_to_group, 130, INTERRUPTED, id="SIGINT to a pool"),
         pytest.param(IN_A_POOL, signal.SIGTERM, send_to_process, 143, TERMINATED, id="SIGTERM to a pool"),
-        pytest.param(IN_A_POOL, signal.SIGTERM, send_to_group, 143, TERMINATED, id="SIGTERM to all of a pool"),
+        pytest.param(IN_A_POOL, signal.SIGTERM, send_to_group, 143, TERMINATED, id="SIGTERM to all of a pool", marks=pytest.mark.nightly),
     ],
 )
 def test_an_interrupted_run_keeps_what_is_finished_and_goes_on(
