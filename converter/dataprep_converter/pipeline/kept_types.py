@@ -29,6 +29,12 @@ def original(field: "pa.Field[Any]", key: str = WAS) -> "pa.Field[Any] | None":
     return parse_schema(written.decode()).field(0) if written else None
 
 
+def units_of_times(schema: pa.Schema) -> dict[str, str]:
+    """Returns the unit of each of the reader's columns of times. A date has no unit."""
+    were = {field.name: original(field) for field in schema}
+    return {name: was.type.unit for name, was in were.items() if was is not None and hasattr(was.type, "unit")}
+
+
 @dataclass(frozen=True)
 class KeptTypes:
     """Which times and decimals keep their types."""

@@ -22,7 +22,7 @@ from dataprep_converter.formats.registry import encoder_class
 from dataprep_converter.inputs.access import Access
 from dataprep_converter.pipeline import provenance
 from dataprep_converter.pipeline.features import Projector, resolve
-from dataprep_converter.pipeline.kept_types import KeptTypes
+from dataprep_converter.pipeline.kept_types import KeptTypes, units_of_times
 from dataprep_converter.pipeline.nulls import defaults_of
 from dataprep_converter.readers import HasLines, HasSteps, Reader, reader_class
 from dataprep_converter.readers.base.blocks import BlockReader
@@ -118,6 +118,11 @@ class Pipeline(Closeable):
     def warnings(self) -> list[str]:
         """Warnings about the features, such as a float64 that is stored as float32."""
         return list(self._projector.warnings)
+
+    def types(self) -> dict[str, str]:
+        """Returns the types of all features as the format keeps them, and the units of the source's times, keyed by their names in messages."""
+        kept = {f"the feature {feature.name!r}": str(feature.kept or feature.dtype) for feature in self.features}
+        return kept | {f"the times of the column {name!r}": unit for name, unit in units_of_times(self.reader.schema()).items()}
 
     def class_names(self) -> dict[str, list[str]]:
         """Returns the class names, keyed by feature, of the features made from a column with named classes."""

@@ -22,8 +22,10 @@ _SHOWN: Final = 5
 _PINNED: Final = ("root", "path", "offset", "row", "records", "size", "pin", "subset", "extra")
 """Columns that must be equal. The URI may differ, because an input is identified by its path relative to its root."""
 _ANEW: Final = "set output.overwrite: Always, which rebuilds the whole data set"
-_PASSING: Final = frozenset({"ignored", "warnings", "were"})
-"""Entries of a reader's state that describe the listing but not the records."""
+TYPES: Final = ("were", "common", "kept")
+"""Entries of a reader's state that give the types of times and decimals in the inputs. `check_types` compares what these types become."""
+_PASSING: Final = frozenset({"ignored", "warnings", *TYPES})
+"""Entries of a reader's state that may change although the data set grows."""
 
 Rows = npt.NDArray[np.int64]
 
@@ -133,6 +135,15 @@ def check_frozen(base: Base, *, code_sha256: str | None, keys: Mapping[str, str]
         raise BadSpec(
             f"With the new inputs the source's {name} would be {_shorten(new)}, but the data set was made with {_shorten(old)}. Leave these inputs out, or {_ANEW}."
         )
+
+
+def check_types(old: Mapping[str, str], new: Mapping[str, str]) -> None:
+    """Raises BadSpec naming a feature or column whose type or unit differs from that in the data set, given `Pipeline.types` of both."""
+    for name, was in old.items():
+        if new[name] != was:
+            raise BadSpec(
+                f"With the new inputs {name} would be {new[name]}, but the data set was made with {was}. Leave these inputs out, or {_ANEW}."
+            )
 
 
 def renumber(split: SplitPlan, base: Base) -> SplitPlan:

@@ -20,7 +20,7 @@ from dataprep_converter.inputs.access import Access
 from dataprep_converter.pipeline.pipeline import Pipeline
 from dataprep_converter.planning import assignment
 from dataprep_converter.planning.assignment import Assignment
-from dataprep_converter.planning.growth import Base, renumber
+from dataprep_converter.planning.growth import TYPES, Base, check_types, renumber
 from dataprep_converter.planning.planned_inputs import Inputs, list_inputs, read_columns
 from dataprep_converter.planning.splits import counted_by_size, divide, misses_rule, rules_of
 from dataprep_converter.readers import AcceptsReadPlan
@@ -99,7 +99,17 @@ def make_plan(spec: DataPrepJobSpec, access: Access, base: Base | None = None, *
         if base is None and all(feature.kept is None for feature in pipeline.features):
             # So do jobs whose records have no times and decimals.
             parts = {name: version for name, version in parts.items() if name != "types"}
+        if base is not None:
+            _check_types(spec, inputs, pipeline, access, base)
         return _new_plan(spec, inputs, pipeline, access, base, parts)
+
+
+def _check_types(spec: DataPrepJobSpec, inputs: Inputs, pipeline: Pipeline, access: Access, base: Base) -> None:
+    """Raises BadSpec if the new inputs change the type of a feature, or the unit of a column of times."""
+    state = base.head.reader_state
+    if any(state.get(name) != inputs.state.get(name) for name in TYPES):
+        with Pipeline(spec, {**state, TEXTS: inputs.texts}, access, base.head.learned) as earlier:
+            check_types(earlier.types(), pipeline.types())
 
 
 def _check_names(pipeline: Pipeline, spec: DataPrepJobSpec) -> None:

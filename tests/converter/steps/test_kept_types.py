@@ -24,7 +24,7 @@ from tests.reader.fake_torch import FakeTorch
 from dataprep_api.dataset import run_id
 from dataprep_api.dataset.report import Manifest
 from dataprep_api.resources.job import DataPrepJob
-from dataprep_converter.core.errors import BadData
+from dataprep_converter.core.errors import BadData, BadSpec
 from dataprep_converter.inputs.access import Access
 from dataprep_converter.records.kept_types import as_kept
 from dataprep_converter.records.lossy import SAFE_DIGITS, lost_digits
@@ -523,6 +523,39 @@ def test_a_data_set_that_keeps_types_is_extended(tmp_path: Path) -> None:
     (tmp_path / "in/sequel.parquet").write_bytes((tmp_path / "in/rows.parquet").read_bytes())
     found = made(job)
     assert found.to_pylist() == pa.table({"t": MOMENTS, "price": PRICES}).to_pylist() * 2
+
+
+def test_a_data_set_with_numbers_is_extended_with_numbers_of_other_types(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    put(tmp_path / "in", pa.table({"price": decimals("1.25", precision=5)}), "parquet")
+    job = a_job(tmp_path, "parquet", output={"overwrite": "Extend"})
+    made_before(job, monkeypatch)
+    put(tmp_path / "in", pa.table({"price": pa.array([7])}), "parquet", "sequel")
+    assert made(job).column("price").to_pylist() == [1.25, 7.0]
+
+
+@pytest.mark.parametrize(
+    ("first", "second", "features", "message"),
+    [
+        (PRICES, decimals("0.0001", precision=22, scale=4), None, r"'x' would be decimal128(22, 4), .* with decimal128(20, 2)"),
+        (PRICES, pa.array([0.5]), None, r"'x' would be float64, .* with decimal128(20, 2)"),
+        (MOMENTS, MOMENTS.cast(pa.timestamp("ms", tz="Asia/Tokyo")), None, r"'x' would be timestamp[ms, tz=Asia/Tokyo], .* tz=UTC]"),
+        (
+            MOMENTS,
+            MOMENTS.cast(pa.timestamp("us", tz="UTC")),
+            [{"name": "x", "dtype": "int64"}],
+            r"times of the column 'x' would be us, .* ms",
+        ),
+    ],
+    ids=["digits", "float", "zone", "unit of numbers"],
+)
+def test_an_extension_that_would_change_a_type_is_refused(tmp_path: Path, first: Any, second: Any, features: Any, message: str) -> None:
+    put(tmp_path / "in", pa.table({"x": first}), "parquet")
+    job = a_job(tmp_path, "parquet", output={"overwrite": "Extend"}, **({"features": features} if features else {}))
+    before = verified_run(job)
+    put(tmp_path / "in", pa.table({"x": second}), "parquet", "a file that comes first")
+    with pytest.raises(BadSpec, match=re.sub(r"[][()]", r"\\\g<0>", message)):
+        run_job(job)
+    assert manifest_of(tmp_path / "out") == before
 
 
 @pytest.mark.parametrize("is_before", [True, False])
