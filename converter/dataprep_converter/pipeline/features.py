@@ -215,6 +215,10 @@ def resolve(
         feature_columns = [name for name in names if name not in label_columns and not _is_left_out(schema.field(name))]
         feature_mappings = [_mapping(Feature(name=name), schema, output, kept) for name in feature_columns]
     mappings = [replace(m, feature=replace(m.feature, place=place)) for place, m in enumerate([*feature_mappings, *targets])]
+    feature_names = {mapping.feature.name for mapping in mappings}
+    for mapping in mappings:
+        if mapping.kept_from is not None and kept_name(mapping.feature.name) in feature_names:
+            raise BadSpec(f"The feature {kept_name(mapping.feature.name)!r} has a reserved name; give it another name, or leave it out.")
     if not mappings:
         raise BadSpec(
             f"There is nothing to write: the source has the columns {format_names(names)}, but none of them is a feature or a label."

@@ -31,7 +31,7 @@ def original(field: "pa.Field[Any]", key: str = WAS) -> "pa.Field[Any] | None":
 
 def units_of_times(schema: pa.Schema) -> dict[str, str]:
     """Returns the unit of each of the reader's columns of times. A date has no unit."""
-    were = {field.name: original(field) for field in schema}
+    were: dict[str, Any] = {field.name: original(field) for field in schema}
     return {name: was.type.unit for name, was in were.items() if was is not None and hasattr(was.type, "unit")}
 
 

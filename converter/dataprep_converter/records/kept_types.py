@@ -23,7 +23,7 @@ _arrow: Any = pa  # the type stubs lack some types and functions
 
 
 def kept_name(feature: str) -> str:
-    """Returns the name of the column with the values of a feature in the type that is kept. No feature has such a name."""
+    """Returns the name of the column with the values of a feature in the type that is kept. `resolve` refuses a feature of this name."""
     return f"{_KEPT}{feature}"
 
 

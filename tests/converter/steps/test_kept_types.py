@@ -26,7 +26,7 @@ from dataprep_api.dataset.report import Manifest
 from dataprep_api.resources.job import DataPrepJob
 from dataprep_converter.core.errors import BadData, BadSpec
 from dataprep_converter.inputs.access import Access
-from dataprep_converter.records.kept_types import as_kept
+from dataprep_converter.records.kept_types import as_kept, kept_name
 from dataprep_converter.records.lossy import SAFE_DIGITS, lost_digits
 from dataprep_converter.tools import repair
 from dataprep_converter.tools.inspect import inspection
@@ -250,6 +250,12 @@ def test_a_feature_with_a_dtype_is_a_number(tmp_path: Path) -> None:
     assert found.schema.types == [pa.int64(), pa.float64(), MOMENTS.type]
     assert found.column("t").to_pylist() == [1_704_067_200_123, None, -1]
     assert found.column("kept").to_pylist() == MOMENTS.to_pylist()
+
+
+def test_a_feature_with_the_name_of_a_further_column_is_refused(tmp_path: Path) -> None:
+    put(tmp_path / "in", pa.table({"t": MOMENTS, kept_name("t"): PRICES}), "parquet")
+    with pytest.raises(BadSpec, match=r"The feature '\\x00kept t' has a reserved name"):
+        run_job(a_job(tmp_path, "parquet"))
 
 
 def test_a_label_keeps_its_type(tmp_path: Path) -> None:
