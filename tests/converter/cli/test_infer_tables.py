@@ -107,6 +107,17 @@ def test_files_with_other_headers_are_named_and_not_looked_at(header: str, tmp_p
     assert notes == [f"# check: the header of {tmp_path}/in/b.csv has other columns than {tmp_path}/in/a.csv, or another order"]
 
 
+def test_a_first_file_with_only_a_header_has_the_columns_of_the_others(tmp_path: Path) -> None:
+    (tmp_path / "in").mkdir()
+    (tmp_path / "in/a.csv").write_text("n,x\n")
+    (tmp_path / "in/b.csv").write_text("n,x\n1,2\n3,NA\n")
+    (tmp_path / "in/c.csv").write_text("x,n\n")
+    written, spec = inferred(tmp_path / "in", tmp_path)
+    assert spec["source"]["csv"]["nullWordsOf"] == {"x": ["NA"]}
+    notes = [line for line in written.splitlines() if "the header of" in line]
+    assert notes == [f"# check: the header of {tmp_path}/in/c.csv has other columns than {tmp_path}/in/a.csv, or another order"]
+
+
 # What write.table(head(d), "a.txt") writes in R 4.3, with and without sep.
 WRITTEN_BY_R = '"mpg" "gear" "kind"\n"Mazda RX4" 21 4 "a b"\n"Fiat 128" NA 4 "c"\n"Toyota Corolla" 33.9 5 NA\n'
 

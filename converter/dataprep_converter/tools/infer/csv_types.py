@@ -52,17 +52,19 @@ class Body:
     """The rows at the beginning of a file, and the names in the header above them."""
 
     names: Sequence[str] | None
-    """None if there is no header, or no row."""
+    """None if there is no header."""
     rows: bytes
 
 
 def body_of(text: bytes, *, delimiter: str, skip_lines: int, header: bool) -> Body:
-    """Returns what is in the beginning of a file. If it has no row, returns neither names nor rows."""
+    """Returns what is in the beginning of a file."""
     try:
         start = Preamble(Dialect(delimiter, '"'), skip_lines, header).strip_from(text, at_end=True)
     except BadSample:
         return Body(None, b"")
-    return Body(start.names, start.data.rstrip(b"\n") + b"\n") if start is not None and start.data.strip() else Body(None, b"")
+    if start is None:
+        return Body(None, b"")
+    return Body(start.names, start.data.rstrip(b"\n") + b"\n" if start.data.strip() else b"")
 
 
 def types_of(

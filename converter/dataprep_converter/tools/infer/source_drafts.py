@@ -180,7 +180,7 @@ def _csv(uri: str, listing: Listing, access: Access) -> Draft:
     if words:
         source["nullWordsOf"] = words
     notes = [*notes_on(layout), *notes_on_words(words), *(found.notes() if found is not None else ())]
-    differ = [uri for uri, body in others.items() if body.rows and body.names != names]
+    differ = [uri for uri, body in others.items() if body.names is not None and body.names != names]
     notes += [
         f"check: the header of {each} has other columns than {listing.chosen_files[0].entry.uri}, or another order" for each in differ
     ]
