@@ -246,6 +246,14 @@ def keeps_types(spec: DataPrepJobSpec, parts: Mapping[str, int]) -> bool:
     return parts.get("types", 1) > 1 and _keeps_types(spec)
 
 
+def reads_heif(spec: DataPrepJobSpec, parts: Mapping[str, int]) -> bool:
+    """Return whether AVIF and HEIC files are images if the job's plan follows these versions of the parts.
+
+    A job whose bad records fail it has no such part, because no data set of it lacks these images.
+    """
+    return parts.get("heif", 1) > 1 or not _may_skip_heif(spec)
+
+
 def versions(spec: DataPrepJobSpec, *, parts: Mapping[str, Part] = PARTS) -> dict[str, int]:
     """Return the versions of the parts that a job uses, without parts of version 1."""
     return {name: part.version for name, part in sorted(parts.items()) if part.version > 1 and part.is_used(spec)}

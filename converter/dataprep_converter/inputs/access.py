@@ -64,6 +64,8 @@ class Access:
         """Which structs of the inputs are columns of their own."""
         self.keeps_types = True
         """Whether times and decimals keep their types in a format that can hold these types."""
+        self.reads_heif = True
+        """Whether AVIF and HEIC files are images."""
 
     @property
     def keeps_nulls(self) -> bool:
@@ -76,6 +78,7 @@ class Access:
         self.nulls = run_id.null_rule(spec, parts)
         self.structs = run_id.struct_rule(spec, parts)
         self.keeps_types = run_id.keeps_types(spec, parts)
+        self.reads_heif = run_id.reads_heif(spec, parts)
 
     @contextmanager
     def refusing_nulls(self) -> Iterator[None]:

@@ -74,7 +74,7 @@ class Pipeline(Closeable):
         for transform in spec.transforms or []:
             step = step_class(transform.kind)(transform.member, schema)
             if isinstance(step, FollowsVersions):
-                step.follow(access.version_of)
+                step.follow(reads_heif=access.reads_heif)
             schema = step.schema()
             widest = max(widest, tensor_bytes(schema))
             self._steps.append(step)

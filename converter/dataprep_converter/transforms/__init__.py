@@ -1,6 +1,6 @@
 """Transforms: small named steps that turn a batch into another batch, applied in the order of the spec. Each step has its own file."""
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from pkgutil import resolve_name
 from typing import Any, Final, Protocol, runtime_checkable
 
@@ -75,8 +75,8 @@ class ReordersSteps(Protocol):
 class FollowsVersions(Protocol):
     """A step whose result depends on the version of a part (`run_id.PARTS`)."""
 
-    def follow(self, version_of: Callable[[str], int]) -> None:
-        """Uses the versions of the plan from now on. `version_of` returns the version of a part."""
+    def follow(self, *, reads_heif: bool) -> None:
+        """Uses the rules of the plan from now on. `reads_heif` says whether AVIF and HEIC files are images."""
         ...
 
 

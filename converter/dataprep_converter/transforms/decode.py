@@ -1,6 +1,6 @@
 """`decode`: turns image files into images. Sizes come from the headers; pixels are decoded by the step that needs them (`pixels.py`)."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import replace
 from typing import Final
 
@@ -57,9 +57,9 @@ class DecodeStep:
         """Returns the columns. X is a column of images of different sizes."""
         return self._schema
 
-    def follow(self, version_of: Callable[[str], int]) -> None:
-        """In version 1 of the part `heif`, AVIF and HEIC files aren't images."""
-        self._reads_heif = version_of("heif") > 1
+    def follow(self, *, reads_heif: bool) -> None:
+        """Without `reads_heif`, AVIF and HEIC files aren't images."""
+        self._reads_heif = reads_heif
 
     def apply(self, batch: Batch) -> Batch:
         """Reads the headers of all images.

@@ -57,6 +57,13 @@ def test_a_job_that_left_an_avif_out_makes_its_data_set_again(kind: str, monkeyp
 
 
 @pytest.mark.parametrize("kind", SOURCES)
+def test_a_job_whose_bad_records_fail_it_reads_an_avif(kind: str) -> None:
+    source, spec = SOURCES[kind]
+    manifest = verified_run(parse_job({"source": source, "output": {"uri": "out"}} | spec))
+    assert (manifest.records_out, manifest.bad, manifest.parts) == (2, 0, {})
+
+
+@pytest.mark.parametrize("kind", SOURCES)
 def test_a_data_set_without_its_avif_is_repaired_as_it_is(kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
     before = made_before(a_job(kind), monkeypatch)
     (Path("out") / before.files[0].file).unlink()

@@ -57,7 +57,7 @@ class AnnotatedImagesReader(FilesReader[tuple[Image, ImageObjects]]):
         self._classes: list[str] = state.get("classes", [])
         self._class_set = frozenset(self._classes)
         self._columns = ObjectColumns(self._source, self._classes)
-        self._reads_heif = access.version_of("heif") > 1
+        self._reads_heif = access.reads_heif
 
     def schema(self) -> pa.Schema:
         """The columns of the image and of the label. `image/filename` is written only on request."""

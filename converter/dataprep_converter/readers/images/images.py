@@ -87,7 +87,7 @@ class ImagesReader(FilesReader[tuple[Image, str]]):
         self._has_label = source.label_from != "None"
         self._has_name = self._has_label and source.label_type == "Name"
         self._checks_headers = source.check == "Header"
-        self._reads_heif = access.version_of("heif") > 1
+        self._reads_heif = access.reads_heif
 
     def schema(self) -> pa.Schema:
         """The columns. `image/filename` is the path relative to the URI, and is written only on request."""

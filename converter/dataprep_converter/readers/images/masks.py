@@ -38,7 +38,7 @@ class MasksReader(FilesReader[_ImageAndMask]):
     def __init__(self, source: MasksSource, state: Mapping[str, Any], access: Access) -> None:
         super().__init__(access)
         self._pairing = _pairing(source, state.get("partners", []))
-        self._reads_heif = access.version_of("heif") > 1
+        self._reads_heif = access.reads_heif
 
     def schema(self) -> pa.Schema:
         """The columns. `image/filename` is the image's path relative to the URI, and is written only on request."""
