@@ -11,10 +11,10 @@ _ENCODING: Final = "is not UTF-8"
 _PLUGIN: Final = "the plug-in "
 _NO_NUMBER: Final = re.compile(r"(?:.*: )?'(?P<text>[^']*)' is not a (?:Int64|Float32|Float64|Bool) \(column '(?P<name>[^']+)'\)")
 _NUMBER: Final = re.compile(
-    r"(?:.*: )?'?(?:[+-]?(?:\d+\.?\d*|\.\d+)(?:[eE][+-]?\d+)?|\[[0-9.eE+, -]*(?:\]|…))'?"
+    r"(?:.*: )?'?(?=[^']*?[.eE])(?:[+-]?(?:\d+\.?\d*|\.\d+)(?:[eE][+-]?\d+)?|\[[0-9.eE+, -]*(?:\]|…))'?"
     r" is not a (?P<type>(?:list of )?(?:Int64|Float32)) \(column '(?P<name>[^']+)'\)"
 )
-"""The reasons of numbers that a column of Float64 can hold."""
+"""The reasons of numbers that a column of Float64 can hold. It would round whole numbers that Int64 can't hold."""
 _NO_VALUE: Final = re.compile(r"(?P<before>.*?)column '(?P<name>[^']+)' (?:has no value|is empty)\b.* no default.*")
 """The reasons of nulls in sequences, which have no null among their steps."""
 _MISSING: Final = frozenset(("na", "n/a", "nil", "null", "none", "-", "--", "?", "."))

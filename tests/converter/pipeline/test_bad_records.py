@@ -196,6 +196,15 @@ def test_a_date_among_whole_numbers_is_no_number(tmp_path: Path) -> None:
         made(job)
 
 
+@pytest.mark.parametrize("later", ['{"n": 99999999999999999999}', '{"n": -12345678901234567890}'])
+def test_a_whole_number_that_float64_would_round_gets_no_column(tmp_path: Path, later: str) -> None:
+    (tmp_path / "a.jsonl").write_text('{"n": 1}\n')
+    (tmp_path / "b.jsonl").write_text(f"{later}\n")
+    source = {"jsonl": {"uris": [str(tmp_path / "*.jsonl")]}}
+    with pytest.raises(BadData, match=r"\d{20}' is not a Int64 \(column 'n'\)\. Set onBadRecord\.policy: Skip"):
+        made(parse_job({"source": source, "output": {"uri": str(tmp_path / "out"), "format": "jsonl"}}))
+
+
 def test_a_column_that_the_job_lists_is_not_said_to_be_inferred(tmp_path: Path) -> None:
     with pytest.raises(BadData, match=r"'1\.5' is not a Int64 \(column 'x'\)\. Set onBadRecord\.policy: Skip"):
         made(a_job(tmp_path, policy={"policy": "Fail"}, text=b"1,0\n1.5,0\n"))
