@@ -56,7 +56,7 @@ def without(
     return replace(batch, records=batch.records.filter(pa.array(keep)), bad=[*batch.bad, *bad])
 
 
-def as_numbers(field: "pa.Field[Any]") -> "pa.Field[Any]":
+def mark_numbers(field: "pa.Field[Any]") -> "pa.Field[Any]":
     """Returns the field with the mark AS_NUMBERS."""
     metadata: dict[Any, Any] = {**(field.metadata or {})}
     return field.with_metadata(metadata | AS_NUMBERS)

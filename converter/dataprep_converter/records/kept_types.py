@@ -10,6 +10,7 @@ from typing import Any, Final
 import numpy as np
 import pyarrow as pa
 
+from dataprep_converter.core.good_runs import good_runs
 from dataprep_converter.core.tensors import Array, pc
 from dataprep_converter.records.lossy import SAFE_DIGITS
 
@@ -49,21 +50,22 @@ def as_kept(numbers: Array, *, was: pa.DataType, kept: pa.DataType, texts: "Arra
     `texts` are the decimals that lost digits, as text, and null in all other rows. None: no decimal lost digits. The rows that `kept` can't
     hold are null in the column.
     """
-    try:
-        return (_times(numbers, was, kept) if pa.types.is_temporal(was) else _decimals(numbers, kept, texts)), []
-    except pa.ArrowInvalid:
-        if len(numbers) == 1:
-            return _arrow.nulls(1, kept), [0]
-    middle = len(numbers) // 2
     columns: list[Array] = []
     wrong: list[int] = []
-    for start, count in ((0, middle), (middle, len(numbers) - middle)):
-        half, wrong_of_half = as_kept(
-            numbers.slice(start, count), was=was, kept=kept, texts=None if texts is None else texts.slice(start, count)
-        )
-        columns.append(half)
-        wrong += [start + row for row in wrong_of_half]
-    return pa.concat_arrays(columns), wrong
+
+    def read(low: int, high: int) -> Array:
+        part = numbers.slice(low, high - low)
+        if pa.types.is_temporal(was):
+            return _times(part, was, kept)
+        return _decimals(part, kept, None if texts is None else texts.slice(low, high - low))
+
+    def refuse(row: int, _error: pa.ArrowInvalid) -> None:
+        wrong.append(row)
+        columns.append(_arrow.nulls(1, kept))
+
+    for column in good_runs(0, len(numbers), read=read, refuse=refuse):
+        columns.append(column)  # noqa: PERF402 - `refuse` adds columns between these
+    return (columns[0] if len(columns) == 1 else _arrow.concat_arrays(columns or [_arrow.nulls(0, kept)])), wrong
 
 
 def _times(numbers: Array, was: Any, kept: pa.DataType) -> Array:

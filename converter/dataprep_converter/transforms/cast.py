@@ -8,7 +8,7 @@ from dataprep_api.spec.transforms.numbers import Cast
 from dataprep_converter.core.errors import BadSpec
 from dataprep_converter.core.tensors import NUMPY_NAMES, arrow_type, shape_of, to_arrow, value_type
 from dataprep_converter.records.batch import Batch
-from dataprep_converter.records.columns import as_numbers, as_type, find_columns, first_of_each_row, numbers, why_text
+from dataprep_converter.records.columns import as_type, find_columns, first_of_each_row, mark_numbers, numbers, why_text
 from dataprep_converter.transforms.pixels import with_columns
 
 _OF = "The transform cast"
@@ -26,7 +26,7 @@ class CastStep:
             field = schema.field(position)
             if value_type(field.type) not in NUMPY_NAMES:
                 raise BadSpec(f"{_OF} takes numbers, but the column {name!r} is {field.type}.{why_text(field)}")
-            self._schema = self._schema.set(position, as_numbers(field.with_type(arrow_type(options.dtype, shape_of(field.type)))))
+            self._schema = self._schema.set(position, mark_numbers(field.with_type(arrow_type(options.dtype, shape_of(field.type)))))
 
     def schema(self) -> pa.Schema:
         """Returns the columns, with the named ones in the new type."""

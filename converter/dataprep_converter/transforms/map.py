@@ -8,7 +8,7 @@ import pyarrow as pa
 from dataprep_api.spec.transforms.map import Map
 from dataprep_converter.core.errors import BadSample
 from dataprep_converter.records.batch import SAMPLE, Batch, RejectedSample
-from dataprep_converter.records.columns import as_numbers
+from dataprep_converter.records.columns import mark_numbers
 from dataprep_converter.runtime import plugins
 
 
@@ -22,7 +22,7 @@ class MapStep:
         self._name = options.callable
         self._function = plugins.load(self._name, of="The transform map")
         self._options = options.options.values()
-        self._schema = pa.schema([as_numbers(field) for field in schema if field.name != SAMPLE])
+        self._schema = pa.schema([mark_numbers(field) for field in schema if field.name != SAMPLE])
         for field in plugins.schema_of(options.columns or []):
             position = self._schema.get_field_index(field.name)
             self._schema = self._schema.append(field) if position < 0 else self._schema.set(position, field)

@@ -7,6 +7,7 @@ from typing import Any, Final
 import numpy as np
 import pyarrow as pa
 
+from dataprep_converter.core.good_runs import good_runs
 from dataprep_converter.core.tensors import Array, pc
 from dataprep_converter.formats.nested.descriptions import plain_type
 from dataprep_converter.readers.columnar.columns import Column
@@ -133,19 +134,21 @@ def values_of(records: pa.RecordBatch, column: Column) -> Array:
     return values
 
 
-def converted(values: Any, column: Column, convert: Callable[[Any], Array], wrong: dict[int, str], first: int = 0) -> Array:
-    """The result of `convert` for nested values. Adds the reason for each row in which Arrow refuses a value, and makes it a null. `values`
-    begins in the row `first`."""
-    try:
-        return convert(values)
-    except pa.ArrowInvalid as exc:
-        if len(values) == 1:
-            wrong.setdefault(first, f"column {column.name!r} has a value that {column.nested} can't hold: {exc}")
-            return convert(_arrow.nulls(1, values.type))
+def converted(values: Any, column: Column, convert: Callable[[Any], Array], wrong: dict[int, str]) -> Array:
+    """The result of `convert` for nested values. Adds the reason for each row in which Arrow refuses a value, and makes it a null."""
+    parts: list[Array] = []
+
+    def read(low: int, high: int) -> Array:
         # A slice of lists would still have the items of the other rows, which are converted, too.
-        middle = len(values) // 2
-        halves = [(values.take(pa.array(range(start, end))), start) for start, end in ((0, middle), (middle, len(values)))]
-        return pa.concat_arrays([converted(half, column, convert, wrong, first + start) for half, start in halves])
+        return convert(values if high - low == len(values) else values.take(pa.array(range(low, high))))
+
+    def refuse(row: int, error: pa.ArrowInvalid) -> None:
+        wrong.setdefault(row, f"column {column.name!r} has a value that {column.nested} can't hold: {error}")
+        parts.append(convert(_arrow.nulls(1, values.type)))
+
+    for part in good_runs(0, len(values), read=read, refuse=refuse):
+        parts.append(part)  # noqa: PERF402 - `refuse` adds parts between these
+    return parts[0] if len(parts) == 1 else _arrow.concat_arrays(parts or [convert(values)])
 
 
 def _as_decimals(values: Any) -> Array:

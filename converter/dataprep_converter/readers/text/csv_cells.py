@@ -15,9 +15,9 @@ from pyarrow import csv as arrow_csv
 
 from dataprep_api.spec import CsvColumn
 from dataprep_converter.core.errors import BadSpec, InputChanged
+from dataprep_converter.core.good_runs import good_runs
 from dataprep_converter.core.tensors import Array, pc
 from dataprep_converter.readers.base.blocks import Block
-from dataprep_converter.readers.base.good_runs import good_runs
 from dataprep_converter.readers.columnar.columns import TYPES, narrowed, shown
 from dataprep_converter.readers.text.csv_rows import Rows, scan
 

@@ -17,6 +17,7 @@ from pyarrow import json as arrow_json
 
 from dataprep_api.spec.sources.jsonl import JsonlColumn, JsonlSource
 from dataprep_converter.core.errors import InputChanged
+from dataprep_converter.core.good_runs import good_runs
 from dataprep_converter.core.tensors import Array, pc
 from dataprep_converter.formats.nested.json_texts import json_column
 from dataprep_converter.inputs.access import Access
@@ -24,7 +25,6 @@ from dataprep_converter.inputs.encodings import in_utf8
 from dataprep_converter.inputs.pinned import ForwardReader
 from dataprep_converter.readers import Discovery, Listing
 from dataprep_converter.readers.base.blocks import Block
-from dataprep_converter.readers.base.good_runs import good_runs
 from dataprep_converter.readers.base.partitions import (
     ListFiles,
     Partitions,
