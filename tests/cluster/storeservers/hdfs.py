@@ -1,24 +1,20 @@
-"""A real HDFS: one NameNode and its DataNodes, from the jars of Maven Central.
-
-`HdfsCluster` reads and writes over WebHDFS, so that tests inspect the output independently of the client that wrote it.
-"""
+"""A real HDFS: one NameNode and its DataNodes, from the jars of Maven Central. `hdfs_files` reads and writes its files."""
 
 from __future__ import annotations
 
 import getpass
 import json
 import time
-import urllib.error
 import urllib.parse
-import urllib.request
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import Any, Final, Literal
+from typing import Any, Final
 from xml.sax.saxutils import escape
 
 from storeservers import cache
+from storeservers.hdfs_files import HdfsFiles, WebHdfsError, send
 from storeservers.processes import (
     Lifetime,
     ServerFailed,
@@ -47,30 +43,6 @@ log4j.appender.stdout.layout.ConversionPattern=%d{ISO8601} %p %c{2}: %m%n
 """
 # How long a test waits on a loaded machine; unrelated to the product's timeouts.
 _READY_SECONDS = 120.0
-_ANSWER_SECONDS = 60.0
-
-
-@dataclass(frozen=True)
-class HdfsEntry:
-    """A file or folder as reported by the NameNode."""
-
-    path: str
-    is_folder: bool
-    size: int
-    replication: int
-    block_size: int
-    permission: str
-    owner: str
-    group: str
-
-
-class WebHdfsError(RuntimeError):
-    """WebHDFS rejected a request. `exception` is the short name of the Java class, such as AccessControlException."""
-
-    def __init__(self, message: str, *, status: int, exception: str) -> None:
-        super().__init__(message)
-        self.status = status
-        self.exception = exception
 
 
 def jars() -> Path:
@@ -95,7 +67,7 @@ class _DataNode:
         return f"datanode-{self.number}"
 
 
-class HdfsCluster(Server):
+class HdfsCluster(HdfsFiles, Server):
     """A NameNode and DataNodes on one address.
 
     The superuser is the user who runs the tests unless another is given, so clients in the test process may write anywhere. Permissions are
@@ -111,21 +83,11 @@ class HdfsCluster(Server):
         user: str | None = None,
         lifetime: Lifetime = Lifetime.WITH_STARTER,
     ) -> None:
-        super().__init__(run_dir, host=host, lifetime=lifetime)
-        self.user = user or getpass.getuser()
-        self.port, self.http_port, *ports = free_ports(host, count=2 + 3 * datanodes)
+        Server.__init__(self, run_dir, host=host, lifetime=lifetime)
+        port, http_port, *ports = free_ports(host, count=2 + 3 * datanodes)
+        HdfsFiles.__init__(self, host=host, port=port, http_port=http_port, user=user or getpass.getuser())
         self._datanodes = [_DataNode(number, *ports[3 * number : 3 * number + 3]) for number in range(datanodes)]
         self._processes: dict[str, ServerProcess] = {}
-
-    @property
-    def uri(self) -> str:
-        """The file system's URI for clients, without a path."""
-        return f"hdfs://{self.host}:{self.port}"
-
-    @property
-    def http_address(self) -> str:
-        """Host and port of the NameNode's web UI, JMX and WebHDFS."""
-        return f"{self.host}:{self.http_port}"
 
     @property
     def processes(self) -> Sequence[ServerProcess]:
@@ -228,68 +190,6 @@ class HdfsCluster(Server):
             what=f"{count} live DataNodes at {self.http_address}",
         )
 
-    # -- files --------------------------------------------------------------------------------------------------
-
-    def ls(self, path: str) -> list[HdfsEntry]:
-        """Return a folder's entries, or the single entry of a file."""
-        answer = self._call("GET", path, "LISTSTATUS")
-        return [_entry(path, status) for status in answer["FileStatuses"]["FileStatus"]]
-
-    def stat(self, path: str) -> HdfsEntry:
-        """Return one file or folder."""
-        return _entry(path, self._call("GET", path, "GETFILESTATUS")["FileStatus"])
-
-    def files(self, path: str) -> list[HdfsEntry]:
-        """Return all files below a folder."""
-        found: list[HdfsEntry] = []
-        for each in self.ls(path):
-            found += self.files(each.path) if each.is_folder else [each]
-        return found
-
-    def exists(self, path: str) -> bool:
-        """Tell whether a file or folder exists."""
-        try:
-            self.stat(path)
-        except WebHdfsError as exc:
-            if exc.status == 404:
-                return False
-            raise
-        return True
-
-    def read(self, path: str) -> bytes:
-        """Return a file's content."""
-        place = self._call("GET", path, "OPEN", noredirect="true")["Location"]
-        return _send_to_datanode("GET", _ascii_url(place))
-
-    def write(self, path: str, content: bytes) -> None:
-        """Make or replace a file."""
-        place = self._call("PUT", path, "CREATE", overwrite="true", noredirect="true")["Location"]
-        _send_to_datanode("PUT", _ascii_url(place), content)
-
-    def mkdirs(self, path: str, *, owner: str | None = None, permission: str = "755") -> None:
-        """Create a folder and its parents; the innermost gets the owner and exactly this permission."""
-        self._call("PUT", path, "MKDIRS")
-        self.set_permission(path, permission)
-        if owner is not None:
-            self.set_owner(path, owner)
-
-    def set_permission(self, path: str, permission: str) -> None:
-        """Set the permission bits, in octal digits such as 700."""
-        self._call("PUT", path, "SETPERMISSION", permission=permission)
-
-    def set_owner(self, path: str, owner: str) -> None:
-        """Change the owner of a file or folder."""
-        self._call("PUT", path, "SETOWNER", owner=owner)
-
-    def set_quota(self, path: str, *, names: int | None = None, space_bytes: int | None = None) -> None:
-        """Limit the number of files and folders, including the folder itself, or the bytes of all replicas. None leaves a limit unchanged."""
-        asked = {"namespacequota": names, "storagespacequota": space_bytes}
-        self._call("PUT", path, "SETQUOTA", **{name: str(value) for name, value in asked.items() if value is not None})
-
-    def delete(self, path: str) -> None:
-        """Delete a file, or a folder with its contents."""
-        self._call("DELETE", path, "DELETE", recursive="true")
-
     # -- clients ------------------------------------------------------------------------------------------------
 
     def client_configuration(self, extra: Mapping[str, str] | None = None) -> dict[str, str]:
@@ -387,6 +287,8 @@ class HdfsCluster(Server):
             "dfs.namenode.datanode.registration.ip-hostname-check": "false",
             "dfs.namenode.safemode.extension": "0",
             "dfs.namenode.safemode.min.datanodes": "1",
+            # The thread that deletes blocks would otherwise wake a hundred times a second, which is a third of an idle NameNode's work.
+            "dfs.namenode.block.deletion.unlock.interval.ms": "1000",
         }
 
     def _datanode_settings(self, datanode: _DataNode) -> dict[str, str]:
@@ -415,32 +317,15 @@ class HdfsCluster(Server):
 
     def _is_healthy(self) -> bool:
         query = urllib.parse.urlencode({"ugi": self.user, "path": "/"})
-        verdict = _send("GET", f"http://{self.http_address}/fsck?{query}")
+        verdict = send("GET", f"http://{self.http_address}/fsck?{query}")
         return b"is HEALTHY" in verdict
 
     # Any: the server's JSON, of which each caller picks known fields.
     def _bean(self, name: str, *, service: str = "NameNode", http_address: str | None = None) -> dict[str, Any]:
         query = urllib.parse.urlencode({"qry": f"Hadoop:service={service},name={name}"})
-        answer = _send("GET", f"http://{http_address or self.http_address}/jmx?{query}")
+        answer = send("GET", f"http://{http_address or self.http_address}/jmx?{query}")
         bean: dict[str, Any] = json.loads(answer)["beans"][0]
         return bean
-
-    def _url(self, path: str, operation: str, **parameters: str) -> str:
-        if not path.startswith("/"):
-            raise ValueError(f"A path in HDFS begins with a slash, got {path!r}.")
-        query = urllib.parse.urlencode({"op": operation, "user.name": self.user, **parameters})
-        return f"http://{self.http_address}/webhdfs/v1{urllib.parse.quote(path)}?{query}"
-
-    def _call(
-        self,
-        method: Literal["GET", "PUT", "DELETE"],
-        path: str,
-        operation: str,
-        **parameters: str,
-    ) -> dict[str, Any]:
-        answer = _send(method, self._url(path, operation, **parameters))
-        result: dict[str, Any] = json.loads(answer) if answer else {}
-        return result
 
 
 def site_xml(settings: Mapping[str, str]) -> str:
@@ -449,55 +334,3 @@ def site_xml(settings: Mapping[str, str]) -> str:
         f"  <property><name>{escape(name)}</name><value>{escape(value)}</value></property>\n" for name, value in settings.items()
     )
     return f'<?xml version="1.0"?>\n<configuration>\n{properties}</configuration>\n'
-
-
-def _send(method: str, url: str, body: bytes | None = None) -> bytes:
-    request = urllib.request.Request(url, data=body, method=method)  # noqa: S310  # our own server's address
-    try:
-        with urllib.request.urlopen(request, timeout=_ANSWER_SECONDS) as answer:  # noqa: S310
-            content: bytes = answer.read()
-            return content
-    except urllib.error.HTTPError as exc:
-        with exc:
-            raise _refusal(exc, url) from exc
-
-
-def _send_to_datanode(method: str, url: str, body: bytes | None = None) -> bytes:
-    try:
-        return _send(method, url, body)
-    except WebHdfsError as exc:
-        # A DataNode keeps its connection to the NameNode, and notices only now that the NameNode has been restarted.
-        if exc.exception != "EOFException":
-            raise
-        return _send(method, url, body)
-
-
-def _ascii_url(url: str) -> str:
-    # The NameNode does not percent-encode the path in a DataNode's URL.
-    return urllib.parse.quote(url, safe=":/?&=%+,;@")
-
-
-def _refusal(error: urllib.error.HTTPError, url: str) -> WebHdfsError:
-    try:
-        remote = json.loads(error.read())["RemoteException"]
-    except (ValueError, LookupError):
-        remote = {"exception": "unknown", "message": error.reason}
-    return WebHdfsError(
-        f"{error.code} {remote['exception']} for {url}: {remote['message']}",
-        status=error.code,
-        exception=remote["exception"],
-    )
-
-
-def _entry(path: str, status: Mapping[str, Any]) -> HdfsEntry:
-    suffix = status["pathSuffix"]
-    return HdfsEntry(
-        path=f"{path.rstrip('/')}/{suffix}" if suffix else path,
-        is_folder=status["type"] == "DIRECTORY",
-        size=status["length"],
-        replication=status["replication"],
-        block_size=status["blockSize"],
-        permission=status["permission"],
-        owner=status["owner"],
-        group=status["group"],
-    )

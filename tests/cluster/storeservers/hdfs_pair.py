@@ -10,7 +10,8 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Final
 
-from storeservers.hdfs import NAMENODE, HdfsCluster, WebHdfsError, site_xml
+from storeservers.hdfs import NAMENODE, HdfsCluster, site_xml
+from storeservers.hdfs_files import WebHdfsError
 from storeservers.processes import Lifetime, ServerProcess, free_ports
 
 _ADMINISTRATION = "org.apache.hadoop.hdfs.tools.DFSHAAdmin"

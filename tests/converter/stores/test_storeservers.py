@@ -23,7 +23,7 @@ from obstore.store import S3Store
 from tests.converter.stores.oss_clients import BUCKET, MIB, some_bytes
 
 from storeservers import HdfsCluster, Lifetime, S3Server
-from storeservers.hdfs import WebHdfsError
+from storeservers.hdfs_files import WebHdfsError
 from storeservers.processes import ProcessIdentity, ServerFailed, ServerProcess, free_ports, wait_until
 
 pytestmark = pytest.mark.store
