@@ -1,7 +1,7 @@
 """Fixtures for the cluster, the installed operator and the stores. All of these are real programs, except the fake of OSS.
 
-All test processes share the cluster and the operator. Each process has separate stores, so a test may kill a data node, stall all writes or
-deny any right.
+All test processes share the cluster, the operator and HDFS. Each process has an S3 server and an OSS fake of its own, so a test may stall all
+writes or deny any right. A test that kills a DataNode starts its own HDFS.
 """
 
 import json
@@ -19,9 +19,10 @@ from tests.availability import unavailable
 
 from kubecluster import Cluster
 from storeservers.hdfs import HdfsCluster
+from storeservers.hdfs_files import HdfsFiles
 from storeservers.oss import FakeOss
 from storeservers.s3 import S3Server
-from workbench import mnist
+from workbench import mnist, shared_hdfs
 from workbench.installation import Installation, install_operator
 from workbench.jobs import Namespace
 from workbench.outside import bring_back, send_away
@@ -75,12 +76,19 @@ def stores(cluster: Cluster) -> Iterator[Stores]:
             s3.make_bucket(BUCKET)
             oss.make_bucket(BUCKET)
 
-            def start_hdfs() -> HdfsCluster:
-                return stack.enter_context(HdfsCluster(folder / "hdfs", host=host))
+            def find_hdfs() -> HdfsFiles:
+                return shared_hdfs.attached() or stack.enter_context(HdfsCluster(folder / "hdfs", host=host))
 
-            yield Stores(start_hdfs, s3=s3, oss=oss, volume=volume)
+            yield Stores(find_hdfs, s3=s3, oss=oss, volume=volume)
     finally:
         shutil.rmtree(folder, ignore_errors=True)
+
+
+@pytest.fixture
+def own_hdfs(stores: Stores) -> Iterator[HdfsCluster]:
+    """An HDFS whose servers the test may kill."""
+    with tempfile.TemporaryDirectory(prefix="dataprep-hdfs-") as folder, HdfsCluster(Path(folder), host=stores.s3.host) as hdfs:
+        yield hdfs
 
 
 @pytest.fixture(scope="session")
@@ -143,10 +151,11 @@ def digits(stores: Stores) -> Path:
 @pytest.fixture(scope="session")
 def digits_on_hdfs(stores: Stores, digits: Path) -> str:
     """Copies the files to HDFS and returns the folder's URI."""
-    stores.hdfs.mkdirs("/mnist")
+    folder = f"/mnist-{uuid.uuid4().hex[:8]}"
+    stores.hdfs.mkdirs(folder)
     for file in digits.iterdir():
-        stores.hdfs.write(f"/mnist/{file.name}", file.read_bytes())
-    return f"{stores.hdfs.uri}/mnist"
+        stores.hdfs.write(f"{folder}/{file.name}", file.read_bytes())
+    return f"{stores.hdfs.uri}{folder}"
 
 
 @pytest.fixture(scope="session")

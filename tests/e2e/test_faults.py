@@ -15,6 +15,7 @@ import pytest
 from tests.e2e.slow_jobs import SHARDED, assert_whole, running_workers, slow_job, slow_writes, some_reports
 
 from kubecluster import Cluster
+from storeservers.hdfs import HdfsCluster
 from workbench import mnist
 from workbench.installation import Installation
 from workbench.jobs import Document, Namespace
@@ -125,29 +126,28 @@ def test_a_lost_node_does_not_stop_the_job(namespace: Namespace, stores: Stores,
         cluster.remove_node(node)
 
 
-def test_a_data_node_killed_in_the_middle_changes_no_byte(namespace: Namespace, stores: Stores, digits: Path) -> None:
+def test_a_data_node_killed_in_the_middle_changes_no_byte(
+    namespace: Namespace, stores: Stores, own_hdfs: HdfsCluster, digits: Path
+) -> None:
     """Every block has a replica on both data nodes. One of the nodes dies in the middle of a block and stays down until the job has finished."""
     volume = mount(namespace, stores)
     job = a_job(
         stores,
         name="hdfs",
         source=f"/data/{digits.name}",
-        output=f"{stores.hdfs.uri}/{namespace.name}",
+        output=f"{own_hdfs.uri}/{namespace.name}",
         workers__parallelism=4,
         **(volume | SHARDED),
         output__hdfs={"replication": 2},
     )
     namespace.apply(job)
     namespace.wait("hdfs", lambda s: s.get("phase") == "Running", what="Running")
-    try:
-        assert stores.hdfs.kill_datanode_while_writing(0)
-        namespace.wait_phase("hdfs", "Succeeded")
-        for split in ("train", "validation", "test"):
-            files = sorted(e.path for e in stores.hdfs.ls(f"/{namespace.name}") if Path(e.path).name.startswith(split))
-            whole = b"".join(stores.hdfs.read(file) for file in files)
-            assert hashlib.sha256(whole).hexdigest() == mnist.FILES[f"{split}.tfrecords"].sha256
-    finally:
-        stores.hdfs.start_missing()
+    assert own_hdfs.kill_datanode_while_writing(0)
+    namespace.wait_phase("hdfs", "Succeeded")
+    for split in ("train", "validation", "test"):
+        files = sorted(e.path for e in own_hdfs.ls(f"/{namespace.name}") if Path(e.path).name.startswith(split))
+        whole = b"".join(own_hdfs.read(file) for file in files)
+        assert hashlib.sha256(whole).hexdigest() == mnist.FILES[f"{split}.tfrecords"].sha256
 
 
 def test_no_partial_file_is_ever_visible_and_success_is_last(namespace: Namespace, stores: Stores, digits: Path) -> None:

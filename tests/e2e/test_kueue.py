@@ -103,7 +103,7 @@ def until(true: Callable[[], bool], *, what: str, seconds: float = 30) -> None:
 
 
 def test_a_queued_job_without_kueue_gets_a_warning(namespace: Namespace, stores: Stores) -> None:
-    """This test comes first in the file, because Kueue is installed for all later tests."""
+    """This test comes first in the file, because the later ones install Kueue. Kueue ignores the Jobs of this namespace anyway."""
     [job] = small_jobs(stores, namespace, ["forgotten"])
     namespace.apply(queued(job, f"nobodys-{uuid.uuid4().hex[:4]}"))
     told = held(namespace, "forgotten", reason="NotQueued", words=["Check that Kueue is running"], seconds=90)
@@ -111,7 +111,6 @@ def test_a_queued_job_without_kueue_gets_a_warning(namespace: Namespace, stores:
     until(lambda: "NotQueued" in [reason for reason, _ in namespace.events("forgotten")], what="an Event NotQueued")
 
 
-@pytest.mark.kueue
 def test_a_job_waits_for_quota_with_kueues_message_and_then_writes_the_same_bytes(queues: Namespace, stores: Stores) -> None:
     quota(queues, "10m")
     plain, first, second = small_jobs(stores, queues, ["plain", "first", "second"])
@@ -139,7 +138,6 @@ def test_a_job_waits_for_quota_with_kueues_message_and_then_writes_the_same_byte
     assert min(status["completionTime"] for status in commits) <= max(status["startTime"] for status in plans)
 
 
-@pytest.mark.kueue
 def test_a_job_that_kueue_evicts_waits_again_and_keeps_what_is_done(queues: Namespace, stores: Stores, digits_on_s3: str) -> None:
     quota(queues, "10")
     with slow_writes(stores, seconds=1.0):
@@ -162,7 +160,6 @@ def stop(namespace: Namespace, policy: str) -> None:
     namespace.cluster.kubectl("patch", "clusterqueue", f"{namespace.name}-research", "--type=merge", f"--patch={patch}")
 
 
-@pytest.mark.kueue
 def test_a_job_is_preempted_in_its_plan_and_resumes(queues: Namespace, stores: Stores, digits_on_s3: str) -> None:
     quota(queues, "400m")
     queues.apply(kueue.priority("urgent", 100), kueue.priority("patient", 1))
@@ -199,7 +196,6 @@ def running(namespace: Namespace, name: str, *, step: str) -> bool:
     return any(pod.get("status", {}).get("phase") == "Running" for pod in namespace.pods(name, step=step))
 
 
-@pytest.mark.kueue
 def test_a_job_that_is_admitted_with_fewer_workers_writes_the_same_bytes(queues: Namespace, stores: Stores) -> None:
     quota(queues, "100m")  # for two of the four workers
     shards: Document = {"output": {"shards": {"count": 4}}, "workers": {"parallelism": 4}}
@@ -217,7 +213,6 @@ def test_a_job_that_is_admitted_with_fewer_workers_writes_the_same_bytes(queues:
     assert digests["partial"] == digests["plain"]
 
 
-@pytest.mark.kueue
 def test_steps_stay_out_of_the_namespaces_default_queue(queues: Namespace, stores: Stores) -> None:
     """Kueue puts every Job without a queue into the LocalQueue `default`. The steps would wait for quota that their own job holds."""
     queues.apply(*kueue.queue("default", namespace=queues.name, cpu="50m"))
@@ -228,7 +223,6 @@ def test_steps_stay_out_of_the_namespaces_default_queue(queues: Namespace, store
     assert len(queues.all("workloads")) == 1
 
 
-@pytest.mark.kueue
 def test_a_deleted_job_leaves_no_workload(queues: Namespace, stores: Stores) -> None:
     quota(queues, "10m")
     [job] = small_jobs(stores, queues, ["gone"])
@@ -238,7 +232,6 @@ def test_a_deleted_job_leaves_no_workload(queues: Namespace, stores: Stores) -> 
     until(lambda: queues.all("workloads") == [], what="no Workload of the deleted job")
 
 
-@pytest.mark.kueue
 def test_a_queued_job_that_is_suspended_leaves_the_queue_and_comes_back(queues: Namespace, stores: Stores) -> None:
     quota(queues, "10m")
     [job] = small_jobs(stores, queues, ["shy"])
@@ -253,7 +246,6 @@ def test_a_queued_job_that_is_suspended_leaves_the_queue_and_comes_back(queues: 
     assert_done_once(stores, queues)
 
 
-@pytest.mark.kueue
 def test_a_queue_that_does_not_exist_is_named_and_the_job_runs_once_it_does(queues: Namespace, stores: Stores) -> None:
     [job] = small_jobs(stores, queues, ["lost"])
     queues.apply(queued(job, "research"))

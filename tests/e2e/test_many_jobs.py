@@ -15,7 +15,7 @@ from workbench.stores import BUCKET, Stores, a_job
 @pytest.mark.exclusive
 def test_many_jobs_at_once_have_one_plan_job_each(namespace: Namespace, stores: Stores, cluster: Cluster, digits_on_s3: str) -> None:
     """Their pods stay Pending because no node has the label."""
-    count = 150
+    count = 80
     jobs = [
         a_job(
             stores,

@@ -38,12 +38,17 @@ _CONFIGURATION: Final = {
 _CERTIFICATE_FOLDERS: Final = ("/tmp/k8s-webhook-server/serving-certs", "/visibility", "/etc/kueue/metrics/certs")  # noqa: S108  # Kueue's own
 
 
+def image() -> Path:
+    """Build the image, and return its archive."""
+    return program_image("kueue", name=IMAGE)
+
+
 def install(cluster: Cluster) -> None:
     """Installs Kueue, unless it is there already, and gives every node its flavor."""
     with state.installing():
         if _is_installed(cluster):
             return
-        cluster.load_image(program_image("kueue", name=IMAGE), IMAGE)
+        cluster.load_image(image(), IMAGE)
         manifests = _manifests(cluster)
         cluster.kubectl("apply", "--server-side", "--force-conflicts", "--filename=-", stdin=_as_text(manifests))
         cluster.kubectl("--namespace", NAMESPACE, "rollout", "status", "deployment", "--timeout=120s", timeout_seconds=130)

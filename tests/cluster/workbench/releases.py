@@ -40,6 +40,13 @@ CURRENT: Final = Release(ROOT, TAG)
 
 def load_earlier(cluster: Cluster, folder: Path) -> Release:
     """Unpack the earlier release into the folder, and load its converter's image into the nodes."""
+    release, archive = build_earlier(folder)
+    cluster.load_image(archive, release.image)
+    return release
+
+
+def build_earlier(folder: Path) -> tuple[Release, Path]:
+    """Unpack the earlier release into the folder. Return the release, and the archive of its converter's image."""
     with tarfile.open(_SOURCES) as archive:
         archive.extractall(folder, filter="data")
     (folder / _LIBRARIES).parent.mkdir()
@@ -47,6 +54,4 @@ def load_earlier(cluster: Cluster, folder: Path) -> Release:
     shutil.copy2(ROOT / _LIBRARIES, folder / _LIBRARIES)
     release = Release(folder, COMMIT)
     inputs = [_LIBRARIES, "api", "converter"]
-    archive_of_image = build_image(dockerfile=ROOT / "Dockerfile", context=folder, tag=release.image, target="converter", inputs=inputs)
-    cluster.load_image(archive_of_image, release.image)
-    return release
+    return release, build_image(dockerfile=ROOT / "Dockerfile", context=folder, tag=release.image, target="converter", inputs=inputs)

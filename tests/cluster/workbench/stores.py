@@ -7,7 +7,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-from storeservers.hdfs import HdfsCluster
+from storeservers.hdfs_files import HdfsFiles
 from storeservers.oss import FakeOss
 from storeservers.s3 import S3Server
 from workbench.jobs import Document, Namespace, example
@@ -20,16 +20,16 @@ EXAMPLES = Path(__file__).resolve().parents[3] / "examples"
 class Stores:
     """The servers, on the bridge's address, which both pods and tests reach."""
 
-    start_hdfs: Callable[[], HdfsCluster]
+    find_hdfs: Callable[[], HdfsFiles]
     s3: S3Server
     oss: FakeOss
     volume: Path
     """A folder of the host that pods mount as a volume."""
 
     @cached_property
-    def hdfs(self) -> HdfsCluster:
-        """HDFS with two DataNodes. It starts with the first test that uses it, because its processes take the longest to start."""
-        return self.start_hdfs()
+    def hdfs(self) -> HdfsFiles:
+        """HDFS with two DataNodes, which other test processes may use too. If they share none, it starts with the first test that uses it."""
+        return self.find_hdfs()
 
     def settings(self) -> list[dict[str, Any]]:
         """`spec.stores` for all stores."""

@@ -1,23 +1,25 @@
 """Runs all cluster tests: several test processes share one cluster with the operator. The cluster starts before them and stops after them.
 
 These tests mostly wait, so several processes run side by side. Tests marked `apart`, which start their own operators, run afterwards in the
-same way, followed by tests marked `kueue`. Tests marked `exclusive` run last, one at a time. Tests marked `nightly` run only if they are
-named on the command line, or at night.
+same way. Tests marked `exclusive` run last, one at a time. Tests marked `nightly` run only if they are named on the command line, or at
+night.
 """
 
 import os
 import signal
 import subprocess
 import sys
+import tempfile
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager, nullcontext, suppress
 from datetime import UTC, datetime
+from pathlib import Path
 from types import FrameType
 from typing import Final
 
 import kubecluster
 from kubecluster import ClusterUnavailable
-from workbench import kueue, sharing
+from workbench import kueue, releases, shared_hdfs, sharing
 from workbench.installation import Installation, build, install_operator
 from workbench.outside import bring_back
 
@@ -44,12 +46,14 @@ def run_on_cluster(arguments: Sequence[str]) -> int:
             wanted = "cluster and not nightly"
     try:
         with _cluster_and_operator() as operator:
-            together = _group(f"{wanted} and not (apart or kueue or exclusive)", PROCESSES, arguments)
+            # The other groups use no HDFS. A run of selected tests starts one only if they need it.
+            host = operator.cluster.bridge_ip if sharing.is_whole() else None
+            with shared_hdfs.running(host) if host is not None else nullcontext():
+                together = _group(f"{wanted} and not (apart or exclusive)", PROCESSES, arguments)
+            kueue.uninstall(operator.cluster)
             apart = _group(f"{wanted} and apart", PROCESSES_APART, arguments)
             # These tests have scaled the operator down.
             bring_back(operator)
-            queued = _group(f"{wanted} and kueue", PROCESSES, arguments)
-            kueue.uninstall(operator.cluster)
             alone = _pytest("-m", f"{wanted} and exclusive", *arguments, shared=True)
     except ClusterUnavailable:
         # Each test reports the missing cluster itself, as in a plain pytest run: the test is skipped, or fails in CI.
@@ -57,7 +61,7 @@ def run_on_cluster(arguments: Sequence[str]) -> int:
     except KeyboardInterrupt:
         return _INTERRUPTED
     # Arguments such as a file name may select no test of a group.
-    statuses = [status for status in (together, apart, queued, alone) if status != _NO_TESTS] or [_NO_TESTS]
+    statuses = [status for status in (together, apart, alone) if status != _NO_TESTS] or [_NO_TESTS]
     return next((status for status in statuses if status), 0)
 
 
@@ -65,7 +69,7 @@ def run_on_cluster(arguments: Sequence[str]) -> int:
 def _cluster_and_operator() -> Iterator[Installation]:
     """Uses a running cluster, and leaves it running without the operator; otherwise starts one and stops it."""
     running = kubecluster.attach()
-    cluster = running or kubecluster.up(build())
+    cluster = running or kubecluster.up(_images())
     try:
         yield install_operator(cluster)
     finally:
@@ -76,6 +80,15 @@ def _cluster_and_operator() -> Iterator[Installation]:
         else:
             kueue.uninstall(running)
             Installation(running).uninstall()
+
+
+def _images() -> dict[str, Path]:
+    """Return the images that all nodes have from the start, as archives by name. To load one later takes a processor ten seconds a node."""
+    if not sharing.is_whole():
+        return build()
+    with tempfile.TemporaryDirectory() as folder:
+        release, archive = releases.build_earlier(Path(folder))
+    return {**build(), release.image: archive, kueue.IMAGE: kueue.image()}
 
 
 def _group(mark: str, processes: int, arguments: Sequence[str]) -> int:
