@@ -3,14 +3,15 @@
 Both would print what looks like a defect. So the first Ctrl-C is noted, and one that was lost in a callback is sent again.
 """
 
+import _thread
 import os
 import signal
 import sys
 import threading
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from types import FrameType
-from typing import NoReturn
 
 _AGAIN_SECONDS = 0.01
 
@@ -20,6 +21,7 @@ class Interrupts:
 
     def __init__(self) -> None:
         self.received = False
+        self._in_hook = False
 
     @contextmanager
     def noted(self) -> Iterator[None]:
@@ -39,16 +41,28 @@ class Interrupts:
             if signal.getsignal(signal.SIGINT) == self._raise:
                 signal.signal(signal.SIGINT, before)
 
-    def _raise(self, _signal: int, _frame: FrameType | None) -> NoReturn:
+    def _raise(self, _signal: int, _frame: FrameType | None) -> None:
         self.received = True
-        raise KeyboardInterrupt
+        if self._in_hook:
+            # The hook can't raise it either.
+            self._send_soon()
+        else:
+            raise KeyboardInterrupt
 
     def _send_again(self, lost: "sys.UnraisableHookArgs") -> None:
-        """Sends the signal once more if Python can't raise the interrupt, for example in a finaliser. The command would go on otherwise."""
+        """Sends the signal again if Python can't raise the interrupt, for example in a finaliser. The command would go on otherwise."""
         if not issubclass(lost.exc_type, KeyboardInterrupt):
             sys.__unraisablehook__(lost)
             return
-        # The signal must not arrive before this function has ended, which can't raise it either.
-        again = threading.Timer(_AGAIN_SECONDS, os.kill, (os.getpid(), signal.SIGINT))
-        again.daemon = True
-        again.start()
+        self._in_hook = True
+        self._send_soon()
+        self._in_hook = False
+
+    def _send_soon(self) -> None:
+        # Unlike `threading.Timer`, this doesn't wait for the thread, which may be slow to start.
+        _thread.start_new_thread(_send, ())
+
+
+def _send() -> None:
+    time.sleep(_AGAIN_SECONDS)
+    os.kill(os.getpid(), signal.SIGINT)

@@ -173,7 +173,12 @@ def interrupted_in_a_finaliser(*_, **__):
     time.sleep(60)
 
 
-step_commands.job_of = {"library": interrupted_by_a_library, "finaliser": interrupted_in_a_finaliser}[sys.argv.pop(1)]
+where = sys.argv.pop(1)
+if where == "finaliser, sent again at once":
+    from dataprep_converter.cli import interrupts
+    interrupts._AGAIN_SECONDS = 0
+    sys.setswitchinterval(1e-6)
+step_commands.job_of = interrupted_by_a_library if where == "library" else interrupted_in_a_finaliser
 main()
 """
 INTERRUPTED = "dataprep: interrupted; finished shards are kept, and the same command continues from there\n"
@@ -219,7 +224,7 @@ def test_an_interrupt_while_the_interpreter_ends_says_nothing(folder: Path) -> N
     assert ended(_AT_THE_END, "validate", "job.yaml", folder=folder) == (-signal.SIGINT, "")
 
 
-@pytest.mark.parametrize("where", ["library", "finaliser"])
+@pytest.mark.parametrize("where", ["library", "finaliser", "finaliser, sent again at once"])
 def test_an_interrupt_that_a_library_gets_is_one_line(where: str, folder: Path) -> None:
     assert ended(_IN_A_LIBRARY, where, "run", "job.yaml", folder=folder) == (130, INTERRUPTED)
 
