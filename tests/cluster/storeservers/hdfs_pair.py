@@ -12,7 +12,7 @@ from typing import Final
 
 from storeservers.hdfs import NAMENODE, HdfsCluster, site_xml
 from storeservers.hdfs_files import WebHdfsError
-from storeservers.processes import Lifetime, ServerProcess, free_ports
+from storeservers.processes import Lifetime, ServerProcess, free_ports, wait_until
 
 _ADMINISTRATION = "org.apache.hadoop.hdfs.tools.DFSHAAdmin"
 _PROXY_PROVIDER = "org.apache.hadoop.hdfs.server.namenode.ha.ConfiguredFailoverProxyProvider"
@@ -59,7 +59,13 @@ class HdfsPair(HdfsCluster):
 
     def fail_over(self) -> None:
         """Make the other NameNode active; the previous one becomes the standby if it runs."""
-        self._administrate("-failover", _name(self.active), _name(1 - self.active))
+
+        def is_done() -> bool:
+            # A NameNode that has just started refuses, although it is the standby already.
+            self._administrate("-failover", _name(self.active), _name(1 - self.active))
+            return self._has_state(1 - self.active, "active")
+
+        wait_until(is_done, seconds=_SECONDS, what=f"{_name(1 - self.active)} is active")
         self._wait_for_active(1 - self.active)
 
     def start_missing(self) -> None:
@@ -135,13 +141,13 @@ class HdfsPair(HdfsCluster):
         }
 
     def _wait_for_state(self, number: int, state: str) -> None:
-        def is_there() -> bool:
-            try:
-                return bool(self._bean("NameNodeStatus", http_address=f"{self.host}:{self._http_ports[number]}")["State"] == state)
-            except (OSError, LookupError, WebHdfsError):
-                return False
+        self._server(number).wait_until(lambda: self._has_state(number, state), seconds=_SECONDS)
 
-        self._server(number).wait_until(is_there, seconds=_SECONDS)
+    def _has_state(self, number: int, state: str) -> bool:
+        try:
+            return bool(self._bean("NameNodeStatus", http_address=f"{self.host}:{self._http_ports[number]}")["State"] == state)
+        except (OSError, LookupError, WebHdfsError):
+            return False
 
     def _server(self, number: int) -> ServerProcess:
         return self._processes[_name(number)]
