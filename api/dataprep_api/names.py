@@ -39,6 +39,11 @@ The finalizer delays the deletion of the DataPrepJob until the output is removed
 ANNOTATION_RETRY: Final = f"{GROUP}/retry"
 ANNOTATION_SCRIPT: Final = f"{GROUP}/script"
 """An annotation of pods that run the program of `spec.script`. These pods don't use the exit codes and termination messages of `dataprep`."""
+ONE_POD: Final = "DATAPREP_ONE_POD"
+"""An environment variable of a pod of the plan step that also does the other steps if the job is small.
+
+Its value is the beginning of the names of the job's pods. Earlier releases of the converter ignore the variable.
+"""
 SELECTOR: Final = f"{LABEL_MANAGED_BY}={MANAGED_BY}"
 
 

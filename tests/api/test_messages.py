@@ -95,6 +95,24 @@ def test_a_cut_message_keeps_what_the_operator_decides_by() -> None:
     assert commit.outputs == [], "all of them or none"
 
 
+def test_the_result_of_a_small_job_keeps_its_files_if_they_fit() -> None:
+    outputs = [OutputFile(uri=f"s3://bucket/mnist/train-{number}", split="train", bytes=1, records=1, sha256=SHA) for number in range(8)]
+    commit = a_commit("x").model_copy(update={"outputs": outputs, "splits": [SplitStatus(name="train", records=8, shards=8, bytes=8)]})
+    plan = a_labelled_plan(["a", "b"]).model_copy(update={"commit": commit, "work_seconds": 2.5, "commit_seconds": 0.5})
+    said = messages.parse(messages.dump(plan))
+
+    assert isinstance(said, messages.PlanResult)
+    assert said.commit is not None
+    assert said.commit.outputs == []
+    few_bad = plan.model_copy(update={"commit": commit.model_copy(update={"bad": []})})
+    assert len(few_bad.model_dump_json().encode()) > messages.TERMINATION_LIMIT, "the test would show nothing"
+    said = messages.parse(messages.dump(few_bad))
+    assert isinstance(said, messages.PlanResult)
+    assert said.commit is not None
+    assert (said.commit.outputs, said.commit.splits, said.labels) == (outputs, commit.splits, plan.labels)
+    assert (said.reused, said.work_seconds, said.commit_seconds) == (False, 2.5, 0.5)
+
+
 def test_a_small_message_is_whole() -> None:
     small = messages.WorkResult(index=1, shards_done=2, shards_skipped=3, records=RecordProgress(in_=5, out=4, bad=1), bytes_out=6)
 

@@ -6,7 +6,7 @@ The operator parses both kinds of messages as untrusted input, because anyone wh
 import base64
 import zlib
 from bisect import bisect_left
-from collections.abc import Sequence
+from collections.abc import Iterator
 from typing import Annotated, Any, Final, Literal, Self
 
 from pydantic import Field, TypeAdapter, ValidationError, model_validator
@@ -97,6 +97,11 @@ class PlanResult(_Reported):
     If true, no conversion or commit is needed, and `commit` describes the data set that was found.
     """
     commit: "CommitResult | None" = None
+    """The data set that was found or, for a small job, the data set that the pod of the plan step has made itself."""
+    work_seconds: Annotated[float, Field(ge=0)] | None = None
+    """How long the work took, if this pod did it."""
+    commit_seconds: Annotated[float, Field(ge=0)] | None = None
+    """How long the commit took, if this pod did it."""
     warnings: Annotated[list[Annotated[str, Field(max_length=512)]], Field(max_length=10)] = []
 
 
@@ -240,21 +245,29 @@ def _serialise(message: Message) -> str:
     return printable(message.model_dump_json(by_alias=True, exclude_none=True))
 
 
-def _shortened_versions(message: Message) -> Sequence[Message]:
+def _shortened_versions(message: Message) -> Iterator[Message]:
     if isinstance(message, CommitResult):
         brief = [record.model_copy(update={"reason": record.reason[:100]}) for record in message.bad]
         shorter = [message.model_copy(update={"bad": brief[:count], "warnings": message.warnings[:3]}) for count in (20, 10, 3)]
         no_files = [fewer.model_copy(update={"outputs": []}) for fewer in shorter]
-        return [message, *shorter, *no_files, _without_details(message), _without_details(message).model_copy(update={"splits": []})]
-    if isinstance(message, PlanResult):
+        yield from [message, *shorter, *no_files, _without_details(message), _without_details(message).model_copy(update={"splits": []})]
+    elif isinstance(message, PlanResult):
         small = message.model_copy(update={"commit": message.commit and _without_details(message.commit), "warnings": message.warnings[:3]})
         bare = small.model_copy(update={"labels": [], "warnings": []})
         no_splits: dict[str, object] = {"splits": [], "commit": bare.commit and bare.commit.model_copy(update={"splits": []})}
-        return [message, _with_classes_that_fit(message), _with_classes_that_fit(small), bare, bare.model_copy(update=no_splits)]
-    if isinstance(message, FailureResult):
+        yield from (message, _with_classes_that_fit(message))
+        if message.commit is not None:
+            # The operator shows the splits of the commit, if there are any.
+            once = message.model_copy(update={"splits": []}) if message.commit.splits else message
+            yield from (
+                _with_classes_that_fit(once.model_copy(update={"commit": commit})) for commit in _shortened_versions(message.commit)
+            )
+        yield from (_with_classes_that_fit(small), bare, bare.model_copy(update=no_splits))
+    elif isinstance(message, FailureResult):
         long = {"message": message.message[:900], "input": (message.input or "")[:500] or None}
-        return [message, message.model_copy(update=long), message.model_copy(update={"message": message.message[:250], "input": None})]
-    return [message]
+        yield from (message, message.model_copy(update=long), message.model_copy(update={"message": message.message[:250], "input": None}))
+    else:
+        yield message
 
 
 def _with_classes_that_fit(plan: PlanResult) -> PlanResult:

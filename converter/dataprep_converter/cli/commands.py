@@ -75,7 +75,7 @@ def execute(arguments: argparse.Namespace) -> NoReturn:
     if pod_messages.in_pod():
         from dataprep_converter.runtime.watchdog import supervise
 
-        sys.exit(supervise(lambda: _run_command(arguments)))
+        sys.exit(pod_messages.exit_code(supervise(lambda: _run_command(arguments))))
     sys.exit(_run_command(arguments))
 
 

@@ -3,9 +3,10 @@
 import argparse
 import logging
 import os
+import signal
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from dataprep_api.exits import Exit
 from dataprep_api.redaction import for_display
@@ -15,6 +16,9 @@ if TYPE_CHECKING:
     from dataprep_api.reasons import Reason
 
 logger = logging.getLogger(__name__)
+
+_KILLED: Final = (int(Exit.UNREACHABLE), 128 + signal.SIGKILL)
+"""The exit codes of a process that the watchdog or the kernel has killed."""
 
 
 def in_pod() -> bool:
@@ -27,10 +31,38 @@ def leave(message: "PlanResult | CommitResult | WorkResult | RemoveResult") -> N
     from dataprep_api.dataset import messages
 
     if isinstance(message, messages.PlanResult | messages.CommitResult):
-        message = message.model_copy(update={"warnings": [for_display(warning)[:512] for warning in message.warnings]})
+        message = _for_display(message)
     text = messages.dump(message)
     _write_termination(text)
     sys.stdout.write(text + "\n")
+
+
+def leave_in_advance(plan: "PlanResult") -> None:
+    """Leaves the plan as the pod's termination message, in case this process is killed before it has done the other steps too."""
+    from dataprep_api.dataset import messages
+
+    _write_termination(messages.dump(_for_display(plan)))
+
+
+def exit_code(code: int) -> int:
+    """Returns the exit code of the pod, whose process ended with this code.
+
+    If the process has left its plan and was then killed, the pod has done the plan step.
+    """
+    if code not in _KILLED or not _has_left_a_plan():
+        return code
+    sys.stderr.write("dataprep: the process was killed after it had stored the plan, so the steps convert and commit do the rest\n")
+    return int(Exit.DONE)
+
+
+def _has_left_a_plan() -> bool:
+    from dataprep_api.dataset import messages
+    from dataprep_api.errors import MessageError
+
+    try:
+        return isinstance(messages.parse(_termination_log().read_text(encoding="utf-8")), messages.PlanResult)
+    except (OSError, ValueError, MessageError):
+        return False
 
 
 def leave_failure(code: Exit, reason: "Reason", message: str, arguments: argparse.Namespace, *, uri: str | None = None) -> None:
@@ -54,4 +86,12 @@ def leave_failure(code: Exit, reason: "Reason", message: str, arguments: argpars
 
 def _write_termination(text: str) -> None:
     if in_pod():
-        Path(os.environ.get("DATAPREP_TERMINATION_LOG", "/dev/termination-log")).write_text(text, encoding="utf-8")
+        _termination_log().write_text(text, encoding="utf-8")
+
+
+def _termination_log() -> Path:
+    return Path(os.environ.get("DATAPREP_TERMINATION_LOG", "/dev/termination-log"))
+
+
+def _for_display(message: "PlanResult | CommitResult") -> "PlanResult | CommitResult":
+    return message.model_copy(update={"warnings": [for_display(warning)[:512] for warning in message.warnings]})

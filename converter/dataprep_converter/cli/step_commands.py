@@ -14,16 +14,19 @@ from typing import TYPE_CHECKING
 
 from dataprep_api import tracing
 from dataprep_api.exits import Exit
+from dataprep_api.names import ONE_POD
 from dataprep_converter.cli import json_output
 from dataprep_converter.cli.arguments import access_of, add_workers, job_command, job_of, positive, ready_workers, with_code
 from dataprep_converter.cli.json_output import add_json
-from dataprep_converter.cli.pod_messages import leave
+from dataprep_converter.cli.pod_messages import leave, leave_in_advance
 
 if TYPE_CHECKING:
+    from dataprep_api.dataset.messages import CommitResult, PlanResult
     from dataprep_api.resources.job import DataPrepJob
     from dataprep_converter.inputs.access import Access
     from dataprep_converter.sampling.plan import Plan
     from dataprep_converter.steps.kinds import Kind
+    from dataprep_converter.steps.plan_step import PlannedRun
 
 logger = logging.getLogger(__name__)
 
@@ -118,8 +121,11 @@ def _plan(arguments: argparse.Namespace) -> Exit:
             shown = preview(job, access)
         sys.stdout.writelines(f"{line}\n" for line in plan_text.lines(shown.result, shown))
     else:
+        # The operator sets this variable if this pod also does the other steps of a small job.
+        pods = os.environ.get(ONE_POD)
         with _planning(access), tracing.span("plan", job=job.metadata.name) as tell:
-            result = run_plan_step(job, access).result
+            planned = run_plan_step(job, access, pods=pods)
+            result = planned.result
             tell(run_id=result.run_id, tasks=result.tasks, records=result.records)
         outcome = (
             "reused: there is a finished data set of the same spec and inputs"
@@ -127,8 +133,23 @@ def _plan(arguments: argparse.Namespace) -> Exit:
             else f"{result.tasks} task{'s' * (result.tasks != 1)}"
         )
         logger.info("run %s: %d records in %d shards, %s", result.run_id, result.records, result.shards, outcome)
-        leave(result)
+        leave(_finished_if_small(job, planned, access) if pods is not None else result)
     return Exit.DONE
+
+
+def _finished_if_small(job: "DataPrepJob", planned: "PlannedRun", access: "Access") -> "PlanResult":
+    """Does the work and the commit of a small job. Returns the result of the plan, with that of the commit if there is one."""
+    from dataprep_converter.cli.reporter import Reporter
+    from dataprep_converter.steps import one_pod
+
+    if not one_pod.is_small(planned):
+        return planned.result
+    leave_in_advance(planned.result)
+    with Reporter(index=0, budgets=access.budgets) as reporter:
+        result = one_pod.finish(job, planned, access, attempt=_attempt(os.environ.get("DATAPREP_ATTEMPT", "1")), watch=reporter.watch)
+    if result.commit is not None:
+        _log_commit(result.commit)
+    return result
 
 
 @contextmanager
@@ -168,10 +189,11 @@ def _work(arguments: argparse.Namespace) -> Exit:
         plan = _stored_plan(job, kind, access, arguments)
         if task >= plan.head.tasks:
             raise BadSpec(f"The plan has the tasks 0 to {plan.head.tasks - 1}, got {task}.")
-        attempt = f"{os.environ.get('POD_NAME', 'local')}/{arguments.attempt}"
         shards = shards_of_task(plan.head, task)
         access.share_among(min(job.spec.workers.parallelism, plan.head.tasks))
-        result = kind.work(job.spec, plan=plan, shards=shards, access=access, attempt=attempt, watch=reporter.watch).result(task)
+        result = kind.work(
+            job.spec, plan=plan, shards=shards, access=access, attempt=_attempt(arguments.attempt), watch=reporter.watch
+        ).result(task)
         tell(shards=result.shards_done, records=result.records.out)
     leave(result)
     return Exit.DONE
@@ -187,11 +209,20 @@ def _commit(arguments: argparse.Namespace) -> Exit:
     with tracing.span("commit", job=job.metadata.name, run_id=arguments.run) as tell:
         result = kind.commit(job.spec, plan=plan, access=access)
         tell(files=result.files, records=result.records.out)
+    _log_commit(result)
+    leave(result)
+    return Exit.DONE
+
+
+def _attempt(number: str) -> str:
+    """Returns how the reports of shards name this process."""
+    return f"{os.environ.get('POD_NAME', 'local')}/{number}"
+
+
+def _log_commit(result: "CommitResult") -> None:
     logger.info(
         "committed %d records in %d files, %d bytes; manifest %s", result.records.out, result.files, result.bytes_out, result.manifest_uri
     )
-    leave(result)
-    return Exit.DONE
 
 
 def _remove(arguments: argparse.Namespace) -> Exit:

@@ -57,6 +57,8 @@ class NewPlan(Closeable):
     classes: Mapping[str, Sequence[str]]
     """Class names by feature."""
     features: Sequence[FeatureSpec]
+    size: int
+    """The size of the new inputs or the estimated size of their records, whichever is larger, in bytes."""
 
     def close(self) -> None:
         """Closes the tables."""
@@ -128,6 +130,7 @@ def _new_plan(
     division = _divide(spec, inputs, pipeline, base, access, parts)
     this_run = run_id.run_id(spec, inputs_sha256=inputs.sha256, parts=parts)
     units, codes, splits = inputs.units, division.codes, division.splits
+    size = max(inputs.new.size, division.encoded_bytes)
     if base is not None:
         codes = _join_codes(base, codes)
         splits = [*base.head.splits, *(renumber(split, base) for split in splits)]
@@ -156,7 +159,7 @@ def _new_plan(
             splits=splits,
             extends=[*base.head.extends, base.as_earlier()] if base is not None else [],
             extension=encoder_class(spec.output.format).extension(spec.output),
-            tasks=_count_tasks(spec, inputs, division, pipeline, extends=base is not None),
+            tasks=_count_tasks(spec, inputs, division, pipeline, size=size, extends=base is not None),
             warnings=[*_all_warnings(spec, inputs, division, pipeline, access, extends=base is not None)],
         )
     plan = Plan(
@@ -170,6 +173,7 @@ def _new_plan(
         tables=tables,
         classes=pipeline.class_names(),
         features=pipeline.features,
+        size=size,
     )
 
 
@@ -318,13 +322,13 @@ def _data_set_warnings(counts: Mapping[str, int]) -> Iterator[str]:
         )
 
 
-def _count_tasks(spec: DataPrepJobSpec, inputs: Inputs, division: _Division, pipeline: Pipeline, *, extends: bool) -> int:
+def _count_tasks(spec: DataPrepJobSpec, inputs: Inputs, division: _Division, pipeline: Pipeline, *, size: int, extends: bool) -> int:
     """Returns the number of tasks. An extension has at least one task, even if there are no new shards."""
     shards = sum(split.shards for split in division.splits)
     reads_all = spec.shuffle is not None and isinstance(pipeline.reader, AcceptsReadPlan) and inputs.units.size > KEPT_BYTES
     return _number_of_tasks(
         max(1, shards) if extends else shards,
-        max(inputs.new.size, division.encoded_bytes),
+        size,
         spec.workers.parallelism,
         passes=reads_all,
         own_code=spec.code is not None,

@@ -81,6 +81,7 @@ def _draft(spec: DataPrepJobSpec, access: Access, new: NewPlan, unfinished: Plan
         tables=new.tables,
         classes=new.classes,
         features=new.features,
+        size=new.size,
         predecessor=unfinished.run_id if unfinished is not None else None,
     )
 

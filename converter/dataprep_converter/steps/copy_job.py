@@ -86,7 +86,9 @@ def check_overlaps(spec: DataPrepJobSpec, access: Access) -> None:
 def plan(spec: DataPrepJobSpec, access: Access) -> CopyDraft:
     """Returns a draft with the original's plan. Raises the same errors as `_original`."""
     original = _find_original(spec, access)
-    return CopyDraft(spec=spec, access=access, plan=original.plan, classes=original.manifest.labels, original=original)
+    return CopyDraft(
+        spec=spec, access=access, plan=original.plan, classes=original.manifest.labels, size=original.manifest.size, original=original
+    )
 
 
 def _find_original(spec: DataPrepJobSpec, access: Access) -> Original:

@@ -29,6 +29,8 @@ class Draft(Closeable):
     plan: Plan
     classes: Mapping[str, Sequence[str]] = field(default_factory=dict)
     """Class names by feature."""
+    size: int | None = None
+    """The size of the data that the work step reads or writes, whichever is larger, in bytes. None if it isn't known."""
     predecessor: str | None = None
     """The unfinished run, if there is one, of this same job that another release began with other rules.
 

@@ -35,28 +35,43 @@ class PlannedRun:
     plan: Plan
     result: PlanResult
     """`result.reused` is set when the finished data set is already there."""
+    is_new: bool = False
+    """Whether this process has stored the plan. If not, an earlier process may have worked on it."""
+    size: int | None = None
+    """The size of the data that the work step reads or writes, whichever is larger, in bytes. None if it isn't known."""
 
 
 def run_plan_step(
-    job: DataPrepJob, access: Access, *, maker: Maker | None = None, check: Callable[..., list[str]] = preflight
+    job: DataPrepJob,
+    access: Access,
+    *,
+    maker: Maker | None = None,
+    pods: str | None = None,
+    check: Callable[..., list[str]] = preflight,
 ) -> PlannedRun:
     """Plans the job and claims its output folder. Idempotent: a second call uses the plan of the first call.
 
-    `maker` is the process that does all steps of the job, or None if other processes do the work.
+    `maker` is the process that does all steps of the job, or None if other processes do the work. `pods` is the beginning of the names of
+    the job's pods, if one of them may have finished the data set before its result was read.
     """
     allocator.tune_allocator()
     spec, kind = job.spec, kind_of(job.spec)
     _check_places(spec, kind, access)
     warnings = check(access, output_uri=spec.output.uri, source_uris=kind.source_uris(spec))
     with kind.plan(spec, access) as draft:
-        return _take_output(draft, warnings, job=job.metadata.name, maker=maker)
+        return _take_output(draft, warnings, job=job.metadata.name, maker=maker, pods=pods)
 
 
-def _take_output(draft: Draft, warnings: Sequence[str], *, job: str, maker: Maker | None) -> PlannedRun:
+def _take_output(draft: Draft, warnings: Sequence[str], *, job: str, maker: Maker | None, pods: str | None) -> PlannedRun:
     """Claims the output folder and stores the plan in it, unless the folder already contains the finished data set."""
     folder = OutputFolder(draft.spec.output.uri, draft.access).of_run(draft.plan.head.run_id)
     success = folder.success()
     draft.check_output(folder)
+
+    finished = _finished_by(pods, folder) if pods is not None and success is not None and success.run_id == folder.run_id else None
+    if finished is not None:
+        logger.info("an earlier pod of this job has finished the data set in %s; the next steps check it", folder.uri)
+        return PlannedRun(plan=finished, result=_result(finished, draft.classes, folder, warnings=warnings))
 
     manifest = draft.finished(success, folder) if success is not None else None
     if success is not None and manifest is not None:
@@ -75,7 +90,22 @@ def _take_output(draft: Draft, warnings: Sequence[str], *, job: str, maker: Make
     if current is not None and (current == success or current.run_id != folder.run_id):
         folder.remove_success()
     plan = draft.store(folder)
-    return PlannedRun(plan=plan, result=_result(plan, draft.classes, folder, warnings=warnings))
+    return PlannedRun(plan=plan, result=_result(plan, draft.classes, folder, warnings=warnings), is_new=plan is draft.plan, size=draft.size)
+
+
+def _finished_by(pods: str, folder: RunFolder) -> Plan | None:
+    """Returns the plan of the finished data set of this run if pods with this beginning of their names made it, or else None.
+
+    No rule for existing data sets (`overwrite`) applies then, because it is the data set of this job.
+    """
+    report = folder.report(0)
+    if report is None or not report.attempt.startswith(pods):
+        return None
+    try:
+        return folder.plan()
+    except NotWhole as exc:
+        logger.warning("%s", exc)
+        return None
 
 
 def _rule_warnings(draft: Draft, folder: RunFolder, success: Success) -> Iterator[str]:

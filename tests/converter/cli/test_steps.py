@@ -1,6 +1,7 @@
 """The steps as pods run them: the bytes equal those of a single run, and the operator can read the results."""
 
 import json
+import signal
 import subprocess
 import sys
 from collections.abc import Callable
@@ -8,11 +9,12 @@ from pathlib import Path
 
 import pytest
 from tests.builders.files import visible
-from tests.converter.cli.commandline import code_of, contents, dataprep, mnist_run
+from tests.converter.cli.commandline import code_of, contents, dataprep, environment, mnist_run
 from tests.converter.readers import annotated
 
 from dataprep_api.dataset import messages
 from dataprep_api.reasons import Reason
+from dataprep_converter.cli import pod_messages
 
 FIELDS = {"output.shards.count": 2, "output.fileName": "{split}-{shard}-of-{shards}.{ext}", "workers.parallelism": 4}
 
@@ -140,6 +142,86 @@ def test_the_steps_of_pods_leave_their_results(few: Path, tmp_path: Path, pod: P
     code, made = pod.run("commit", *job, *plan_of(planned))
     assert isinstance(made, messages.CommitResult)
     assert (code, made.records.out) == (0, 6200)
+
+
+ONE_POD = {"DATAPREP_ONE_POD": "mnist-0123456789-", "POD_NAME": "mnist-0123456789-plan-1-abcde", "DATAPREP_ATTEMPT": "1"}
+"""The variables of a pod that also does the work and the commit if the job is small."""
+
+
+@pytest.mark.slow
+def test_the_pod_of_the_plan_step_finishes_a_small_job(few: Path, tmp_path: Path, pod: Pod, whole: Path) -> None:
+    job = mnist_run(few, tmp_path / "out", FIELDS)
+    code, made = pod.run("plan", *job, **ONE_POD)
+    assert isinstance(made, messages.PlanResult)
+    assert made.commit is not None
+    assert (code, made.reused, made.commit.run_id, made.commit.records.out) == (0, False, made.run_id, 6200)
+    assert len(made.commit.outputs) == 6, "the message has room for them"
+    assert_same(tmp_path / "out", whole)
+
+    code, again = pod.run("plan", *job, **ONE_POD)
+    assert isinstance(again, messages.PlanResult)
+    assert (code, again.reused, again.commit) == (0, False, None)
+    code, other = pod.run("plan", *job, **ONE_POD | {"DATAPREP_ONE_POD": "another-0123456789-"})
+    assert isinstance(other, messages.PlanResult)
+    assert (code, other.reused) == (0, True)
+
+
+@pytest.mark.slow
+def test_if_the_work_fails_the_pod_has_done_the_plan_step_and_a_worker_reports_the_reason(few: Path, tmp_path: Path, pod: Pod) -> None:
+    job = mnist_run(few, tmp_path / "out", FIELDS | {"labels.0.numClasses": 9})
+    code, planned = pod.run("plan", *job, **ONE_POD)
+    assert isinstance(planned, messages.PlanResult)
+    assert (code, planned.commit) == (0, None)
+    code, failure = pod.run("work", *job, *plan_of(planned), "--index", "0")
+    assert isinstance(failure, messages.FailureResult)
+    assert (code, failure.reason) == (3, Reason.BAD_RECORDS)
+
+
+SIGNALLED = """
+import os, sys, time
+from dataprep_converter.cli import commands
+from dataprep_converter.steps import one_pod
+
+def ends(*_, **__):
+    os.kill(os.getpid(), int(sys.argv[1]))
+    time.sleep(60)
+
+one_pod.finish = ends
+commands.main(sys.argv[2:])
+"""
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("number", "code"), [(signal.SIGKILL, 0), (signal.SIGTERM, 143)])
+def test_a_process_that_is_killed_at_the_work_has_done_the_plan_step(few: Path, tmp_path: Path, pod: Pod, number: int, code: int) -> None:
+    """A pod that is told to stop is replaced, and the next pod finds the plan."""
+    arguments = [str(argument) for argument in ("plan", *mnist_run(few, tmp_path / "out", FIELDS))]
+    done = subprocess.run(
+        [sys.executable, "-c", SIGNALLED, str(int(number)), *arguments],
+        env=environment(pod.environment | ONE_POD),
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=60,
+    )
+    assert done.returncode == code, done.stderr
+    planned = messages.parse(pod.log.read_text())
+    assert isinstance(planned, messages.PlanResult)
+    assert planned.commit is None
+    assert ("was killed after it had stored the plan" in done.stderr) is (code == 0)
+    code, again = pod.run("plan", *mnist_run(few, tmp_path / "out", FIELDS), **ONE_POD)
+    assert (code, again) == (0, planned)
+
+
+@pytest.mark.parametrize(
+    "left", ["", "Killed", messages.dump(messages.FailureResult(reason=Reason.STORE_UNREACHABLE, message="x", exit_code=4))]
+)
+def test_a_process_that_is_killed_before_it_has_left_a_plan_has_failed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, left: str) -> None:
+    log = tmp_path / "termination-log"
+    monkeypatch.setenv("DATAPREP_TERMINATION_LOG", str(log))
+    assert pod_messages.exit_code(137) == 137, "there is no message"
+    log.write_text(left)
+    assert [pod_messages.exit_code(code) for code in (4, 137, 0)] == [4, 137, 0]
 
 
 @pytest.mark.slow

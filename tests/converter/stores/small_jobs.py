@@ -14,7 +14,7 @@ from dataprep_api.resources.job import DataPrepJob
 from dataprep_converter.dataset.output_folder import OutputFolder
 from dataprep_converter.dataset.stored_plan import load_plan
 from dataprep_converter.inputs.access import Access
-from dataprep_converter.steps import plan_step
+from dataprep_converter.steps import one_pod, plan_step
 from dataprep_converter.steps.kinds import kind_of
 from dataprep_converter.stores.objects import objects, oss
 
@@ -146,6 +146,21 @@ def live(job: DataPrepJob, access: Access) -> CommitResult:
         return planned.result.commit
     work(job, access, planned)
     return commit(job, access, planned)
+
+
+PODS: Final = "small-0123456789-"
+"""The beginning of the names of the job's pods."""
+
+
+def live_in_one_pod(job: DataPrepJob, access: Access) -> None:
+    """Run a small job as the cluster does: the pod of the plan step does all steps, if it can, and other pods do the rest."""
+    planned = plan_step.run_plan_step(job, access, pods=PODS)
+    result = planned.result
+    if one_pod.is_small(planned):
+        result = one_pod.finish(job, planned, access, attempt=f"{PODS}plan-1-abcde/1", watch=lambda _: None)
+    if result.commit is None:
+        work(job, access, planned)
+        commit(job, access, planned)
 
 
 @dataclass(frozen=True)

@@ -34,6 +34,7 @@ SAMPLE = {"hdfs": 1, "webhdfs": 1, "s3": 2, "oss": 2, "abfs": 1, "gs": 1}
 """The number of points in a store's sample. HDFS has few because closing a file takes half a second; Azurite is slow too."""
 AT_ONCE = 4
 """The number of lives that run concurrently on such a store."""
+Life = Callable[[DataPrepJob, Access], object]
 
 
 @pytest.fixture(autouse=True)
@@ -52,20 +53,20 @@ def finished(job: SmallJob) -> Whole:
     return small_jobs.whole(job.place, "whole")
 
 
-def operations_of(job: SmallJob) -> list[str]:
+def operations_of(job: SmallJob, *, life: Life = small_jobs.live) -> list[str]:
     """Return the operations of a job's complete life on the store, in order."""
     counted = Operations()
-    small_jobs.live(job.to("counted"), CrashingAccess((job.place.settings,), counted))
+    life(job.to("counted"), CrashingAccess((job.place.settings,), counted))
     return counted.names
 
 
-def killed_for_real(job: DataPrepJob, place: Place, point: Point) -> bool:
+def killed_for_real(job: DataPrepJob, place: Place, point: Point, *, life: Life = small_jobs.live) -> bool:
     """Run the job in a child process. Return whether the child was killed."""
     child = os.fork()
     if child == 0:
         code = 1
         try:
-            small_jobs.live(job, CrashingAccess((place.settings,), Operations(point, dies)))
+            life(job, CrashingAccess((place.settings,), Operations(point, dies)))
             code = 0
         except BaseException:
             traceback.print_exc()
@@ -79,11 +80,11 @@ def killed_for_real(job: DataPrepJob, place: Place, point: Point) -> bool:
     return False
 
 
-def stopped(job: DataPrepJob, place: Place, point: Point) -> bool:
+def stopped(job: DataPrepJob, place: Place, point: Point, *, life: Life = small_jobs.live) -> bool:
     """Run the job in this process, and refuse all operations from the point on. Return whether the job reached the point."""
     operations = Operations(point, stops)
     try:
-        small_jobs.live(job, CrashingAccess((place.settings,), operations))
+        life(job, CrashingAccess((place.settings,), operations))
     except (Killed, Exception):
         # If an exception ends the preflight's thread, the preflight reports it as an error of the store.
         if not operations.dead:
@@ -91,10 +92,10 @@ def stopped(job: DataPrepJob, place: Place, point: Point) -> bool:
     return operations.dead
 
 
-def points_of(job: SmallJob, *, sample: int | None = None) -> list[Point]:
+def points_of(job: SmallJob, *, sample: int | None = None, life: Life = small_jobs.live) -> list[Point]:
     """Return the points before each operation and after the last one, or a seeded sample of them that includes the last ones."""
     # Because a thread reads ahead, the number of operations varies by one or two.
-    count = len(operations_of(job))
+    count = len(operations_of(job, life=life))
     points = [Point(number, "before") for number in range(1, count + 1)] + [Point(count, "after")]
     if ALL or sample is None:
         return points
@@ -122,6 +123,30 @@ def test_a_kill_at_every_operation_costs_nothing_on_files(local: Place, made: Ca
         small_jobs.live(job.to(output), accessed(local))
         assert_whole(local, output, expected)
     assert killed >= len(points) - 2
+
+
+@pytest.mark.parametrize("overwrite", ["Never", "IfChanged", pytest.param("Always", marks=pytest.mark.nightly)])
+def test_a_kill_at_any_operation_of_a_small_job_in_one_pod_costs_nothing(local: Place, overwrite: str) -> None:
+    job = small_jobs.of_rows(local)
+    expected = finished(job)
+    counted = Operations()
+    small_jobs.live_in_one_pod(job.to("counted", overwrite=overwrite), CrashingAccess((local.settings,), counted))
+    assert_whole(local, "counted", expected)
+    points = [Point(number, "before") for number in range(1, len(counted.names) + 1)] + [Point(len(counted.names), "after")]
+
+    killed = 0
+    # After `_SUCCESS` is written, only the killed pod has known the result.
+    last = len(counted.names) - max(index for index, name in enumerate(counted.names) if "_SUCCESS" in name)
+    assert last < 10
+    chosen = points if ALL else [*random.Random(9).sample(points[:-10], 5), *points[-10::2]]  # noqa: S311 - the same points each time
+    for point in chosen:
+        output = f"{point.number}-{point.when}"
+        small = job.to(output, overwrite=overwrite)
+        killed += killed_for_real(small, local, point, life=small_jobs.live_in_one_pod)
+        assert_nothing_broken(local, output, expected)
+        small_jobs.live_in_one_pod(small, accessed(local))
+        assert_whole(local, output, expected)
+    assert killed >= len(chosen) - (4 if ALL else 2)
 
 
 def test_a_kill_at_any_operation_of_an_extension_leaves_the_old_data_set_or_the_new_one(local: Place) -> None:
@@ -194,16 +219,23 @@ def test_a_copy_goes_to_another_store_and_back_and_is_resumed_on_the_way(local: 
 
 
 @pytest.mark.store
-def test_a_death_at_any_operation_costs_nothing_on_other_stores(remote: Place) -> None:
+@pytest.mark.parametrize(
+    "life",
+    [
+        pytest.param(small_jobs.live, id="three steps"),
+        pytest.param(small_jobs.live_in_one_pod, id="one pod", marks=pytest.mark.nightly),
+    ],
+)
+def test_a_death_at_any_operation_costs_nothing_on_other_stores(remote: Place, life: Life) -> None:
     job = small_jobs.of_parts(remote)
     expected = finished(job)
-    points = points_of(job, sample=SAMPLE[remote.root.partition(":")[0]])
+    points = points_of(job, sample=SAMPLE[remote.root.partition(":")[0]], life=life)
 
     def dies_and_lives(point: Point) -> bool:
         output = f"{point.number}-{point.when}"
-        died = stopped(job.to(output), remote, point)
+        died = stopped(job.to(output), remote, point, life=life)
         assert_nothing_broken(remote, output, expected)
-        small_jobs.live(job.to(output), accessed(remote))
+        life(job.to(output), accessed(remote))
         assert_whole(remote, output, expected)
         return died
 
@@ -212,7 +244,7 @@ def test_a_death_at_any_operation_costs_nothing_on_other_stores(remote: Place) -
         assert sum(threads.map(dies_and_lives, points)) >= len(points) - 2
 
 
-Life = Callable[[DataPrepJob, Access], None]
+Step = Callable[[DataPrepJob, Access], None]
 PlaceMaker = Callable[[pytest.FixtureRequest], Place]
 
 
@@ -232,7 +264,7 @@ def committing(job: DataPrepJob, access: Access) -> None:
 
 
 @pytest.mark.parametrize("life", [planning, working, committing])
-def test_a_zombie_that_wakes_up_after_the_end_does_no_harm(local: Place, life: Life) -> None:
+def test_a_zombie_that_wakes_up_after_the_end_does_no_harm(local: Place, life: Step) -> None:
     job = small_jobs.of_rows(local)
     expected = finished(job)
     slept = 0
@@ -321,7 +353,7 @@ def created(sleeper: Sleeper) -> list[str]:
     return [name for name in sleeper.names if name.startswith("create ") and ".tfrecords" in name]
 
 
-def sleeps(job: SmallJob, life: Life) -> list[Point]:
+def sleeps(job: SmallJob, life: Step) -> list[Point]:
     """Return the points before each operation of one step, or before every fourth operation."""
     counted = Operations()
     life(job.to(f"counted-{life.__name__}"), CrashingAccess((job.place.settings,), counted))

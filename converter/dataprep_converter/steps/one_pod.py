@@ -1,0 +1,76 @@
+"""A small job in one pod: the process that has made the plan also does the work and the commit, so no more pods have to start.
+
+This is only a shortcut. If the process can't finish the job, the plan is its only result, and the pods of the other steps do the rest, with
+their own retries, memory and reasons of failure. They also do the rest if the process was killed, because the next pod of the plan step
+finds the stored plan.
+"""
+
+import logging
+import time
+from collections.abc import Callable
+from typing import Final
+
+from dataprep_api import tracing
+from dataprep_api.dataset.messages import PlanResult
+from dataprep_api.dataset.plan import shards
+from dataprep_api.resources.job import DataPrepJob
+from dataprep_converter.core.errors import ConvertError
+from dataprep_converter.inputs.access import Access
+from dataprep_converter.pipeline.task_progress import TaskProgress
+from dataprep_converter.planning.planner import POD_BYTES
+from dataprep_converter.steps.kinds import kind_of
+from dataprep_converter.steps.plan_step import PlannedRun
+
+logger = logging.getLogger(__name__)
+
+SMALL_BYTES: Final = 2 * POD_BYTES
+"""The largest size of a small job. The job needs two pods fewer, and converting POD_BYTES takes less time than starting a pod."""
+MOST_SHARDS: Final = 100
+"""The most shards of a small job. Each shard takes several requests to the store, which several workers send at the same time."""
+LONGEST_SECONDS: Final = 60.0
+"""How long the work may take. If the source is slow, several workers are quicker than one, although there is little to read."""
+
+
+class TooSlowError(ConvertError):
+    """The work takes so long that the workers do the rest."""
+
+
+def is_small(planned: PlannedRun) -> bool:
+    """Whether this process does the complete job.
+
+    A process that finds the plan of another process only reports it: the other process may have run out of memory.
+    """
+    result = planned.result
+    return planned.is_new and planned.size is not None and planned.size <= SMALL_BYTES and 1 <= result.shards <= MOST_SHARDS
+
+
+def finish(
+    job: DataPrepJob,
+    planned: PlannedRun,
+    access: Access,
+    *,
+    attempt: str,
+    watch: Callable[[TaskProgress], None],
+    clock: Callable[[], float] = time.monotonic,
+) -> PlanResult:
+    """Does the work and the commit. Returns the result of the plan, with that of the commit unless the workers have to do the rest."""
+    kind, plan, name, began = kind_of(job.spec), planned.plan, job.metadata.name, clock()
+
+    def watch_time(progress: TaskProgress) -> None:
+        watch(progress)
+        if clock() - began > LONGEST_SECONDS and progress.shards_done < planned.result.shards:
+            raise TooSlowError(f"the work takes longer than {LONGEST_SECONDS:.0f} s")
+
+    try:
+        with tracing.span("work", job=name, run_id=plan.head.run_id) as tell:
+            done = kind.work(job.spec, plan=plan, shards=list(shards(plan.head)), access=access, attempt=attempt, watch=watch_time)
+            tell(shards=done.shards_done, records=done.records_out)
+        worked = clock()
+        with tracing.span("commit", job=name, run_id=plan.head.run_id) as tell:
+            commit = kind.commit(job.spec, plan=plan, access=access)
+            tell(files=commit.files, records=commit.records.out)
+    except Exception as exc:  # whatever the error is, the other steps have a better answer to it: retries, more memory, a reason
+        logger.warning("the pod of the plan step can't finish this small job, so the steps convert and commit do: %s", exc)
+        return planned.result
+    seconds = {"work_seconds": round(worked - began, 3), "commit_seconds": round(clock() - worked, 3)}
+    return planned.result.model_copy(update={"commit": commit, **seconds})
