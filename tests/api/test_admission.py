@@ -657,6 +657,7 @@ FROZEN: dict[str, tuple[str, dict[str, Any]]] = {
     "backoffLimit": ("backoffLimit", {"backoffLimit": 0}),
     "backoffLimitPerIndex": ("backoffLimitPerIndex", {"backoffLimitPerIndex": 0}),
     "maxFailedIndexes": ("maxFailedIndexes", {"maxFailedIndexes": 0}),
+    "workers.onePod": ("workers.onePod", {"workers": {"onePod": "Never"}}),
     "workers.resources": ("workers.resources", {"workers": {"resources": {"limits": {"cpu": 1}}}}),
     "workers.accelerator": ("workers.accelerator", {"workers": {"accelerator": {"policy": "Required"}}}),
     "workers.nodeSelector": ("workers.nodeSelector", {"workers": {"nodeSelector": {"a": "b"}}}),

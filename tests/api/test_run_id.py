@@ -28,6 +28,7 @@ def id_of(job: dict[str, Any], inputs: str = "a") -> str:
         pytest.param({"output.overwrite": "Always"}, id="overwrite"),
         pytest.param({"output.hdfs.replication": 2}, id="replication"),
         pytest.param({"workers.parallelism": 8}, id="parallelism"),
+        pytest.param({"workers.onePod": "Never"}, id="onePod"),
         pytest.param({"workers.image": "other"}, id="image"),
         pytest.param({"workers.accelerator.policy": "Required"}, id="accelerator"),
         pytest.param({"suspend": True}, id="suspend"),

@@ -59,6 +59,7 @@ class Keys:
 
 
 LABELS = {names.LABEL_JOB_UID: "job-uid", names.LABEL_STEP: "convert", names.LABEL_ATTEMPT: "1"}
+OF_PLAN = LABELS | {names.LABEL_STEP: "plan"}
 
 
 def a_cache() -> Cache:
@@ -76,4 +77,9 @@ def a_cache() -> Cache:
         jobs_of_cron = [{"kind": "Job", "name": "mnist-convert-1", "uid": owned, "controller": True}]
         pod = {"name": name, "namespace": "team-a", "uid": uid, "labels": LABELS, "ownerReferences": jobs_of_cron}
         cache.put(Kind.PODS, {"metadata": pod, "status": {"phase": "Running"}})
+    plan = {"name": "mnist-plan", "namespace": "team-a", "uid": "plan-uid", "labels": OF_PLAN, "ownerReferences": owner}
+    cache.put(Kind.JOBS, {"metadata": plan, "spec": {}})
+    of_plan = [{"kind": "Job", "name": "mnist-plan", "uid": "plan-uid", "controller": True}]
+    planner = {"name": "planner", "namespace": "team-a", "uid": "planner-uid", "labels": OF_PLAN, "ownerReferences": of_plan}
+    cache.put(Kind.PODS, {"metadata": planner, "status": {"phase": "Running"}})
     return cache

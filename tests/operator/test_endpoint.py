@@ -160,6 +160,29 @@ def test_a_pod_of_a_release_that_counts_no_requests_gets_no_share() -> None:
     assert json.loads(ask().text)["requestsPerSecond"] == {}
 
 
+def ask_for_the_plan(**body: Any) -> Answer:
+    """Send a report of the pod of the plan step."""
+    return ask(token=a_token(pod={"name": "planner", "uid": "planner-uid"}), body={"index": 0, "shardsTotal": 8} | body)
+
+
+def test_the_pod_of_the_plan_step_reports_the_work_of_a_small_job() -> None:
+    answer = ask_for_the_plan()
+
+    assert answer.status == 200
+    now = datetime.now(UTC)
+    planning = answer.progress_store.planning("job-uid", attempt=1, now=now)
+    assert (planning.records.in_, planning.shards_total) == (10, 8)
+    assert answer.progress_store.planning("job-uid", attempt=2, now=now).shards_total is None
+    assert answer.progress_store.live("job-uid", results={}, attempt=1, now=now).records.in_ == 0, "no worker has reported anything"
+
+
+def test_the_pod_of_the_plan_step_has_a_single_task() -> None:
+    answer = ask_for_the_plan(index=1)
+
+    assert (answer.status, answer.enqueue) == (400, [])
+    assert "task 1 does not exist; the job has 1" in answer.text
+
+
 REFUSALS = {
     "no token": ({"token": ""}, 401),
     "forged": ({"token": a_token(key=FORGED)}, 401),

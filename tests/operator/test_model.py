@@ -17,7 +17,7 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, 
 from tests.operator.world import NAMESPACE, World, a_commit, a_failure, a_plan
 
 from dataprep_api import names
-from dataprep_api.dataset.messages import RemoveResult
+from dataprep_api.dataset.messages import CommitResult, RemoveResult
 from dataprep_api.reasons import Reason
 from dataprep_operator.errors import OperatorError, Unavailable
 from dataprep_operator.objects import child_jobs
@@ -130,13 +130,17 @@ class Lives(RuleBasedStateMachine):
         if step == "plan":
             self.told(suffix, name, uid, a_plan(run_id=f"run-{name}"))
         elif step == "commit":
-            self.manifests += 1
-            digest = f"{self.manifests:064x}"
-            self.verified.add((self.world.cluster.objects[("dataprepjobs", NAMESPACE, name)]["metadata"]["uid"], digest))
-            self.told(suffix, name, uid, a_commit(run_id=f"run-{name}", manifest_sha256=digest))
+            self.told(suffix, name, uid, self.a_verified_commit(name))
         elif step == "cleanup":
             self.told(suffix, name, uid, RemoveResult(files=3))
         self.end(suffix, name, "Complete", completedIndexes="0-3" if step == "convert" else None)
+
+    @rule(name=job_names)
+    def the_pod_of_the_plan_step_makes_the_data_set(self, name: str) -> None:
+        found = self.unfinished(name)
+        if found is None or found[0] != "plan" or not may_finish(self.world.job(found[1], name)):
+            return
+        self.told(found[1], name, found[2], a_plan(run_id=f"run-{name}", commit=self.a_verified_commit(name)))
 
     @rule(name=job_names, reason=st.sampled_from([Reason.INPUT_NOT_FOUND, Reason.BAD_RECORDS, Reason.OUTPUT_LOST, Reason.OUT_OF_MEMORY]))
     def the_step_fails(self, name: str, reason: Reason) -> None:
@@ -213,10 +217,7 @@ class Lives(RuleBasedStateMachine):
         writing = {
             body["metadata"]["labels"][names.LABEL_JOB_UID]
             for (plural, _, _), body in self.world.cluster.objects.items()
-            if plural == "jobs"
-            and body["metadata"]["labels"][names.LABEL_STEP] != "plan"
-            and not ended(body)
-            and not body["spec"].get("suspend")
+            if plural == "jobs" and not ended(body) and not body["spec"].get("suspend")
         }
         assert len(writing) <= 1
 
@@ -283,6 +284,12 @@ class Lives(RuleBasedStateMachine):
     def body(self, name: str) -> dict[str, Any] | None:
         return self.world.cluster.objects.get(("dataprepjobs", NAMESPACE, name))
 
+    def a_verified_commit(self, name: str) -> CommitResult:
+        self.manifests += 1
+        digest = f"{self.manifests:064x}"
+        self.verified.add((self.world.cluster.objects[("dataprepjobs", NAMESPACE, name)]["metadata"]["uid"], digest))
+        return a_commit(run_id=f"run-{name}", manifest_sha256=digest)
+
     def unfinished(self, name: str) -> tuple[str, str, str] | None:
         """Return (step, suffix of the name, uid) of a child Job of this job that could end now."""
         body = self.body(name)
@@ -312,6 +319,11 @@ class Lives(RuleBasedStateMachine):
         why = {"reason": "PodFailurePolicy", "message": "Container dataprep failed"} if condition == "Failed" else {}
         job = self.world.job(suffix, name)["metadata"]["name"]
         self.world.cluster.change("jobs", job, {"status": {"conditions": [{"type": condition, "status": "True", **why}], **told}})
+
+
+def may_finish(plan_job: dict[str, Any]) -> bool:
+    [container] = plan_job["spec"]["template"]["spec"]["containers"]
+    return any(variable["name"] == names.ONE_POD for variable in container["env"])
 
 
 def ended(job: dict[str, Any]) -> bool:

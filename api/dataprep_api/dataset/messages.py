@@ -203,7 +203,7 @@ class RequestCounts(Model):
 
 
 class ProgressReport(_Reported):
-    """One worker pod's counts since the start of its task. The counts are absolute numbers, so a lost or repeated report does no harm."""
+    """One worker pod's counts since the start of its task. If a pod of the plan step does the work of a small job, it reports it as task 0. The counts are absolute numbers, so a lost or repeated report does no harm."""
 
     job: Annotated[str, Field(max_length=253)]
     """The name of the DataPrepJob. The token contains the namespace, and the pod's name and uid."""
@@ -213,6 +213,8 @@ class ProgressReport(_Reported):
     """A number that rises with each report of the pod. Reports with a lower number than that of the last report are dropped."""
     shards_done: Count = 0
     shards_active: Count = 0
+    shards_total: Count | None = None
+    """The number of shards of the job. It is set by a pod of the plan step, as is `records.total`, because no plan has been reported yet."""
     records: RecordProgress = RecordProgress()
     bytes_in: Count = 0
     bytes_out: Count = 0

@@ -16,7 +16,7 @@ from types import MappingProxyType
 from typing import Self
 from urllib.parse import urlsplit
 
-from dataprep_api.dataset.messages import MOST_STORES, PROGRESS_PATH, ProgressReply, ProgressReport, RequestCounts
+from dataprep_api.dataset.messages import MOST_STORES, PROGRESS_PATH, PlanResult, ProgressReply, ProgressReport, RequestCounts
 from dataprep_converter.pipeline.task_progress import TaskProgress
 from dataprep_converter.runtime.request_budget import RequestBudget
 
@@ -31,17 +31,23 @@ _LARGEST_REPLY = 4096
 class Reporter:
     """Posts the latest counts in the background. Without `DATAPREP_STATUS_URL` there are no reports.
 
-    `budgets` are those of `Access`, which may add more of them at any time.
+    `budgets` are those of `Access`, which may add more of them at any time. `plan` is set if the operator doesn't know the plan yet.
     """
 
     def __init__(
-        self, *, index: int, budgets: Mapping[str, RequestBudget] = MappingProxyType({}), environment: Mapping[str, str] = os.environ
+        self,
+        *,
+        index: int,
+        budgets: Mapping[str, RequestBudget] = MappingProxyType({}),
+        plan: PlanResult | None = None,
+        environment: Mapping[str, str] = os.environ,
     ) -> None:
         self._url = environment.get("DATAPREP_STATUS_URL", "")
         self._token_file = environment.get("DATAPREP_STATUS_TOKEN_FILE", "")
         self._job = environment.get("DATAPREP_JOB_NAME", "")
         self._attempt = int(environment.get("DATAPREP_ATTEMPT", "0") or 0)
         self._index = index
+        self._plan = plan
         self._budgets = budgets
         self._latest = TaskProgress()
         self._sequence = 0
@@ -76,7 +82,8 @@ class Reporter:
         The last report has no counts of requests, so that the other pods get this pod's share.
         """
         self._sequence += 1
-        latest = self._latest
+        latest, plan = self._latest, self._plan
+        records = latest.records()
         report = ProgressReport(
             job=self._job,
             attempt=self._attempt,
@@ -84,7 +91,8 @@ class Reporter:
             sequence=self._sequence,
             shards_done=latest.shards_done,
             shards_active=latest.shards_active,
-            records=latest.records(),
+            shards_total=plan.shards if plan is not None else None,
+            records=records if plan is None else records.model_copy(update={"total": plan.records}),
             bytes_in=latest.bytes_in,
             bytes_out=latest.bytes_out,
             requests=None if is_last else self._requests(),

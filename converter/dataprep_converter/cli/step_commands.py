@@ -145,7 +145,7 @@ def _finished_if_small(job: "DataPrepJob", planned: "PlannedRun", access: "Acces
     if not one_pod.is_small(planned):
         return planned.result
     leave_in_advance(planned.result)
-    with Reporter(index=0, budgets=access.budgets) as reporter:
+    with Reporter(index=0, budgets=access.budgets, plan=planned.result) as reporter:
         result = one_pod.finish(job, planned, access, attempt=_attempt(os.environ.get("DATAPREP_ATTEMPT", "1")), watch=reporter.watch)
     if result.commit is not None:
         _log_commit(result.commit)

@@ -7,14 +7,14 @@ import json
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
-from dataprep_api import API_VERSION, KIND, canonical
+from dataprep_api import API_VERSION, KIND, canonical, names
 from dataprep_api.exits import Exit
 from dataprep_api.resources.from_job import resolve as resolve_from_job
 from dataprep_api.resources.status import FromJob
 from dataprep_api.spec import DataPrepJobSpec
 from dataprep_operator.children import scripts
 from dataprep_operator.children.metadata import Body, child_name, owned_labels, owned_metadata, spec_config_map_name
-from dataprep_operator.children.pod_template import JOB_FILE, MOUNTS, code_folder, pod_template
+from dataprep_operator.children.pod_template import JOB_FILE, MOUNTS, code_folder, has_devices, pod_template
 from dataprep_operator.errors import SpecUnreadable
 from dataprep_operator.objects import ranges, untrusted
 from dataprep_operator.objects.child_jobs import (
@@ -85,8 +85,30 @@ def plan_job(observed: Observed, spec: DataPrepJobSpec, *, attempt: int, memory:
     # The plan step itself retries requests to an unreachable store. When the plan step gives up, the Job fails immediately.
     fatal_exits = (Exit.BAD_SPEC, Exit.BAD_DATA, Exit.UNREACHABLE, Exit.NOT_FOUND)
     arguments = ["plan", "--job", f"{MOUNTS}/{JOB_FILE}"]
-    pod = pod_template(observed, spec, step="plan", attempt=attempt, arguments=arguments, gpu=False, memory=memory, defaults=defaults)
+    variables = {names.ONE_POD: f"{observed.child_prefix}-"} if may_be_one_pod(observed, spec, defaults) else {}
+    pod = pod_template(
+        observed,
+        spec,
+        step="plan",
+        attempt=attempt,
+        arguments=arguments,
+        gpu=False,
+        memory=memory,
+        variables=variables,
+        defaults=defaults,
+    )
     return _single_pod_job(observed, spec, step="plan", attempt=attempt, pod=pod, fatal_exits=fatal_exits)
+
+
+def may_be_one_pod(observed: Observed, spec: DataPrepJobSpec, defaults: PodDefaults) -> bool:
+    """Return whether the pod of the plan step may do all steps of the job, if it finds that the job is small."""
+    # Nobody knows how long a user's code takes, so several workers share it.
+    has_own_code = spec.script is not None or spec.code is not None
+    # If only the convert Job is in a queue, the plan step runs outside of the quota.
+    outside_of_quota = observed.queue is not None
+    # The plan step's deadline isn't meant for the work. And the operator can only remove the files of a run that it knows.
+    needs_steps = spec.step_deadlines is not None or spec.deletion_policy == "Delete"
+    return spec.workers.one_pod != "Never" and not (has_own_code or has_devices(spec, defaults) or outside_of_quota or needs_steps)
 
 
 def commit_job(

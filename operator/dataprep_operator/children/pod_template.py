@@ -1,7 +1,8 @@
 """Builds the pod template of a child Job: the converter's container, its volumes, and its scheduling. All functions are pure."""
 
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from types import MappingProxyType
 from typing import Any, Final
 
 from dataprep_api import quantity
@@ -32,9 +33,10 @@ def pod_template(
     gpu: bool,
     memory: str | None = None,
     code_commit: str | None = None,
+    variables: Mapping[str, str] = MappingProxyType({}),
     defaults: PodDefaults,
 ) -> Body:
-    """Return the pod template of one step."""
+    """Return the pod template of one step. `variables` are further environment variables."""
     workers, template = spec.workers, spec.workers.pod_template
     volumes, mounts = _volumes(observed, spec, defaults=defaults)
     container = {
@@ -42,7 +44,7 @@ def pod_template(
         "image": workers.image or defaults.image,
         "command": ["dataprep"],
         "args": list(arguments),
-        "env": [*_to_json(workers.env), *_environment(observed, spec, attempt=attempt, defaults=defaults)],
+        "env": [*_to_json(workers.env), *_environment(observed, spec, variables, attempt=attempt, defaults=defaults)],
         "resources": _resources(spec, step=step, gpu=gpu, memory=memory, defaults=defaults),
         "volumeMounts": [*mounts, *_to_json(workers.volume_mounts)],
         "terminationMessagePath": "/dev/termination-log",
@@ -179,7 +181,7 @@ def _git_secret(spec: DataPrepJobSpec) -> list[Body]:
     return [{"name": "dataprep-git", "secret": {"secretName": git.secret_ref.name, "optional": False}}]
 
 
-def _environment(observed: Observed, spec: DataPrepJobSpec, *, attempt: int, defaults: PodDefaults) -> list[Body]:
+def _environment(observed: Observed, spec: DataPrepJobSpec, more: Mapping[str, str], *, attempt: int, defaults: PodDefaults) -> list[Body]:
     variables = {
         "DATAPREP_MOUNTS": MOUNTS,
         "DATAPREP_CODE": code_folder(spec) or "",
@@ -188,6 +190,7 @@ def _environment(observed: Observed, spec: DataPrepJobSpec, *, attempt: int, def
         "DATAPREP_ATTEMPT": str(attempt),
         "DATAPREP_STATUS_URL": defaults.status_url or "",
         "DATAPREP_STATUS_TOKEN_FILE": f"{TOKEN_FOLDER}/token" if defaults.status_url else "",
+        **more,
     }
     own_name = {"name": "POD_NAME", "valueFrom": {"fieldRef": {"fieldPath": "metadata.name"}}}
     return [*({"name": key, "value": value} for key, value in variables.items() if value), own_name]
@@ -246,6 +249,17 @@ def memory_limit(spec: DataPrepJobSpec, defaults: PodDefaults) -> int | None:
     return quantity.to_bytes(limit) if limit is not None else None
 
 
+def has_devices(spec: DataPrepJobSpec, defaults: PodDefaults) -> bool:
+    """Return whether the converter pods get devices, which the pods of the other steps don't get."""
+    requested = _requested_resources(spec, defaults).values()
+    return spec.workers.accelerator.policy != "None" or any(_is_device(name) for amounts in requested for name in amounts)
+
+
+def _is_device(resource: str) -> bool:
+    """Return whether a resource counts as a device: its name contains a domain."""
+    return "/" in resource
+
+
 def _requested_resources(spec: DataPrepJobSpec, defaults: PodDefaults) -> Body:
     requested = spec.workers.resources
     resources: Body = (
@@ -259,13 +273,13 @@ def _requested_resources(spec: DataPrepJobSpec, defaults: PodDefaults) -> Body:
 def _resources(spec: DataPrepJobSpec, *, step: str, gpu: bool, memory: str | None, defaults: PodDefaults) -> Body:
     accelerator = spec.workers.accelerator
     unused_device = accelerator.resource_name if accelerator.policy != "None" and not gpu else None
-    # Only converter pods get devices. A resource counts as a device if its name contains a domain. A plan pod would leave its GPU idle.
+    # Only converter pods get devices. A plan pod would leave its GPU idle.
     resources: Body = {
         kind: kept_amounts
         for kind, amounts in _requested_resources(spec, defaults).items()
         if (
             kept_amounts := {
-                name: amount for name, amount in amounts.items() if name != unused_device and (step == "convert" or "/" not in name)
+                name: amount for name, amount in amounts.items() if name != unused_device and (step == "convert" or not _is_device(name))
             }
         )
     }

@@ -50,6 +50,18 @@ def running(status: DataPrepJobStatus, live: LiveProgress, child: Child | None, 
     )
 
 
+def planning(status: DataPrepJobStatus, live: LiveProgress, child: Child | None, *, now: datetime) -> Progress | None:
+    """Return the progress of the plan step, whose pod also does the work of a small job. Without such reports, it is unchanged."""
+    if live.shards_total is None:
+        return status.progress
+    before = status.progress or Progress()
+    totals: dict[str, object] = {
+        "shards": before.shards.model_copy(update={"total": live.shards_total}),
+        "records": before.records.model_copy(update={"total": live.records.total}),
+    }
+    return running(status.model_copy(update={"progress": before.model_copy(update=totals)}), live, child, now=now)
+
+
 def _remaining_seconds(now: datetime, child: Child, records: RecordProgress, rate: float | None, fraction: float) -> int | None:
     worked_seconds = times.seconds_between(child.started_at, now) or 0.0
     if rate is None or rate <= 0 or not records.total or fraction < ETA_AFTER_FRACTION or worked_seconds < ETA_AFTER_SECONDS:

@@ -14,6 +14,7 @@ from dataprep_api.reasons import ConditionType, Reason
 from dataprep_api.resources.status import (
     MAX_FAILURES,
     MAX_RUNS,
+    TERMINAL_PHASES,
     CodeStatus,
     Condition,
     DataPrepJobStatus,
@@ -364,7 +365,7 @@ def _advance(context: Context, status: DataPrepJobStatus) -> DataPrepJobStatus:
         status = _plan_step(context, status)
     if status.step == "Convert" and status.phase != "Failed":
         status = _convert_step(context, status)
-    if status.step == "Commit" and status.phase != "Failed":
+    if status.step == "Commit" and status.phase not in TERMINAL_PHASES:
         status = _commit_step(context, status)
     return status
 
@@ -377,6 +378,9 @@ def _plan_step(context: Context, status: DataPrepJobStatus) -> DataPrepJobStatus
         case Succeeded(unreadable=str() as message):
             return _fail(context, status, Reason.INTERNAL_ERROR, f"The plan step's message is not one of dataprep's: {message}")
         case _:
+            child = context.observed.child("plan", status.attempt)
+            progress = progress_status.planning(status, context.observed.live_progress, child, now=context.now)
+            status = status.model_copy(update={"progress": progress})
             next_attempt = _with_more_memory(context, status, judgement)
             return next_attempt or _report_unfinished(context, status, judgement, step="plan", phase="Planning", reason=Reason.PLANNING)
 
@@ -399,6 +403,8 @@ def _complete_plan(context: Context, status: DataPrepJobStatus, result: PlanResu
             "warnings": _bounded_warnings(result.warnings),
             "timings": _with_duration(status, "planning_seconds", child, ended_at=_last_end(context.observed, child)),
             "progress": Progress(
+                # The percentage never decreases, even if the workers repeat what the pod of the plan step has done.
+                percent=status.progress.percent if status.progress is not None else 0,
                 summary=f"0/{result.shards}",
                 shards=ShardProgress(total=result.shards),
                 records=RecordProgress(total=result.records),
@@ -406,9 +412,34 @@ def _complete_plan(context: Context, status: DataPrepJobStatus, result: PlanResu
             ),
         }
     )
-    if result.reused and result.commit is not None:
-        return _succeed(context, status.model_copy(update={"reused": True}), result.commit)
+    if result.commit is not None:
+        if result.reused:
+            return _succeed(context, status.model_copy(update={"reused": True}), result.commit)
+        return _complete_in_one_pod(context, status, child, result, result.commit)
     return status.model_copy(update={"step": "Convert" if result.tasks else "Commit"})
+
+
+def _complete_in_one_pod(
+    context: Context, status: DataPrepJobStatus, child: Child | None, result: PlanResult, commit: CommitResult
+) -> DataPrepJobStatus:
+    """Complete a small job, of which the pod of the plan step has done all steps."""
+    timings = status.timings or Timings()
+    later_seconds = (result.work_seconds or 0.0) + (result.commit_seconds or 0.0)
+    planning_seconds = None if timings.planning_seconds is None else max(0.0, timings.planning_seconds - later_seconds)
+    timings = timings.model_copy(
+        update={
+            "planning_seconds": progress_status.round_rate(planning_seconds),
+            "running_seconds": progress_status.round_rate(result.work_seconds),
+            "committing_seconds": progress_status.round_rate(result.commit_seconds),
+        }
+    )
+    status = _with_effective(context, status, child).model_copy(update={"step": "Commit", "timings": timings})
+    return _succeed(context, _with_bottleneck(status, commit), commit)
+
+
+def _with_bottleneck(status: DataPrepJobStatus, result: CommitResult) -> DataPrepJobStatus:
+    update = {"bottleneck": verdict(result.seconds), "read_wait_seconds": result.seconds.get(READ_WAIT)}
+    return status.model_copy(update={"timings": (status.timings or Timings()).model_copy(update=update)})
 
 
 def _convert_step(context: Context, status: DataPrepJobStatus) -> DataPrepJobStatus:
@@ -437,10 +468,8 @@ def _commit_step(context: Context, status: DataPrepJobStatus) -> DataPrepJobStat
     match judgement:
         case Succeeded(result=CommitResult() as result):
             child = context.observed.child("commit", status.attempt)
-            timings = _with_duration(status, "committing_seconds", child).model_copy(
-                update={"bottleneck": verdict(result.seconds), "read_wait_seconds": result.seconds.get(READ_WAIT)}
-            )
-            return _succeed(context, status.model_copy(update={"timings": timings}), result)
+            status = status.model_copy(update={"timings": _with_duration(status, "committing_seconds", child)})
+            return _succeed(context, _with_bottleneck(status, result), result)
         case Succeeded(unreadable=str() as message):
             return _fail(context, status, Reason.INTERNAL_ERROR, f"The commit step's message is not one of dataprep's: {message}")
         case _:

@@ -4,7 +4,7 @@ from collections.abc import Callable
 from datetime import datetime
 
 from dataprep_api import tracing
-from dataprep_api.dataset.messages import CommitResult
+from dataprep_api.dataset.messages import CommitResult, PlanResult
 from dataprep_api.resources.status import TERMINAL_PHASES, DataPrepJobStatus
 from dataprep_api.stages import REFUSALS, SIDES
 from dataprep_operator import metrics
@@ -137,11 +137,20 @@ def _count_metrics(observed: Observed, before: DataPrepJobStatus, after: DataPre
         _count_commit(observed, attempt=after.attempt)
 
 
+def _commit_of(observed: Observed, *, attempt: int) -> CommitResult | None:
+    """Return the result of the commit, which the pod of the plan step reports if the job is small."""
+    children = [child for step in ("commit", "plan") if (child := observed.child(step, attempt)) is not None]
+    for result in map(observed.result_of, children):
+        commit = result.commit if isinstance(result, PlanResult) else result
+        if commit is not None:
+            return commit
+    return None
+
+
 def _count_commit(observed: Observed, *, attempt: int) -> None:
     """Add the commit step's numbers to the metrics. Unknown label values are ignored, because a pod may report any text."""
-    child = observed.child("commit", attempt)
-    result = observed.result_of(child) if child is not None else None
-    if not isinstance(result, CommitResult):
+    result = _commit_of(observed, attempt=attempt)
+    if result is None:
         return
     for stage in (stage for side in SIDES for stage in side):
         metrics.STAGES.labels(stage=stage).inc(result.seconds.get(stage, 0.0))

@@ -26,7 +26,7 @@ from dataprep_operator.errors import NotFound, OperatorError, Refused, SpecUnrea
 from dataprep_operator.informer.cache import Cache, Kind
 from dataprep_operator.objects import pods, times, untrusted
 from dataprep_operator.objects.child_jobs import CLEANUP, QUEUE_DOMAIN, QUEUE_LABEL, Child
-from dataprep_operator.objects.observed import Admission, Dependency, Key, Observed
+from dataprep_operator.objects.observed import Admission, Dependency, Key, LiveProgress, Observed
 from dataprep_operator.objects.owners import owned_by
 from dataprep_operator.objects.pods import STUCK_CREATING_SECONDS, Blockage, Pod
 from dataprep_operator.objects.untrusted import Raw
@@ -129,10 +129,7 @@ class Observer:
             observed = replace(
                 observed, start_blockage=await self._start_blockage(observed, now=now), admission=await self._admission(observed, now=now)
             )
-            observed = replace(
-                observed,
-                live_progress=self._progress_store.live(observed.uid, results=observed.work_results(), attempt=status.attempt, now=now),
-            )
+            observed = replace(observed, live_progress=self._live_progress(observed, now=now))
         return observed
 
     async def _observe_removal(self, observed: Observed, children: tuple[Child, ...], *, now: datetime) -> Observed:
@@ -285,6 +282,12 @@ class Observer:
         if observed.spec is None or not _not_started(observed):
             return ()
         return tuple(_dependency(name, self._cache.job(Key(observed.key.namespace, name))) for name in observed.spec.awaited_jobs)
+
+    def _live_progress(self, observed: Observed, *, now: datetime) -> LiveProgress:
+        attempt = observed.status.attempt
+        if observed.status.step == "Plan":
+            return self._progress_store.planning(observed.uid, attempt=attempt, now=now)
+        return self._progress_store.live(observed.uid, results=observed.work_results(), attempt=attempt, now=now)
 
     # --- lookups --------------------------------------------------------------------------------------------------------
 

@@ -90,16 +90,16 @@ class Endpoint:
             raise ReportRefused(429, "all workers together send too many reports")
         bearer = await self._verifier.bearer(_token(request))
         report = await _report(request)
-        key, job_uid = self._job_of(bearer, report)
+        key, job_uid, step = self._job_of(bearer, report)
         if not self._progress_store.may_report(job_uid=job_uid, pod_uid=bearer.pod_uid):
             raise ReportRefused(429, f"{bearer.pod_name} reports too often; report at most every {LEAST_INTERVAL_SECONDS:.0f} s")
         now = self._clock()
-        self._progress_store.record(report, job_uid=job_uid, pod_uid=bearer.pod_uid, now=now)
+        self._progress_store.record(report, job_uid=job_uid, pod_uid=bearer.pod_uid, now=now, step=step)
         self._enqueue(key)
         return self._progress_store.reply(report, job_uid=job_uid, pod_uid=bearer.pod_uid, now=now)
 
-    def _job_of(self, bearer: Bearer, report: ProgressReport) -> tuple[Key, str]:
-        """Return the key and uid of the job that the pod works for.
+    def _job_of(self, bearer: Bearer, report: ProgressReport) -> tuple[Key, str, str]:
+        """Return the key and uid of the job that the pod works for, and the pod's step.
 
         The uids and owner references must agree with the token and with the report. Otherwise the report is refused.
         """
@@ -107,7 +107,7 @@ class Endpoint:
         if pod is None or pod.uid != bearer.pod_uid:
             raise ReportRefused(403, "the token's pod is not a pod of this operator")
         child = self._cache.child_of(pod)
-        if child is None or child.step != "convert":
+        if child is None or child.step not in ("plan", "convert"):
             raise ReportRefused(403, "the token's pod is not a converter pod")
         key = Key(bearer.namespace, report.job)
         raw = self._cache.job(key)
@@ -115,10 +115,11 @@ class Endpoint:
             raise ReportRefused(403, f"the token's pod does not work for {report.job}")
         if report.attempt != child.attempt:
             raise ReportRefused(403, f"the token's pod works for attempt {child.attempt}, not {report.attempt}")
-        tasks = (raw.get("status") or {}).get("tasks") or 0
+        # A pod of the plan step does the work of a small job as a single task.
+        tasks = 1 if child.step == "plan" else (raw.get("status") or {}).get("tasks") or 0
         if report.index >= tasks:
             raise ReportRefused(400, f"task {report.index} does not exist; the job has {tasks}")
-        return key, child.owner_uid
+        return key, child.owner_uid, child.step
 
     async def _healthz(self, _: web.Request) -> web.Response:
         return _probe_response(self._health.fault())

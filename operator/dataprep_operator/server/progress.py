@@ -51,6 +51,8 @@ class Meter:
 
 @dataclass
 class _Reports:
+    planning: dict[str, tuple[datetime, ProgressReport]] = field(default_factory=dict)
+    """The reports of pods of the plan step, which do the work of a small job."""
     by_pod: dict[str, tuple[datetime, ProgressReport]] = field(default_factory=dict)
     meter: Meter = field(default_factory=Meter)
     limiters: dict[str, TokenBucket] = field(default_factory=dict)
@@ -68,12 +70,13 @@ class ProgressStore:
         limiters = self._jobs.setdefault(job_uid, _Reports()).limiters
         return limiters.setdefault(pod_uid, TokenBucket(rate=POD_REPORTS_A_SECOND, burst=POD_REPORTS_AT_ONCE)).allow()
 
-    def record(self, report: ProgressReport, *, job_uid: str, pod_uid: str, now: datetime) -> None:
-        """Store the report, unless a later report of the same pod is already stored."""
+    def record(self, report: ProgressReport, *, job_uid: str, pod_uid: str, now: datetime, step: str = "convert") -> None:
+        """Store the report of a pod of this step, unless a later report of the same pod is already stored."""
         reports = self._jobs.setdefault(job_uid, _Reports())
-        previous = reports.by_pod.get(pod_uid)
+        by_pod = reports.planning if step == "plan" else reports.by_pod
+        previous = by_pod.get(pod_uid)
         if previous is None or previous[1].sequence < report.sequence:
-            reports.by_pod[pod_uid] = (now, report)
+            by_pod[pod_uid] = (now, report)
 
     def reply(self, report: ProgressReport, *, job_uid: str, pod_uid: str, now: datetime) -> ProgressReply:
         """Return the reply to a report: the time of the next report, and the pod's share of the requests to stores."""
@@ -115,6 +118,25 @@ class ProgressStore:
             records=records,
             bytes_in=_total(report.bytes_in for report in best.values()),
             bytes_out=bytes_out,
+            records_per_second=reports.meter.records_per_second,
+            bytes_per_second=reports.meter.bytes_per_second,
+        )
+
+    def planning(self, job_uid: str, *, attempt: int, now: datetime) -> LiveProgress:
+        """Return the progress of a small job, of which the pod of the plan step does the work."""
+        reports = self._jobs.get(job_uid)
+        latest = max(reports.planning.values(), key=lambda heard: heard[0], default=None) if reports is not None else None
+        if reports is None or latest is None or latest[1].attempt != attempt:
+            return LiveProgress()
+        heard_at, report = latest
+        reports.meter.update(now, records=report.records.in_, bytes_out=report.bytes_out)
+        return LiveProgress(
+            shards_done=report.shards_done,
+            shards_active=report.shards_active if (now - heard_at).total_seconds() < SILENCE_SECONDS else 0,
+            shards_total=report.shards_total,
+            records=report.records,
+            bytes_in=report.bytes_in,
+            bytes_out=report.bytes_out,
             records_per_second=reports.meter.records_per_second,
             bytes_per_second=reports.meter.bytes_per_second,
         )

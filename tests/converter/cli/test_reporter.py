@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from dataprep_api.dataset.messages import PlanResult
 from dataprep_converter.cli.reporter import Reporter
 from dataprep_converter.pipeline.task_progress import TaskProgress
 from dataprep_converter.runtime.request_budget import RequestBudget
@@ -84,6 +85,18 @@ def test_the_last_counts_are_sent_at_the_end(token: Path) -> None:
         last = server.reports[-1]
     assert (last["job"], last["attempt"], last["index"], last["shardsDone"]) == ("mnist", 2, 3, 2)
     assert set(server.tokens) == {"Bearer a.b.c"}
+
+
+def test_the_pod_of_the_plan_step_also_reports_the_totals(token: Path) -> None:
+    plan = PlanResult(run_id="r", plan_sha256="f" * 64, plan_uri="/p", tasks=4, shards=8, records=1000, bytes_in=1)
+    with leader([200]) as server:
+        reporter = Reporter(index=0, plan=plan, environment=environment(server, token))
+        reporter.watch(TaskProgress(records_in=300, records_out=299, bad=1, shards_done=2))
+        reporter._send()
+
+    [report] = server.reports
+    assert (report["shardsDone"], report["shardsTotal"]) == (2, 8)
+    assert report["records"] == {"total": 1000, "in": 300, "out": 299, "bad": 1, "filtered": 0, "added": 0}
 
 
 def test_the_reply_changes_the_rate_and_the_last_report_counts_no_requests(token: Path) -> None:

@@ -17,6 +17,7 @@ from dataprep_api.dataset.messages import PlanResult
 from dataprep_api.dataset.plan import shards
 from dataprep_api.dataset.report import ShardReport
 from dataprep_api.resources.job import DataPrepJob
+from dataprep_api.spec.workers import Workers
 from dataprep_converter.core.errors import OutputExists, OutputLost
 from dataprep_converter.inputs.access import Access
 from dataprep_converter.pipeline.task_progress import TaskProgress
@@ -103,6 +104,11 @@ def test_what_is_small(few: Path, tmp_path: Path, changes: dict[str, Any], count
     assert planned.is_new
     changed = replace(planned, result=planned.result.model_copy(update={"shards": count}), **changes)
     assert one_pod.is_small(changed) is small
+
+
+def test_the_field_names_the_limits() -> None:
+    described = str(Workers.model_json_schema()["properties"]["onePod"]["description"])
+    assert f"at most {SMALL_BYTES >> 20} MiB each and at most {MOST_SHARDS} shards" in described
 
 
 def test_the_size_is_that_of_the_records_if_they_are_larger_than_the_input(few: Path, tmp_path: Path) -> None:
