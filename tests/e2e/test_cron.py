@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from workbench.jobs import Document, Namespace, condition
+from workbench.jobs import EACH_STEP, Document, Namespace, condition
 from workbench.stores import Stores, mount
 
 SECONDS = 300
@@ -21,7 +21,7 @@ def a_template(stores: Stores, namespace: Namespace, digits: Path, *, output: st
         "source": {"idx": {"subsets": [train]}},
         "limit": 1000,
         "output": {"uri": output, "shards": {"count": 2}},
-        "workers": {"volumes": volume["workers__volumes"], "volumeMounts": volume["workers__volumeMounts"]},
+        "workers": EACH_STEP | {"volumes": volume["workers__volumes"], "volumeMounts": volume["workers__volumeMounts"]},
     }
 
 

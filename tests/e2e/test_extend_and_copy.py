@@ -1,6 +1,7 @@
 """Extending a data set, and copying one to another store, on the cluster."""
 
 from pathlib import Path
+from typing import Any
 
 from tests.converter.cli.commandline import code_of, settings
 
@@ -26,7 +27,7 @@ def test_new_files_become_new_shards_and_the_old_shards_stay(namespace: Namespac
     into, out = f"{namespace.name}-in", f"{namespace.name}-out"
 
     def job(name: str) -> Document:
-        uris = {"params": {"input": f"s3://{BUCKET}/{into}"}, "output__uri": f"s3://{BUCKET}/{out}"}
+        uris: dict[str, Any] = {"params": {"input": f"s3://{BUCKET}/{into}"}, "output__uri": f"s3://{BUCKET}/{out}"}
         return example(str(EXAMPLES / "extend-local.yaml"), name=name, stores=stores.settings(), workers={"parallelism": 2}, **uris)
 
     for day in range(FILES):

@@ -63,6 +63,36 @@ def test_mnist_on_an_object_store_has_the_same_hashes(
         assert hashlib.sha256(reader(stores)(name)).hexdigest() == file.sha256
 
 
+def test_a_small_job_is_one_pod_and_writes_the_bytes_of_three_steps(namespace: Namespace, stores: Stores, digits_on_s3: str) -> None:
+    folders = {name: f"{namespace.name}-{name}" for name in ("one", "steps")}
+    for name, folder in folders.items():
+        namespace.apply(a_job(stores, name=name, source=digits_on_s3, output=f"s3://{BUCKET}/{folder}", one_pod=name == "one"))
+    one, steps = (namespace.wait_phase(name, "Succeeded") for name in folders)
+
+    assert_is_the_data_set(one)
+    assert [pod["metadata"]["labels"]["dataprep.io/step"] for pod in namespace.pods("one")] == ["plan"]
+    assert {pod["metadata"]["labels"]["dataprep.io/step"] for pod in namespace.pods("steps")} == {"plan", "convert", "commit"}
+    assert "reused" not in one
+    assert [one["output"][field] for field in ("manifestSha256", "digest")] == [
+        steps["output"][field] for field in ("manifestSha256", "digest")
+    ]
+    counts = ("percent", "summary", "shards", "records", "bytesIn", "bytesOut")
+    assert [one["progress"][count] for count in counts] == [steps["progress"][count] for count in counts]
+    assert (one["progress"]["percent"], one["progress"]["records"]["out"]) == (100, 70_000)
+    assert {"planningSeconds", "runningSeconds", "committingSeconds"} <= set(one["timings"])
+    reasons = [reason for reason, _ in namespace.events("one")]
+    assert {"Planned", "Completed"} <= set(reasons)
+    assert "Converting" not in reasons
+    files = {
+        name: sorted(key.removeprefix(f"{folder}/") for key in stores.s3.keys(BUCKET, f"{folder}/")) for name, folder in folders.items()
+    }
+    assert files["one"] == files["steps"]
+    for file in files["one"]:
+        # A report names the pod that made the shard, and says how long it took.
+        if "/reports/" not in file:
+            assert stores.s3.read(BUCKET, f"{folders['one']}/{file}") == stores.s3.read(BUCKET, f"{folders['steps']}/{file}"), file
+
+
 def test_mnist_on_a_mounted_volume_has_the_same_hashes(namespace: Namespace, stores: Stores, digits: Path) -> None:
     volume = mount(namespace, stores)
     job = a_job(stores, name="mnist", source=f"/data/{digits.name}", output=f"/data/{namespace.name}", **volume)

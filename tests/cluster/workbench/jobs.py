@@ -7,7 +7,7 @@ import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, cast
+from typing import Any, Final, cast
 
 import yaml
 from kubernetes.client import CustomObjectsApi
@@ -134,8 +134,15 @@ def condition(status: Document, kind: str) -> Document:
     return next((c for c in status.get("conditions", []) if c["type"] == kind), {})
 
 
-def example(file: str, **changes: Any) -> Document:
-    """A job of `examples/` with a changed spec: `example(path, name="x", output={...})` replaces complete fields."""
+EACH_STEP: Final = {"onePod": "Never"}
+"""Fields of `workers` with which each step of a small job has its own pods, so that a test can catch the job in each step."""
+
+
+def example(file: str, *, one_pod: bool = False, **changes: Any) -> Document:
+    """A job of `examples/` with a changed spec: `example(path, name="x", output={...})` replaces complete fields.
+
+    Each step has its own pods. With `one_pod`, a small job is a single pod, as for users.
+    """
     with Path(file).open(encoding="utf-8") as text:
         document: Document = next(d for d in yaml.safe_load_all(text) if d["kind"] == "DataPrepJob")
     document = copy.deepcopy(document)
@@ -146,4 +153,6 @@ def example(file: str, **changes: Any) -> Document:
         for part in above:
             here = here.setdefault(part, {})
         here[last] = value
+    if not one_pod:
+        document["spec"]["workers"] = EACH_STEP | document["spec"].get("workers", {})
     return document

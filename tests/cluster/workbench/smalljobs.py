@@ -6,7 +6,7 @@ from collections import Counter
 from pathlib import Path
 from typing import Any
 
-from workbench.jobs import Document, JobNotAsExpected, Namespace
+from workbench.jobs import EACH_STEP, Document, JobNotAsExpected, Namespace
 from workbench.stores import Stores, mount
 
 ROWS = 200
@@ -35,7 +35,8 @@ def small_jobs(stores: Stores, namespace: Namespace, names: list[str], **spec: A
                 "features": [{"name": "features", "columns": ["0", "1"], "dtype": "float32"}],
                 "labels": [{"name": "label", "columns": ["2"], "dtype": "int64", "numClasses": 3}],
                 "output": {"uri": f"/data/{namespace.name}-out/{name}", "shards": {"count": 1}},
-                "workers": {
+                "workers": EACH_STEP
+                | {
                     "volumes": mounted["workers__volumes"],
                     "volumeMounts": mounted["workers__volumeMounts"],
                     "resources": {"requests": {"cpu": "50m", "memory": "64Mi"}, "limits": {"memory": "1Gi"}},
