@@ -50,6 +50,7 @@ class Part:
 
 
 PARTS: Mapping[str, Part] = {
+    "decimals": Part(version=2, is_used=lambda spec: _compares_decimals(spec), oldest=1),
     "dl4jFolders": Part(version=2, is_used=lambda spec: _names_dl4j_folders(spec), oldest=1),
     "heif": Part(version=2, is_used=lambda spec: _may_skip_heif(spec), oldest=1),
     "inference": Part(version=2, is_used=lambda spec: _infers_columns(spec), oldest=1),
@@ -244,6 +245,21 @@ def _keeps_types(spec: DataPrepJobSpec) -> bool:
 def keeps_types(spec: DataPrepJobSpec, parts: Mapping[str, int]) -> bool:
     """Return whether times and decimals keep their types if the job's plan follows these versions of the parts."""
     return parts.get("types", 1) > 1 and _keeps_types(spec)
+
+
+def _compares_decimals(spec: DataPrepJobSpec) -> bool:
+    """Whether `deduplicate` or a `filter` may compare decimals. Since version 2, all digits are compared. Before, two decimals were equal if they
+    were equal as float64.
+
+    The planner leaves the part out if no compared column has decimals of more than 15 digits.
+    """
+    compares = spec.deduplicate is not None or any(transform.filter is not None for transform in spec.transforms or [])
+    return compares and spec.source is not None and spec.source.kind in _HAVE_TYPES
+
+
+def compares_all_digits(spec: DataPrepJobSpec, parts: Mapping[str, int]) -> bool:
+    """Return whether all digits of decimals are compared if the job's plan follows these versions of the parts."""
+    return parts.get("decimals", 1) > 1 and _compares_decimals(spec)
 
 
 def reads_heif(spec: DataPrepJobSpec, parts: Mapping[str, int]) -> bool:

@@ -64,6 +64,8 @@ class Access:
         """Which structs of the inputs are columns of their own."""
         self.keeps_types = True
         """Whether times and decimals keep their types in a format that can hold these types."""
+        self.compares_all_digits = True
+        """Whether `deduplicate` and `filter` compare all digits of decimals."""
         self.reads_heif = True
         """Whether AVIF and HEIC files are images."""
 
@@ -78,6 +80,7 @@ class Access:
         self.nulls = run_id.null_rule(spec, parts)
         self.structs = run_id.struct_rule(spec, parts)
         self.keeps_types = run_id.keeps_types(spec, parts)
+        self.compares_all_digits = run_id.compares_all_digits(spec, parts)
         self.reads_heif = run_id.reads_heif(spec, parts)
 
     @contextmanager

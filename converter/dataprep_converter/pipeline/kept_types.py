@@ -8,12 +8,12 @@ from collections.abc import Callable, Collection
 from dataclasses import dataclass
 from typing import Any
 
-import numpy as np
 import pyarrow as pa
 
-from dataprep_converter.core.tensors import Array, to_numpy
-from dataprep_converter.records.batch import KEPT, SAMPLE, WAS, Batch, LostDigits
+from dataprep_converter.core.tensors import Array
+from dataprep_converter.records.batch import KEPT, WAS, Batch
 from dataprep_converter.records.columns import are_numbers
+from dataprep_converter.records.exact_decimals import texts_of_rows
 from dataprep_converter.records.kept_types import as_kept, number_type
 from dataprep_converter.records.lossy import SAFE_DIGITS, format_example
 from dataprep_converter.records.schemas import parse_schema
@@ -74,16 +74,6 @@ class KeptColumn:
     def values(self, numbers: Array, batch: Batch) -> tuple[Array, dict[int, str]]:
         """Returns the values of the feature in the type that is kept, and a reason for each row with a number that this type can't hold."""
         lost = next((each for each in batch.lost if each.column == self.was.name), None)
-        texts = None if lost is None else _texts_of_rows(lost, batch)
+        texts = None if lost is None else texts_of_rows(lost, batch)
         values, wrong = as_kept(numbers, was=self.was.type, kept=self.type, texts=texts)
         return values, {row: f"{self.column} {format_example(numbers[row].as_py())} does not fit {self.type}" for row in wrong}
-
-
-def _texts_of_rows(lost: LostDigits, batch: Batch) -> Array:
-    """Returns the text of the decimal that lost digits in each row of the batch, and null in all other rows."""
-    samples = to_numpy(batch.records.column(SAMPLE))
-    order = np.argsort(lost.samples)
-    places = np.minimum(np.searchsorted(lost.samples[order], samples), len(order) - 1)
-    found = order[places]
-    indexes: Any = pa.array(found, mask=lost.samples[found] != samples)
-    return pa.array(lost.texts, pa.string()).take(indexes)

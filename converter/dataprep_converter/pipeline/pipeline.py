@@ -22,16 +22,27 @@ from dataprep_converter.formats.registry import encoder_class
 from dataprep_converter.inputs.access import Access
 from dataprep_converter.pipeline import provenance
 from dataprep_converter.pipeline.features import Projector, resolve
-from dataprep_converter.pipeline.kept_types import KeptTypes, units_of_times
+from dataprep_converter.pipeline.kept_types import KeptTypes, original, units_of_times
 from dataprep_converter.pipeline.nulls import defaults_of
 from dataprep_converter.readers import HasLines, HasSteps, Reader, reader_class
 from dataprep_converter.readers.base.blocks import BlockReader
-from dataprep_converter.records.batch import Batch
+from dataprep_converter.records.batch import Batch, marked
+from dataprep_converter.records.columns import find_columns
+from dataprep_converter.records.exact_decimals import EXACT
 from dataprep_converter.records.feature import FeatureSpec
 from dataprep_converter.runtime.prefetch import prefetched
 from dataprep_converter.sampling.selection import Samples
 from dataprep_converter.sampling.units import UnitTable
-from dataprep_converter.transforms import CutsBatches, Fittable, FollowsVersions, NamesClasses, ReordersSteps, Step, step_class
+from dataprep_converter.transforms import (
+    ComparesDecimals,
+    CutsBatches,
+    Fittable,
+    FollowsVersions,
+    NamesClasses,
+    ReordersSteps,
+    Step,
+    step_class,
+)
 
 _TENSOR_BYTES = 8 * 2**20
 """Maximum size of a batch's tensors in bytes, at the step where the tensors are largest."""
@@ -68,6 +79,12 @@ class Pipeline(Closeable):
         self.reader = reader_type(access.unsigned(spec.data).member, state, access)
         self._steps: list[Step] = []
         schema = self.reader.schema()
+        self.exact_decimals = _exact_decimals(self.reader, schema) if access.compares_all_digits else []
+        """The reader's columns of decimals whose digits `deduplicate` and `filter` compare all."""
+        unique = find_columns(spec.deduplicate.columns, schema, of="deduplicate") if spec.deduplicate and self.exact_decimals else []
+        self.compares_decimals = not set(unique).isdisjoint(self.exact_decimals)
+        """Whether the job compares a column of `exact_decimals`."""
+        schema = marked(schema, EXACT, {name: name for name in self.exact_decimals})
         self.defaults = defaults_of(spec.data, schema)
         """The defaults that columns of the source may have."""
         widest = tensor_bytes(schema)
@@ -75,6 +92,8 @@ class Pipeline(Closeable):
             step = step_class(transform.kind)(transform.member, schema)
             if isinstance(step, FollowsVersions):
                 step.follow(reads_heif=access.reads_heif)
+            if isinstance(step, ComparesDecimals):
+                self.compares_decimals |= step.compares_decimals
             schema = step.schema()
             widest = max(widest, tensor_bytes(schema))
             self._steps.append(step)
@@ -242,6 +261,12 @@ class BatchStream:
 def _exact(reader: Reader) -> Collection[str]:
     """Returns the columns of decimals for which the reader reports all lost digits."""
     return reader.lost_of if isinstance(reader, BlockReader) else ()
+
+
+def _exact_decimals(reader: Reader, schema: pa.Schema) -> list[str]:
+    """Returns those of the columns `_exact` whose original type is a decimal type, and whose values aren't lists."""
+    were = {name: original(schema.field(name)) for name in _exact(reader) if schema.field(name).type == pa.float64()}
+    return [name for name, was in were.items() if was is not None and pa.types.is_decimal(was.type)]
 
 
 def _apply(steps: Sequence[Step], batch: Batch) -> Iterator[Batch]:

@@ -11,6 +11,7 @@ import pyarrow as pa
 from dataprep_converter.core.errors import BadSpec
 from dataprep_converter.core.tensors import NUMPY_NAMES, Array, is_tensor, pc, value_type
 from dataprep_converter.records.columns import numbers
+from dataprep_converter.records.exact_decimals import digits_name, plain_texts
 
 DIGEST_BYTES: Final = 16
 _AT_ONCE: Final = 1 << 22
@@ -21,21 +22,25 @@ Digests = npt.NDArray[np.uint64]
 
 
 def digests(records: pa.RecordBatch, columns: list[str]) -> Digests:
-    """Returns the BLAKE2b digest of each record's values in these columns. A missing value equals only another missing value."""
+    """Returns the BLAKE2b digest of each record's values in these columns. A missing value equals only another missing value.
+
+    All digits of a decimal count if the records have a column with those that it lost (`records/exact_decimals.py`).
+    """
     rows = records.num_rows
     hashers = [hashlib.blake2b(digest_size=DIGEST_BYTES) for _ in range(rows)]
     for name in columns:
         column = records.column(name)
         valid: Any = column.is_valid().to_pylist()
-        for hasher, content, is_there in zip(hashers, _contents(column, name), valid, strict=True):
+        for hasher, content, is_there in zip(hashers, _contents(records, name), valid, strict=True):
             # The length distinguishes ("ab", "c") from ("a", "bc").
             hasher.update(len(content).to_bytes(8, "little") if is_there else b"\xff" * 8)
             hasher.update(content)
     return np.frombuffer(b"".join(hasher.digest() for hasher in hashers), np.uint64).reshape(rows, 2)
 
 
-def _contents(column: Array, name: str) -> list[bytes]:
+def _contents(records: pa.RecordBatch, name: str) -> list[bytes]:
     """Returns the bytes of each value. A missing value has none."""
+    column: Array = records.column(name)
     if isinstance(column.type, pa.DictionaryType):
         column = column.cast(column.type.value_type)
     kind = column.type
@@ -49,7 +54,10 @@ def _contents(column: Array, name: str) -> list[bytes]:
     if types.is_string(kind) or types.is_large_string(kind) or types.is_binary(kind) or types.is_large_binary(kind):
         texts: Any = pc.fill_null(column.cast(pa.large_binary()), b"").to_pylist()
     elif types.is_integer(kind) or types.is_floating(kind) or types.is_boolean(kind):
-        texts = pc.fill_null(column.cast(pa.string()).cast(pa.large_binary()), b"").to_pylist()
+        written = column.cast(pa.string())
+        if digits_name(name) in records.schema.names:
+            written = pc.coalesce(pa.array(plain_texts(records.column(digits_name(name)).to_pylist()), pa.string()), written)
+        texts = pc.fill_null(written.cast(pa.large_binary()), b"").to_pylist()
     else:
         raise BadSpec(f"deduplicate: the column {name!r} is {kind}; use columns of text, bytes, numbers or tensors.")
     contents: list[bytes] = texts

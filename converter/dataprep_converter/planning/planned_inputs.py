@@ -1,7 +1,7 @@
 """The inputs of a plan: the source's present files, the new files in an extension, and the digest of all these files."""
 
 import hashlib
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -19,6 +19,7 @@ from dataprep_converter.inputs.access import Access, SkippedFiles
 from dataprep_converter.planning.growth import Base, check_frozen, find_growth
 from dataprep_converter.readers import Reader, ReadsColumns, reader_class
 from dataprep_converter.records.batch import SAMPLE, TEXTS
+from dataprep_converter.records.exact_decimals import with_digits
 from dataprep_converter.runtime import plugins
 from dataprep_converter.runtime.plan_progress import PlanProgress
 from dataprep_converter.sampling.intermediate_files import IntermediateFiles
@@ -107,9 +108,15 @@ def _no_records(source: Source, *, ignored: int, hidden: int) -> str:
 
 
 def read_columns(
-    reader: Reader, units: UnitTable, columns: Sequence[str], *, bytes_in: int, progress: PlanProgress
+    reader: Reader,
+    units: UnitTable,
+    columns: Sequence[str],
+    *,
+    bytes_in: int,
+    progress: PlanProgress,
+    exact: Collection[str] = (),
 ) -> Iterator[tuple[Samples, pa.RecordBatch, Samples]]:
-    """Reads some columns of every sample, in order.
+    """Reads some columns of every sample, in order. The records also have the lost digits of the decimals in `exact`.
 
     Yields (requested sample numbers, records of the good samples, numbers of the good samples), and counts the samples in `progress`.
     """
@@ -123,7 +130,7 @@ def read_columns(
     batches = reader.read_columns(units, chunks(), columns) if isinstance(reader, ReadsColumns) else reader.read(units, chunks())
     for samples, batch in zip(chunks(), batches, strict=True):
         progress.read += len(samples)
-        yield samples, batch.records, to_numpy(batch.records.column(SAMPLE))
+        yield samples, with_digits(batch, {name: name for name in exact}), to_numpy(batch.records.column(SAMPLE))
 
 
 def _largest_key(reader: Reader, units: UnitTable, progress: PlanProgress) -> int:

@@ -98,9 +98,10 @@ def make_plan(spec: DataPrepJobSpec, access: Access, base: Base | None = None, *
         parts = {name: version for name, version in parts.items() if name != "structs"}
     learned = base.head.learned if base is not None else None
     with closed_on_error(inputs), Pipeline(spec, {**inputs.state, TEXTS: inputs.texts}, access, learned) as pipeline:
-        if base is None and all(feature.kept is None for feature in pipeline.features):
-            # So do jobs whose records have no times and decimals.
-            parts = {name: version for name, version in parts.items() if name != "types"}
+        if base is None:
+            # So do jobs whose records have no times and decimals, and jobs that compare no decimals of more than 15 digits.
+            is_used = {"types": any(feature.kept is not None for feature in pipeline.features), "decimals": pipeline.compares_decimals}
+            parts = {name: version for name, version in parts.items() if is_used.get(name, True)}
         if base is not None:
             _check_types(spec, inputs, pipeline, access, base)
         return _new_plan(spec, inputs, pipeline, access, base, parts)
@@ -218,7 +219,9 @@ def _assign(spec: DataPrepJobSpec, inputs: Inputs, pipeline: Pipeline, rules: Sp
         limit=spec.limit,
         unique=spec.deduplicate.columns if spec.deduplicate else None,
         schema=pipeline.reader.schema(),
-        read=lambda columns: read_columns(pipeline.reader, units, columns, bytes_in=units.size, progress=progress),
+        read=lambda columns: read_columns(
+            pipeline.reader, units, columns, bytes_in=units.size, progress=progress, exact=pipeline.exact_decimals
+        ),
     )
 
 

@@ -110,10 +110,11 @@ def _finished_by(pods: str, folder: RunFolder) -> Plan | None:
 
 def _rule_warnings(draft: Draft, folder: RunFolder, success: Success) -> Iterator[str]:
     """Yields a warning for each rule by which the new data set will differ from the finished data set in the folder: if that data set lacks
-    records with nulls, has the fields of structs as columns, or has numbers in place of times and decimals."""
+    records with nulls, has the fields of structs as columns, has numbers in place of times and decimals, or was made by comparing decimals as
+    float64."""
     parts = draft.plan.head.parts
     has_new_nulls = draft.spec.nulls is None and "nulls" in parts
-    if not has_new_nulls and not {"structs", "types"} & parts.keys():
+    if not has_new_nulls and not {"structs", "types", "decimals"} & parts.keys():
         return
     try:
         manifest = folder.manifest(success)
@@ -128,6 +129,11 @@ def _rule_warnings(draft: Draft, folder: RunFolder, success: Success) -> Iterato
         yield (
             f"the data set of run {manifest.run_id}, which this job replaces, may have numbers in place of times and decimals. "
             "Now these keep their types; set dtype (int64 for times, float64 for decimals) in features to have numbers as before"
+        )
+    if "decimals" in parts and "decimals" not in manifest.parts:
+        yield (
+            f"the data set of run {manifest.run_id}, which this job replaces, may lack records, or have others, because decimals were compared as "
+            "float64. Now all their digits are compared"
         )
     if has_new_nulls and "nulls" not in manifest.parts:
         yield (

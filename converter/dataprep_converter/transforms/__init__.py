@@ -81,6 +81,16 @@ class FollowsVersions(Protocol):
 
 
 @runtime_checkable
+class ComparesDecimals(Protocol):
+    """A step that may compare decimals."""
+
+    @property
+    def compares_decimals(self) -> bool:
+        """Whether the step compares all digits of decimals (`records/exact_decimals.py`)."""
+        ...
+
+
+@runtime_checkable
 class CutsBatches(Protocol):
     """A step whose output may become far larger when later steps decode it."""
 

@@ -2,18 +2,25 @@
 
 Python's `ast` parses the expressions, and only the node types below are accepted: no attributes, and only calls of this module's functions.
 Expressions are never evaluated as Python. Types are checked once, on an empty batch, so type errors surface while planning.
+
+If a column of decimals is compared with a column or a number, all digits are compared (`exact_comparisons.py`).
 """
 
 import ast
 import operator
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
+from decimal import Decimal
+from functools import partial
 from typing import Any, Final
 
+import numpy as np
 import pyarrow as pa
 
 from dataprep_converter.core.errors import BadData, BadSpec
 from dataprep_converter.core.tensors import Array, pc
 from dataprep_converter.records.columns import find_columns
+from dataprep_converter.records.exact_decimals import exact_source
+from dataprep_converter.transforms.exact_comparisons import Column, Literal, Side, compared
 
 _COMPARISONS: Final[Mapping[type[ast.cmpop], str]] = {
     ast.Eq: "equal", ast.NotEq: "not_equal", ast.Lt: "less", ast.LtE: "less_equal", ast.Gt: "greater", ast.GtE: "greater_equal",
@@ -46,6 +53,8 @@ class Expression:
     def __init__(self, text: str, schema: pa.Schema, *, of: str) -> None:
         self._text = text
         self._of = of
+        self.exact: dict[str, str] = {}
+        """Maps each column whose decimals are compared with all their digits to the reader's column."""
         try:
             parsed = ast.parse(text.strip(), mode="eval").body
         except (SyntaxError, ValueError, RecursionError, MemoryError) as exc:
@@ -93,7 +102,7 @@ class Expression:
             case ast.BinOp(op=op, left=left, right=right) if type(op) in _ARITHMETIC:
                 return _calling(getattr(pc, _ARITHMETIC[type(op)]), [inner(left), inner(right)])
             case ast.Compare(left=left, ops=ops, comparators=comparators):
-                return self._comparison([left, *comparators], ops, inner)
+                return self._comparison([left, *comparators], ops, schema, inner)
             case ast.Call(func=ast.Name(id="col"), args=[ast.Constant(value=str() as name)], keywords=[]):
                 return self._column(name, schema)
             case ast.Call(func=ast.Name(id=name), args=args, keywords=[]) if name in _FUNCTIONS:
@@ -108,21 +117,67 @@ class Expression:
         (column_name,) = find_columns([name], schema, of=self._of)
         return operator.methodcaller("column", column_name)
 
-    def _comparison(self, operands: list[ast.expr], ops: list[ast.cmpop], inner: Callable[[ast.expr], _Value]) -> _Value:
+    def _comparison(self, operands: list[ast.expr], ops: list[ast.cmpop], schema: pa.Schema, inner: Callable[[ast.expr], _Value]) -> _Value:
         parts: list[_Value] = []
         for left, op, right in zip(operands, ops, operands[1:], strict=False):
             if isinstance(op, ast.In | ast.NotIn):
-                parts.append(self._membership(inner(left), right, negated=isinstance(op, ast.NotIn)))
+                parts.append(self._membership(left, right, schema, inner, negated=isinstance(op, ast.NotIn)))
             elif type(op) in _COMPARISONS:
-                parts.append(_calling(getattr(pc, _COMPARISONS[type(op)]), [inner(left), inner(right)]))
+                sides = self._exact_sides([left, right], schema)
+                kernel = _COMPARISONS[type(op)]
+                parts.append(partial(compared, kernel, *sides) if sides else _calling(getattr(pc, kernel), [inner(left), inner(right)]))
             else:
                 raise BadSpec(f"{self._of}: {self._text!r}: to test for a missing value, write is_null(column).")
         return parts[0] if len(parts) == 1 else _folding("and_kleene", parts)
 
-    def _membership(self, value: _Value, members: ast.expr, *, negated: bool) -> _Value:
+    def _exact_sides(self, nodes: Sequence[ast.expr], schema: pa.Schema) -> list[Side]:
+        """Returns the sides of a comparison if all digits have to be compared: one side is a column of decimals, and each is a column of numbers
+        or a number. Otherwise, returns []."""
+        sides: list[Side] = []
+        sources: dict[str, str] = {}
+        for node in nodes:
+            number = self._literal(node)
+            name = _column_name(node)
+            if number is not None:
+                sides.append(Literal(number))
+            elif name is not None:
+                (column,) = find_columns([name], schema, of=self._of)
+                field = schema.field(column)
+                if not (pa.types.is_integer(field.type) or pa.types.is_floating(field.type)):
+                    return []
+                sides.append(Column(column))
+                source = exact_source(field)
+                sources |= {} if source is None else {column: source}
+            else:
+                return []
+        self.exact |= sources
+        return sides if sources else []
+
+    def _literal(self, node: ast.expr) -> Decimal | None:
+        """Returns the number as it is written in the expression, or None if the node isn't a number."""
+        match node:
+            case ast.UnaryOp(op=ast.USub(), operand=ast.Constant() as operand):
+                number = self._literal(operand)
+                return None if number is None else number.copy_negate()
+            case ast.Constant(value=bool()):
+                return None
+            case ast.Constant(value=int() as value):
+                return Decimal(value)
+            case ast.Constant(value=float() as value):
+                return Decimal(ast.get_source_segment(self._text.strip(), node) or repr(value))
+        return None
+
+    def _membership(
+        self, node: ast.expr, members: ast.expr, schema: pa.Schema, inner: Callable[[ast.expr], _Value], *, negated: bool
+    ) -> _Value:
         values = ast.literal_eval(members) if _is_literal(members) else None
         if not isinstance(values, list | tuple | set) or not values:
             raise BadSpec(f"{self._of}: {self._text!r}: `in` must be followed by a list of values, such as ['cat', 'dog'].")
+        value = inner(node)
+        elements = members.elts if isinstance(members, ast.List | ast.Tuple | ast.Set) else []
+        pairs = [self._exact_sides([node, element], schema) for element in elements]
+        if all(pairs):
+            return partial(_is_one_of, pairs, negated)
         members_array = pa.array(sorted(values))
 
         def is_member(records: pa.RecordBatch) -> Any:
@@ -146,6 +201,21 @@ class Expression:
         except pa.ArrowInvalid as exc:
             raise BadSpec(f"{self._of}: {text!r} isn't a valid regular expression: {exc}.") from exc
         return lambda records: kernel(first(records), text)
+
+
+def _column_name(node: ast.expr) -> str | None:
+    match node:
+        case ast.Name(id=name) | ast.Call(func=ast.Name(id="col"), args=[ast.Constant(value=str() as name)], keywords=[]):
+            return name
+    return None
+
+
+def _is_one_of(pairs: Sequence[Sequence[Side]], negated: bool, records: pa.RecordBatch) -> Any:
+    """Returns in which rows the sides of one of the pairs are equal. As in Arrow's `is_in`, a missing value is in no list."""
+    inside: Any = pa.array(np.zeros(records.num_rows, np.bool_))
+    for left, right in pairs:
+        inside = pc.or_(inside, pc.fill_null(compared("equal", left, right, records), False))
+    return pc.invert(inside) if negated else inside
 
 
 def _is_literal(node: ast.expr) -> bool:
