@@ -117,8 +117,33 @@ def test_an_array_in_the_first_of_several_lines_is_a_bad_record(line: str, blank
     assert faults(found)[2].endswith("""expect an object but have '[{"n": 2}]'""")
 
 
-def test_an_array_in_a_long_first_line_of_several_is_named(tmp_path: Path) -> None:
-    long = json.dumps([{"n": 1, "s": "x" * (1 << 20)}])
+LONG = json.dumps([{"n": number, "s": "x" * 5000} for number in range(300)])
+
+
+@pytest.mark.parametrize("first", [LONG, " " + LONG, LONG[:-1] + "}", LONG + " 8", json.dumps([{"s": "]}" * (1 << 20)}])], ids=range(5))
+@pytest.mark.parametrize("form", ["plain", "gzip", "UTF-16"])
+def test_a_long_array_in_the_first_of_several_lines_is_a_bad_record(first: str, form: str, tmp_path: Path) -> None:
+    text = f'{first}\n\n{{"m": 1, "t": "a"}}\n[{{"n": 2}}]\n{{"m": 3, "t": "b"}}\n'
+    content = {"plain": text.encode(), "gzip": gzip.compress(text.encode()), "UTF-16": text.encode("utf-16")}[form]
+    found = batches(JsonlReader, a_source(tmp_path, content))
+    assert [(row["m"], row["t"]) for row in rows(found)] == [(1, "a"), (3, "b")]
+    assert list(faults(found)) == [0, 2]
+    assert faults(found)[0].startswith("line 1: ")
+
+
+@pytest.mark.parametrize("size", [1 << 20, 4 << 20])
+def test_where_a_long_array_ends_does_not_matter(size: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(stretches, "UNIT_BYTES", size)
+    for longer in (-1, 0, 1, 2):
+        element = json.dumps({"n": 7, "s": ""})
+        line = "[" + element[:-2] + "x" * (size - len(element) - 2 + longer) + element[-2:] + "]"
+        found = batches(JsonlReader, a_source(tmp_path, line + '\n{"n": 8}\n'))
+        assert [row["n"] for row in rows(found)] == [8]
+        assert list(faults(found)) == [0]
+
+
+def test_an_array_of_several_long_lines_with_more_text_is_named(tmp_path: Path) -> None:
+    long = LONG[:-1] + ",\n" + LONG[1:]
     with pytest.raises(BadData, match=r"a\.json: there is more text after the end of the array: '\{\"n\": 2\}'\."):
         plan(JsonlReader, a_source(tmp_path, long + '\n{"n": 2}\n'))
 
@@ -141,9 +166,32 @@ def test_an_empty_array_has_no_records(content: str, tmp_path: Path) -> None:
     assert planned.samples == 0
 
 
-def test_an_array_of_lists_is_no_array_of_objects(tmp_path: Path) -> None:
-    with pytest.raises(BadSpec, match="there is no key in the first records"):
-        plan(JsonlReader, a_source(tmp_path, "[[1, 2], [3, 4]]"))
+EXPECTED = 'source.jsonl reads an object in each line, such as {"a": 1}, or a file that is one array of objects.'
+IN_CSV = "makes a CSV file of them, which source.csv reads."
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        (
+            '["a", 1]\n["b", 2]\n',
+            f""": its records are arrays, such as '["a", 1]'. {EXPECTED} If the arrays have numbers and text, jq -r '@csv' {IN_CSV}""",
+        ),
+        (
+            "[[1, 2], [3, 4]]",
+            f": it is an array of arrays, such as '[[1, 2], [3, 4]]'. {EXPECTED} If the inner arrays have numbers and text, jq -r '.[] | @csv' {IN_CSV}",
+        ),
+        ('"a"\n"b"\n', f""": its records aren't objects, such as '"a"'. {EXPECTED}"""),
+        ("[1]\n7\n", f": its records aren't objects, such as '7'. {EXPECTED}"),
+        ("\na,b\n1,2\n", f", line 2: not JSON: Expecting value at character 1. {EXPECTED}"),
+        ('{"a": {}}\n[1]\n', ": there is no key in the first records; give source.jsonl.columns."),
+    ],
+    ids=["arrays", "an array of arrays", "texts", "arrays and numbers", "CSV", "an object without keys"],
+)
+def test_records_that_are_no_objects_are_named(content: str, message: str, tmp_path: Path) -> None:
+    with pytest.raises(BadSpec) as refused:
+        plan(JsonlReader, a_source(tmp_path, content))
+    assert str(refused.value) == f"{tmp_path / 'a.json'}{message}"
 
 
 TEXTS = st.text(st.sampled_from('ab"\\[]{},: \n\t\u00e9'), max_size=12)

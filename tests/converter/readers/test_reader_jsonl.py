@@ -157,7 +157,7 @@ def test_the_names_of_the_spec_hold_without_any_record(tmp_path: Path) -> None:
         ('{"a": [1, "x"]}\n', "line 1: 'a' is a list of several types, which records can't contain"),
         ("{}\n{}\n", "there is no key in the first records"),
         ('{"": 1}\n', "line 1: a key has 0 characters; columns have 1 to 256"),
-        ("[1]\n", "there is no key in the first records"),
+        ("[1]\n", "its records are arrays, such as '[1]'"),
     ],
 )  # fmt: skip
 def test_columns_that_cannot_be_told_are_refused(tmp_path: Path, text: str, message: str) -> None:

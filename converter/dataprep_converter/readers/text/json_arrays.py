@@ -5,7 +5,8 @@ A stretch of such a file begins with the bracket or the comma before its first e
 element. So a stretch can be scanned without what comes before it, and both forms have the same length.
 
 A file is no array if its first line is an array and more text follows, because then each line of the file is a record. To see this, up to
-START_BYTES of the file are looked at before it is divided. If its first line is longer, the file is taken for an array.
+START_BYTES of the file are looked at before it is divided. If its first line is longer, the file is taken for an array, until that line ends
+and more text follows (`ArrayInFirstLine`).
 
 An array with an empty element, as after a comma too many, is refused: an element without text has no place for a record.
 """
@@ -25,7 +26,7 @@ from dataprep_converter.inputs.pinned import ForwardReader
 from dataprep_converter.readers.columnar.columns import shown
 from dataprep_converter.readers.text import stretches
 from dataprep_converter.readers.text.lines import Lines
-from dataprep_converter.readers.text.stretches import BOM, cut, units_of
+from dataprep_converter.readers.text.stretches import BOM, Stretch, cut, units_of
 from dataprep_converter.sampling.units import Unit
 from dataprep_converter.stores import Entry
 
@@ -44,6 +45,19 @@ _IS_SIGN: Final = np.isin(np.arange(256), np.frombuffer(b"{}[],", np.uint8))
 _STEPS: Final = np.zeros(256, np.int64)
 _STEPS[list(b"{[")] = 1
 _STEPS[list(b"}]")] = -1
+
+
+class ArrayInFirstLine(Exception):
+    """Raised for a file that was taken for an array, although only its first line is one."""
+
+
+class _ClosedEarly(BadSample):
+    """An array that is closed by a brace, or before the end of the text."""
+
+    def __init__(self, fault: str, *, on_first_line: bool) -> None:
+        super().__init__(fault)
+        self.on_first_line = on_first_line
+        """Whether the text has no line end between its first sign and the end of the array."""
 
 
 def begins_like_array(start: bytes) -> bool:
@@ -82,16 +96,44 @@ def read_start(forward: ForwardReader) -> tuple[bytes, bool]:
 
 
 def units_of_array(root: int, path: str, entry: Entry, start: bytes, forward: ForwardReader) -> Iterator[Unit]:
-    """Yields the units of a file that is one array. Raises BadData for an array that isn't closed, and for text after it."""
+    """Yields the units of a file that is one array. Raises BadData for an array that isn't closed, and for text after it. Raises
+    ArrayInFirstLine, before any unit is yielded, if the array ends on the file's first line and more text follows."""
+    is_past_first_line = False
+
+    def watched() -> Iterator[tuple[Stretch, bytes]]:
+        nonlocal is_past_first_line
+        for stretch, data in cut(forward, start, line=1, scan=_scan_file, uri=entry.uri, limit=_LIMIT):
+            if not is_past_first_line:
+                # A stretch ends before a comma, or at the end of the text if the array is closed.
+                text = data[: stretch.size].lstrip(_BLANKS)
+                is_past_first_line = b"\n" in (text if stretch.size < len(data) else text.rstrip(_BLANKS))
+            yield stretch, data
+
+    held: list[Unit] = []
     with _faults_of(entry.uri):
-        stretches = cut(forward, start, line=1, scan=_scan_file, uri=entry.uri, limit=_LIMIT)
-        yield from units_of(root, path, entry, stretches, forward, form={"array": True})
+        try:
+            for unit in units_of(root, path, entry, watched(), forward, form={"array": True}):
+                held.append(unit)
+                if is_past_first_line:
+                    yield from held
+                    held = []
+        except _ClosedEarly as exc:
+            if exc.on_first_line and not is_past_first_line:
+                raise ArrayInFirstLine from exc
+            raise
+        yield from held
 
 
 def sample_of(start: bytes, uri: str) -> Lines:
-    """The complete elements at the beginning of a file. Raises BadData for text after the array."""
+    """The complete elements at the beginning of a file. Raises BadData for text after the array, or ArrayInFirstLine if the array ends on the
+    file's first line."""
     with _faults_of(uri):
-        return scan_stretch(start, False)
+        try:
+            return scan_stretch(start, False)
+        except _ClosedEarly as exc:
+            if exc.on_first_line:
+                raise ArrayInFirstLine from exc
+            raise
 
 
 def closed(start: bytes) -> bytes:
@@ -128,7 +170,7 @@ def _scan(data: bytes, *, closed: bool, at_end: bool) -> Lines:
     an array that has no end."""
     first = data[:1] if not data[:1].isspace() else data.lstrip(_BLANKS)[:1]
     if first not in (b"[", b",", b"]", b""):
-        raise BadSample(f"there is more text after the end of the array: {shown(_text_at(data, 0))}")
+        raise _ClosedEarly(f"there is more text after the end of the array: {shown(_text_at(data, 0))}", on_first_line=True)
     found = _signs(data)
     signs, kinds, depths = found.places, found.kinds, found.depths + (first != b"[")
     closings = np.flatnonzero(depths == 0)
@@ -136,10 +178,14 @@ def _scan(data: bytes, *, closed: bool, at_end: bool) -> Lines:
     feeds = native.places_of(data, ord("\n"))
     if len(closings):
         close = int(signs[closings[0]])
+        has_more = bool(data[close + 1 :].strip(_BLANKS))
+        on_first_line = has_more and b"\n" not in data[int(signs[0]) : close]
         if kinds[closings[0]] != ord("]"):
-            raise BadSample("the array is closed by a brace")
-        if data[close + 1 :].strip(_BLANKS):
-            raise BadSample(f"there is more text after the end of the array: {shown(_text_at(data, close + 1))}")
+            raise _ClosedEarly("the array is closed by a brace", on_first_line=on_first_line)
+        if has_more:
+            raise _ClosedEarly(
+                f"there is more text after the end of the array: {shown(_text_at(data, close + 1))}", on_first_line=on_first_line
+            )
         separators = np.append(signs[: closings[0]][is_separator[: closings[0]]], close)
         size = len(data)
     else:

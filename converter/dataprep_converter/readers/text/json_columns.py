@@ -11,11 +11,12 @@ import pyarrow as pa
 from dataprep_api.dataset.run_id import FLAT, StructRule
 from dataprep_api.spec.sources.jsonl import JsonlColumn
 from dataprep_converter.core.errors import BadSpec
-from dataprep_converter.readers.columnar.columns import check_names
+from dataprep_converter.readers.columnar.columns import check_names, shown
 from dataprep_converter.readers.text.json_nested import NestedColumn, SeveralTypes, kind_of
 from dataprep_converter.records.digits import keeps_digits
 
 _ADVICE: Final = "give source.jsonl.columns"
+_EXPECTED: Final = 'source.jsonl reads an object in each line, such as {"a": 1}, or a file that is one array of objects.'
 
 Path = tuple[str, ...]
 AnyColumn: TypeAlias = JsonlColumn | NestedColumn
@@ -76,7 +77,7 @@ def infer_columns(
         columns_and_paths = _inferred(seen, nested, uri)
         check_names([column.name for column, _ in columns_and_paths], uri)
         if lines and not columns_and_paths:
-            raise BadSpec(f"{uri}: there is no key in the first records; {_ADVICE}.")
+            raise BadSpec(_no_keys([line for _, line in lines], uri, first=lines[0][0]))
     if lines:
         _check_asked(columns_and_paths, nested, uri)
     paths = {path for column, path in columns_and_paths if not _is_object(column)}
@@ -86,6 +87,32 @@ def infer_columns(
                 f"{uri if columns is None else 'source.jsonl.columns'}: {column.name!r} is inside a column that is not an object."
             )
     return columns_and_paths
+
+
+def _no_keys(lines: Sequence[bytes], uri: str, *, first: int) -> str:
+    """Says why the first records have no keys. `first` is the line number of the first one."""
+    values = []
+    fault = None
+    for line in lines:
+        try:
+            values.append(json.loads(line))
+        except json.JSONDecodeError as exc:
+            fault = fault or f"{exc.msg} at character {exc.colno}"
+        except (ValueError, RecursionError):
+            continue
+    if any(isinstance(value, dict) for value in values):
+        return f"{uri}: there is no key in the first records; {_ADVICE}."
+    if not values:
+        return f"{uri}, line {first}: not JSON{f': {fault}' if fault else ''}. {_EXPECTED}"
+    if all(isinstance(value, list) for value in values):
+        is_one_array = len(values) == 1 and all(isinstance(each, list) for each in values[0])
+        return (
+            f"{uri}: {'it is an array of arrays' if is_one_array else 'its records are arrays'}, such as {shown(json.dumps(values[0], ensure_ascii=False))}. "
+            f"{_EXPECTED} If the {'inner ' * is_one_array}arrays have numbers and text, jq -r '{'.[] | ' * is_one_array}@csv' makes a CSV file of "
+            "them, which source.csv reads."
+        )
+    other = next(value for value in values if not isinstance(value, list))
+    return f"{uri}: its records aren't objects, such as {shown(json.dumps(other, ensure_ascii=False))}. {_EXPECTED}"
 
 
 @dataclass

@@ -7,7 +7,7 @@ are bad, and a reason is reported for each of them.
 
 import json
 import sys
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -21,8 +21,6 @@ from dataprep_converter.core.good_runs import good_runs
 from dataprep_converter.core.tensors import Array, pc
 from dataprep_converter.formats.nested.json_texts import json_column
 from dataprep_converter.inputs.access import Access
-from dataprep_converter.inputs.encodings import in_utf8
-from dataprep_converter.inputs.pinned import ForwardReader
 from dataprep_converter.readers import Discovery, Listing
 from dataprep_converter.readers.base.blocks import Block
 from dataprep_converter.readers.base.partitions import (
@@ -34,17 +32,17 @@ from dataprep_converter.readers.base.partitions import (
 )
 from dataprep_converter.readers.columnar.columns import TYPES, Column, default_of, narrowed, settled, shown
 from dataprep_converter.readers.columnar.defaults import nested_default
-from dataprep_converter.readers.text import json_arrays, stretches
+from dataprep_converter.readers.text import json_arrays
 from dataprep_converter.readers.text.defaults import with_defaults
 from dataprep_converter.readers.text.json_columns import AnyColumn, Path, infer_columns
 from dataprep_converter.readers.text.json_nested import NestedColumn, unknown_key
+from dataprep_converter.readers.text.json_starts import first_records
 from dataprep_converter.readers.text.lines import Lines, not_utf8, scan, units_of_lines, with_lines
-from dataprep_converter.readers.text.not_text import refuse_binary
-from dataprep_converter.readers.text.stretches import BOM, Reading, StretchReader, compression_in, open_forward
+from dataprep_converter.readers.text.stretches import Reading, StretchReader, open_forward
 from dataprep_converter.records.batch import STRUCTS
 from dataprep_converter.sampling.units import Unit
+from dataprep_converter.stores import Entry, Input
 
-_SAMPLE_BYTES: Final = 1 << 20
 _OF: Final = "source.jsonl"
 
 _arrow_json: Any = arrow_json  # the type stubs lack the types of the options
@@ -96,21 +94,38 @@ class JsonlReader(StretchReader):
 
 
 def _units(jsonl: JsonlSource, files: ListFiles, access: Access) -> Listing[Unit]:
-    uri, lines = _sample(jsonl, files, access)
+    uri, columns = _columns(jsonl, files, access)
+    for root, path, entry in files():
+        with access.store(entry.uri).open(entry.uri) as source:
+            try:
+                yield from _units_of_file(root, path, entry, source, jsonl)
+            except json_arrays.ArrayInFirstLine:
+                yield from _units_of_file(root, path, entry, source, jsonl, has_lines=True)
+                if entry.uri == uri:
+                    _, columns = _columns(jsonl, files, access, has_lines=True)
+    state: dict[str, Any] = {"columns": [[_document(column), list(path)] for column, path in columns]}
+    is_kept = access.structs.keeps and any(isinstance(column, NestedColumn) and pa.types.is_struct(column.kind) for column, _ in columns)
+    return state | ({STRUCTS: True} if is_kept else {})
+
+
+def _units_of_file(root: int, path: str, entry: Entry, source: Input, jsonl: JsonlSource, *, has_lines: bool = False) -> Iterator[Unit]:
+    """Yields the units of a file. Raises ArrayInFirstLine if it has lines, although it begins like an array, unless `has_lines` is set."""
+    with open_forward(source, entry, jsonl.encoding or "Utf8") as forward:
+        start, is_array = json_arrays.read_start(forward)
+        if is_array and not has_lines:
+            yield from json_arrays.units_of_array(root, path, entry, start, forward)
+        else:
+            yield from units_of_lines(root, path, entry, start, forward, skip_blank=True)
+
+
+def _columns(jsonl: JsonlSource, files: ListFiles, access: Access, *, has_lines: bool = False) -> tuple[str, list[tuple[AnyColumn, Path]]]:
+    """The URI of the first file with a record, and the columns that are inferred from this file. If `has_lines`, the file isn't an array."""
+    uri, lines = first_records(jsonl, files, access, has_lines=has_lines)
     columns = infer_columns(
         lines, jsonl.columns, uri, rule=access.version_of("inference"), structs=access.structs, asked=jsonl.nested or ()
     )
     _Parser(_with_defaults(columns, jsonl.defaults), strict=False)
-    for root, path, entry in files():
-        with access.store(entry.uri).open(entry.uri) as source, open_forward(source, entry, jsonl.encoding or "Utf8") as forward:
-            start, is_array = json_arrays.read_start(forward)
-            if is_array:
-                yield from json_arrays.units_of_array(root, path, entry, start, forward)
-            else:
-                yield from units_of_lines(root, path, entry, start, forward, skip_blank=True)
-    state: dict[str, Any] = {"columns": [[_document(column), list(path)] for column, path in columns]}
-    is_kept = access.structs.keeps and any(isinstance(column, NestedColumn) and pa.types.is_struct(column.kind) for column, _ in columns)
-    return state | ({STRUCTS: True} if is_kept else {})
+    return uri, columns
 
 
 def _document(column: AnyColumn) -> dict[str, Any]:
@@ -124,35 +139,6 @@ def _column_of(document: Mapping[str, Any]) -> AnyColumn:
 def _with_defaults(columns: Sequence[tuple[AnyColumn, Path]], defaults: Mapping[str, str] | None) -> list[tuple[AnyColumn, Path]]:
     completed = with_defaults([column for column, _ in columns], defaults, of=_OF)
     return [(column, path) for column, (_, path) in zip(completed, columns, strict=True)]
-
-
-def _sample(jsonl: JsonlSource, files: ListFiles, access: Access) -> tuple[str, list[tuple[int, bytes]]]:
-    """The URI of the first file with a line that isn't blank, and this file's first lines that aren't blank, each with its line number.
-
-    Reads the first MiB of a file. As long as no complete line with text has been read, doubles the number of bytes to read.
-    """
-    for _, _, entry in files():
-        with access.store(entry.uri).open(entry.uri) as source:
-            compression = compression_in(source)
-            forward = ForwardReader(source, entry.uri, compression=compression, encoding=jsonl.encoding or "Utf8", obeys_mark=True)
-            data = b""
-            length = _SAMPLE_BYTES
-            while length <= stretches.LONGEST_RECORD:
-                data += forward.read(length - len(data))
-                refuse_binary(data, entry.uri)
-                text = data.removeprefix(BOM)
-                is_whole = len(data) < length and len(text) <= json_arrays.START_BYTES
-                if json_arrays.is_array(text[: json_arrays.START_BYTES], at_end=is_whole) is not False:
-                    lines = json_arrays.sample_of(text, entry.uri)
-                else:
-                    lines = scan(text, len(data) < length, skip_blank=True)
-                if len(lines):
-                    spans = zip(lines.starts.tolist(), lines.ends.tolist(), strict=True)
-                    return entry.uri, [(lines.lines_before(start) + 1, in_utf8(text[start:end], forward.encoding)) for start, end in spans]
-                if len(data) < length:
-                    break
-                length *= 2
-    return "", []
 
 
 # --- parsing ------------------------------------------------------------------------------------------------------

@@ -166,7 +166,7 @@ MISTAKES: Final[Sequence[Mistake]] = (
     Mistake(
         "CSV for jsonl",
         job=HEAD + "  source: {jsonl: {uris: [a.csv]}}\n" + OUT,
-        said="a.csv: there is no key in the first records; give source.jsonl.columns.",
+        said='a.csv, line 1: not JSON: Expecting value at character 1. source.jsonl reads an object in each line, such as {"a": 1}, or a file that is one array of objects.',
     ),
     Mistake(
         "a JSON array that is cut",
