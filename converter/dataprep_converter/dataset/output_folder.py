@@ -27,6 +27,7 @@ from dataprep_api.errors import FormatError
 from dataprep_api.spec import HdfsOptions
 from dataprep_converter.core.errors import AlreadyExists, ConvertError, NewerFormat, NotFound, NotPermitted, NotWhole, OutputLost
 from dataprep_converter.dataset import fencing, script_files
+from dataprep_converter.dataset.manifest_types import check_types
 from dataprep_converter.inputs.access import Access
 from dataprep_converter.runtime import makers
 from dataprep_converter.sampling.intermediate_files import IntermediateFiles
@@ -82,7 +83,8 @@ class OutputFolder:
             ) from None
 
     def manifest(self, success: Success) -> Manifest:
-        """Returns the manifest that `_SUCCESS` names. Raises NotWhole if the manifest is missing or has another digest."""
+        """Returns the manifest that `_SUCCESS` names. Raises NotWhole if the manifest is missing, has another digest, or has a field with a
+        value that dataprep doesn't write."""
         uri = self.at(success.manifest)
         content = self.read(success.manifest)
         if content is None:
@@ -90,7 +92,14 @@ class OutputFolder:
         sha256 = hashlib.sha256(content).hexdigest()
         if sha256 != success.sha256:
             raise NotWhole(f"{uri} was changed: its SHA-256 is {sha256}, but _SUCCESS states {success.sha256}.")
-        return self.parse(Manifest, success.manifest, content)
+        try:
+            manifest = self.parse(Manifest, success.manifest, content)
+        except ValidationError as exc:
+            fault = exc.errors()[0]
+            at = ".".join(map(str, fault["loc"]))
+            raise NotWhole(f"{uri} was not written by dataprep: {at and f'{at}: '}{fault['msg']}.", uri=uri) from exc
+        check_types(manifest, uri)
+        return manifest
 
     def visible(self) -> Iterator[tuple[str, Entry]]:
         """Yields (relative path, entry) of each visible file. A file is visible if no part of its path begins with `_` or `.`."""

@@ -23,6 +23,7 @@ from dataprep_api.redaction import has_masked_text
 from dataprep_api.resources.job import DataPrepJob
 from dataprep_converter.core.errors import BadSpec, InputChanged, NotFound, NotWhole, OutputExists
 from dataprep_converter.dataset import crosscheck
+from dataprep_converter.dataset.manifest_types import check_types
 from dataprep_converter.dataset.output_folder import OutputFolder, RunFolder
 from dataprep_converter.inputs.access import Access
 from dataprep_converter.inputs.pinned import open_pinned
@@ -272,6 +273,10 @@ class _DamagedDataSet:
         except ValidationError:
             return None
         self._unverified = manifest
+        try:
+            check_types(manifest, self.folder.at(path))
+        except NotWhole:
+            return None
         is_named = self.success is not None and hashlib.sha256(content or b"").hexdigest() == self.success.sha256
         if manifest.run_id != self.folder.run_id or next(crosscheck.manifest_faults(manifest, self.folder), None) is not None:
             return None

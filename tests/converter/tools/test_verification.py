@@ -2,6 +2,7 @@
 
 import hashlib
 import json
+import re
 import shutil
 from pathlib import Path
 from typing import Any
@@ -9,18 +10,19 @@ from typing import Any
 import pyarrow as pa
 import pytest
 from tests.builders.files import flip_bit
-from tests.builders.jobs import run_job
+from tests.builders.jobs import run_job, run_spec
 from tests.builders.specs import parse_job
 from tests.converter.cli.commandline import code_of
 
 from dataprep_api import canonical
 from dataprep_api.resources.job import DataPrepJob
-from dataprep_converter.core.errors import BadSpec, InputChanged, NotFound, NotWhole, OutputExists, OutputLost
+from dataprep_converter.core.errors import BadData, BadSpec, InputChanged, NotFound, NotWhole, OutputExists, OutputLost
 from dataprep_converter.formats import values
 from dataprep_converter.inputs.access import Access
 from dataprep_converter.steps import pool
 from dataprep_converter.tools.repair import RepairResult, repair
 from dataprep_converter.tools.verification import Verification, verify
+from dataprep_reader import open as open_data_set
 
 pytestmark = pytest.mark.usefixtures("native_and_python")
 
@@ -105,6 +107,42 @@ def test_a_manifest_and_success_that_were_edited_together_are_noticed(finished: 
     assert [fault.text.partition(": ")[2] for fault in Verification(str(finished), Access()).faults()] == [
         f"run {next((finished / '_dataprep').glob('*/plan.json')).parent.name} was not made from the spec and inputs in this manifest"
     ]
+
+
+OF_TYPES = "a type of times or decimals, such as decimal128(20, 2), date32[day], timestamp[us, tz=UTC], time64[us] or duration[ms]"
+OF_NESTED = 'the description of a type, such as {"list": "string"} or {"struct": [["x", "int64"]]}'
+
+
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [
+        ({"types": {"x": "decimal(3)"}}, f"types has 'decimal(3)' for the feature 'x', expected {OF_TYPES}"),
+        ({"types": {"x": "decimal128(99, 2)"}}, f"types has 'decimal128(99, 2)' for the feature 'x', expected {OF_TYPES}"),
+        ({"types": {"x": "int64"}}, f"types has 'int64' for the feature 'x', expected {OF_TYPES}"),
+        ({"types": {"x": 7}}, f"types has '7' for the feature 'x', expected {OF_TYPES}"),
+        ({"types": {"x": {"list": "date32[day]"}}}, f"types has \"{{'list': 'date32[day]'}}\" for the feature 'x', expected {OF_TYPES}"),
+        ({"types": {"z": "date32[day]"}}, "types has 'z', expected one of the features x, y"),
+        ({"nested": {"x": {"map": ["string"]}}}, f"nested has \"{{'map': ['string']}}\" for the feature 'x', expected {OF_NESTED}"),
+        ({"nested": {"x": {"list": "strings"}}}, f"nested has \"{{'list': 'strings'}}\" for the feature 'x', expected {OF_NESTED}"),
+        ({"types": 7}, "was not written by dataprep: types: Input should be an object"),
+    ],
+    ids=["name", "digits", "other type", "number", "list", "feature", "map", "nested list", "no types"],
+)
+def test_an_edited_manifest_with_an_unknown_type_is_named(
+    finished: Path, change: dict[str, Any], said: str, capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    rewritten(finished, lambda document: document.update(change | {"version": 5}))
+    (manifest,) = finished.glob("_dataprep/*/manifest.json")
+    for command in ("verify", "inspect", "head"):
+        assert code_of(command, finished) == 5
+        assert capsys.readouterr().err == f"dataprep: error: {manifest}{' ' if said.startswith('was') else ': '}{said}.\n"
+    with pytest.raises(BadData, match=re.escape(said)):
+        open_data_set(str(finished))
+    with pytest.raises(BadData, match=re.escape(said)):
+        run_spec({"source": {"dataset": {"uri": str(finished)}}, "output": {"uri": str(tmp_path / "again")}})
+    is_readable = not said.startswith("was")
+    assert code_of("repair", finished) == (0 if is_readable else 2)  # without a manifest, repair asks for the job
+    assert code_of("verify", finished) == (0 if is_readable else 5)
 
 
 def test_all_records_can_be_parsed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
