@@ -19,6 +19,7 @@ from hypothesis import strategies as st
 from tests.builders.examples import examples
 from tests.builders.jobs import run_job, verified_run
 from tests.builders.specs import parse_job
+from tests.converter.cli.commandline import code_of
 from tests.reader.fake_torch import FakeTorch
 
 from dataprep_api.dataset import run_id
@@ -470,7 +471,31 @@ def test_inspect_shows_times(tmp_path: Path) -> None:
     shown = io.StringIO()
     inspection.show(str(tmp_path / "out"), Access(), records=2, as_json=False, stream=shown)
     assert "t: 2024-01-01 00:00:00.123Z\n" in shown.getvalue()
-    assert "price: 0.5\n" in shown.getvalue()
+    assert "price: 0.50\n" in shown.getvalue()
+
+
+@pytest.mark.parametrize("format_", ["parquet", "arrow"])
+def test_records_are_shown_with_all_digits(tmp_path: Path, format_: str, capsys: pytest.CaptureFixture[str]) -> None:
+    prices = {"wide": decimals("12345678901234567890.12", None, precision=22), "small": decimals("1E-10", "0.5", scale=10)}
+    put(tmp_path / "in", pa.table(prices), "parquet")
+    run_job(a_job(tmp_path, format_))
+    (file,) = (tmp_path / "out").glob(f"*.{format_}")
+    raw = tmp_path / "raw" / file.name
+    raw.parent.mkdir()
+    raw.write_bytes(file.read_bytes())
+    capsys.readouterr()
+    for place in (tmp_path / "out", raw):
+        for command in ("inspect", "head"):
+            assert code_of(command, place) == 0
+            shown = capsys.readouterr().out
+            assert "wide: 12345678901234567890.12\n" in shown
+            assert "small: 0.0000000001\n" in shown
+        assert code_of("head", place, "--json") == 0
+        first = json.loads(capsys.readouterr().out)[0]
+        values = ["12345678901234567890.12", "0.0000000001"]
+        assert [first["wide"], first["small"]] == (values if place == raw else [[value] for value in values])
+    assert code_of("inspect", tmp_path / "out", "--html", tmp_path / "report.html") == 0
+    assert "12345678901234567890.12" in (tmp_path / "report.html").read_text()
 
 
 def test_hugging_face_has_the_types(tmp_path: Path) -> None:

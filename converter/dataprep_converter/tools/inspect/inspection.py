@@ -26,6 +26,7 @@ from dataprep_converter.dataset.listing import missing_data_set
 from dataprep_converter.dataset.output_folder import OutputFolder
 from dataprep_converter.dataset.script_files import is_read
 from dataprep_converter.dataset.sidecars.statistics import read_statistics as stored_statistics
+from dataprep_converter.formats.columnar.tables_decoder import kept_values
 from dataprep_converter.formats.nested.descriptions import parse_description
 from dataprep_converter.formats.registry import decoder
 from dataprep_converter.inputs.access import Access
@@ -142,15 +143,23 @@ def _count_ignored(folder: OutputFolder, manifest: Manifest) -> int:
 
 
 def first_records(manifest: Manifest, folder: OutputFolder, access: Access, *, count: int) -> list[dict[str, list[Any]]]:
-    """Returns the first records of the first non-empty file, as lists by feature."""
+    """Returns the first records of the first non-empty file, as lists by feature. Decimals are texts."""
     for file in [each for each in manifest.files if is_read(each.file, manifest)] if count else ():
         uri = folder.at(file.file)
         with access.store(uri).open(uri) as source:
             format_ = decoder(manifest)
-            records = [format_.parse(record) for _, record in itertools.islice(format_.read(source.stream()), count)]
+            read = [record for _, record in itertools.islice(format_.read(source.stream()), count)]
+            records = [format_.parse(record) | _decimals(record, manifest) for record in read]
         if records:
             return records
     return []
+
+
+def _decimals(record: Any, manifest: Manifest) -> dict[str, list[Any]]:
+    """Returns the features of decimals as texts with all digits. Only formats of tables keep decimals."""
+    kinds = {name: parse_description(described) for name, described in manifest.types.items()}
+    columns = {name: kept_values([record], name) for name, kind in kinds.items() if pa.types.is_decimal(kind)}
+    return {name: [f"{value:f}" for value in values.to_pylist() if value is not None] for name, values in columns.items()}
 
 
 def listing(uri: str, access: Access, *, stream: TextIO) -> None:

@@ -5,6 +5,7 @@ import math
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from decimal import Decimal
 from typing import Any, Final, TextIO
 
 from rich.console import Console
@@ -165,6 +166,8 @@ def _shorten(value: Any) -> str:
     if isinstance(value, dict):
         inner = [f"{name}: {_shorten(each)}" for name, each in list(value.items())[:_SHOWN_VALUES]]
         return f"{{{', '.join(inner)}{', …' * (len(value) > _SHOWN_VALUES)}}}"
+    if isinstance(value, Decimal):
+        return f"{value:f}"
     return "null" if value is None else f"{value:.6g}" if isinstance(value, float) else str(value)
 
 
@@ -185,4 +188,6 @@ def _jsonable(value: Any) -> Any:
         return value.decode("latin-1")
     if isinstance(value, float) and not math.isfinite(value):
         return "NaN" if math.isnan(value) else "Infinity" if value > 0 else "-Infinity"
+    if isinstance(value, Decimal):
+        return f"{value:f}"
     return value if value is None or isinstance(value, str | int | float | bool) else str(value)
