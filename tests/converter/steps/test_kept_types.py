@@ -337,6 +337,25 @@ def test_a_default_that_the_type_cannot_hold_makes_its_record_bad(tmp_path: Path
     assert re.search(reason, bad.reason)
 
 
+@pytest.mark.parametrize(("default", "rounded"), [("12345678901234567.25", "1.2345678901234568e+16"), ("1e400", "inf")])
+def test_a_default_of_decimals_that_would_be_rounded_is_refused(tmp_path: Path, default: str, rounded: str) -> None:
+    put(tmp_path / "in", pa.table({"t": decimals(None, "5")}), "parquet")
+    message = (
+        f"source.parquet.defaults: the default '{default}' of 't', a column of decimal128(20, 2), would be rounded to {rounded}; "
+        "write a number of at most 15 digits."
+    )
+    for format_ in ("parquet", "jsonl"):
+        with pytest.raises(BadSpec) as refused:
+            run_job(a_job(tmp_path, format_, reading={"defaults": {"t": default}}))
+        assert str(refused.value) == message
+
+
+def test_a_long_default_that_float64_holds_is_kept(tmp_path: Path) -> None:
+    put(tmp_path / "in", pa.table({"t": decimals(None, "5")}), "parquet")
+    found = made(a_job(tmp_path, "parquet", reading={"defaults": {"t": "12345678901234560.00"}}))
+    assert found.column("t").to_pylist() == [Decimal("12345678901234560.00"), Decimal(5)]
+
+
 def test_a_time_that_parquet_cannot_hold_makes_its_record_bad(tmp_path: Path) -> None:
     put(tmp_path / "in", pa.table({"t": pa.array([2**62, 1], pa.timestamp("s"))}), "arrow")
     with pytest.raises(BadData, match=rf"rows.arrow, record 0: t {2**62} does not fit timestamp\[ms\]"):

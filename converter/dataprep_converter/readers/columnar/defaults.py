@@ -1,12 +1,15 @@
 """The defaults of columns, which replace nulls: of single values and lists (`columns.py`), and of nested values, which are JSON."""
 
+from collections.abc import Mapping, Sequence
+from decimal import Decimal, InvalidOperation
 from typing import Any
 
 import pyarrow as pa
 
 from dataprep_converter.core.errors import BadSpec
 from dataprep_converter.formats.nested.nested_scalars import nested_scalar
-from dataprep_converter.readers.columnar.columns import Column, default_of, shown
+from dataprep_converter.readers.columnar.columns import Column, default_of, digits, shown
+from dataprep_converter.records.lossy import SAFE_DIGITS
 
 
 def column_default(text: str, column: Column, *, of: str) -> Any:
@@ -14,6 +17,30 @@ def column_default(text: str, column: Column, *, of: str) -> Any:
     if column.nested is not None:
         return nested_default(text, column.nested, column=column.name, of=of)
     return default_of(text, column.type, column=column.name, of=of, called=str(column.type))
+
+
+def check_digits(defaults: Mapping[str, str] | None, columns: Sequence[Column], *, of: str) -> None:
+    """Raises BadSpec for a default of a column of decimals that would lose digits, because decimals are read as float64.
+
+    Only the planner calls this, because data sets of earlier releases may have such defaults, rounded.
+    """
+    for column in columns:
+        text = (defaults or {}).get(column.name)
+        if text is None or column.nested is not None or digits(column.was) == 0 or not _is_rounded(text):
+            continue
+        raise BadSpec(
+            f"{of}: the default {shown(text)} of {column.name!r}, a column of {column.was}, would be rounded to {float(text)!r}; "
+            f"write a number of at most {SAFE_DIGITS} digits."
+        )
+
+
+def _is_rounded(text: str) -> bool:
+    """Whether a float64 can't hold a number. False for a text that isn't a number, which `default_of` refuses."""
+    try:
+        number = Decimal(text)
+    except InvalidOperation:
+        return False
+    return number.is_finite() and Decimal(repr(float(number))) != number
 
 
 def nested_default(text: str, kind: pa.DataType, *, column: str, of: str) -> Any:

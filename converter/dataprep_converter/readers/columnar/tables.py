@@ -14,7 +14,7 @@ from dataprep_converter.formats.nested.json_texts import json_column
 from dataprep_converter.readers.base.blocks import Block, lost_name
 from dataprep_converter.readers.columnar.aligned import Alignment, converted, values_of
 from dataprep_converter.readers.columnar.columns import Column, digits, lost, settled, taken
-from dataprep_converter.readers.columnar.defaults import column_default
+from dataprep_converter.readers.columnar.defaults import check_digits, column_default
 from dataprep_converter.readers.columnar.unified import CommonColumns
 from dataprep_converter.records.batch import STRUCTS
 from dataprep_converter.records.lossy import SAFE_DIGITS
@@ -39,6 +39,7 @@ class CommonSchema:
         """The columns for the workers, as JSON values. Raises BadSpec for a selected column that no file has, and for an invalid default."""
         columns = self._common.columns()
         Table(self._source, columns, of=self._source_path, keep_nulls=False)
+        check_digits(self._source.defaults, columns, of=f"{self._source_path}.defaults")
         schema = pa.schema([(column.name, column.type) for column in columns])
         state = {"schema": schema_text(schema), "paths": [list(column.path) for column in columns]}
         were = pa.schema([(column.name, column.was) for column in columns if column.was is not None])

@@ -29,7 +29,7 @@ from dataprep_converter.readers import Discovery, Listing
 from dataprep_converter.readers.base.blocks import Block, BlockReader, bytes_for_digest
 from dataprep_converter.readers.base.equal_batches import equal_batches
 from dataprep_converter.readers.columnar.columns import Column, columns_of
-from dataprep_converter.readers.columnar.defaults import column_default
+from dataprep_converter.readers.columnar.defaults import check_digits, column_default
 from dataprep_converter.readers.columnar.tables import block_of, lost_of
 from dataprep_converter.records.columns import similar
 from dataprep_converter.records.schemas import parse_schema, schema_text
@@ -63,6 +63,7 @@ class TableReader(BlockReader):
         versions = [table.version() for table in tables]
         sessions = [table.session() for table in tables]
         rows = _Rows.of(source, _schema(source, sessions), keep_nulls=access.keeps_nulls)
+        check_digits(source.record_defaults, rows.columns, of="source.table.recordDefaults")
         return Discovery(_units(source, rows, sessions, versions))
 
     def __init__(self, source: TableSource, state: Mapping[str, Any], access: Access) -> None:
