@@ -125,7 +125,9 @@ class Expression:
             elif type(op) in _COMPARISONS:
                 sides = self._exact_sides([left, right], schema)
                 kernel = _COMPARISONS[type(op)]
-                parts.append(partial(compared, kernel, *sides) if sides else _calling(getattr(pc, kernel), [inner(left), inner(right)]))
+                parts.append(
+                    partial(compared, kernel, sides[0], sides[1]) if sides else _calling(getattr(pc, kernel), [inner(left), inner(right)])
+                )
             else:
                 raise BadSpec(f"{self._of}: {self._text!r}: to test for a missing value, write is_null(column).")
         return parts[0] if len(parts) == 1 else _folding("and_kleene", parts)
