@@ -337,6 +337,25 @@ def test_a_default_that_the_type_cannot_hold_makes_its_record_bad(tmp_path: Path
     assert re.search(reason, bad.reason)
 
 
+def test_dates_and_times_of_day_that_are_none_make_their_records_bad(tmp_path: Path) -> None:
+    day = 86_400_000
+    columns: dict[str, Any] = {
+        "d": pa.array([3 * day + 5, None, day, -5], pa.int64()).view(pa.date64()),
+        "t": pa.array([1, 2, 90_000, None], pa.int32()).view(pa.time32("s")),
+    }
+    lists = pa.ListArray.from_arrays(pa.array([0, 1, 2, 3, 4], pa.int32()), columns["d"].fill_null(0))
+    put(tmp_path / "in", pa.table(columns | {"n": [0, 1, 2, 3], "nested": lists}), "arrow")
+    skip: dict[str, Any] = {"source": "arrow", "onBadRecord": {"policy": "Skip", "maxCount": 5}}
+    for format_, date, time in (("arrow", "date64[ms]", "time32[s]"), ("parquet", "date32[day]", "time32[ms]")):
+        assert made(a_job(tmp_path, format_, out=format_, **skip)).column("n").to_pylist() == [1]
+        assert [bad.reason for bad in manifest_of(tmp_path / format_).bad_examples] == [
+            f"d {3 * day + 5} does not fit {date}", f"t 90000 does not fit {time}", f"d -5 does not fit {date}"
+        ]  # fmt: skip
+    run_job(a_job(tmp_path, "jsonl", out="lines", source="arrow"))
+    (file,) = (tmp_path / "lines").glob("*.jsonl")
+    assert [json.loads(line)["d"] for line in file.read_text().splitlines()] == [3 * day + 5, None, day, -5]
+
+
 @pytest.mark.parametrize(("default", "rounded"), [("12345678901234567.25", "1.2345678901234568e+16"), ("1e400", "inf")])
 def test_a_default_of_decimals_that_would_be_rounded_is_refused(tmp_path: Path, default: str, rounded: str) -> None:
     put(tmp_path / "in", pa.table({"t": decimals(None, "5")}), "parquet")

@@ -68,34 +68,38 @@ def _pieces(source: Input, pieces: Sequence[tuple[int, int]], uri: str) -> bytes
 
 
 def _check(column: Any) -> None:
-    """Raises ArrowInvalid for offsets and indices that are out of bounds. Treats text as bytes, because UTF-8 is checked elsewhere."""
+    """Raises ArrowInvalid for offsets and indices that are out of bounds. Treats text as bytes and times as integers, because faulty texts and
+    times make only their own records bad, elsewhere."""
     if isinstance(column, pa.ExtensionArray):
         column = column.storage
-    column.view(_as_bytes(column.type)).validate(full=True)
+    column.view(_unchecked(column.type)).validate(full=True)
 
 
-def _as_bytes(kind: Any) -> Any:
-    """The given Arrow type, with bytes in place of text."""
+def _unchecked(kind: Any) -> Any:
+    """The given Arrow type, with bytes in place of text, and integers in place of dates and times of day, whose values Arrow would check."""
     types: Any = pa.types
     make: Any = pa
-    for is_text, raw in (
+    for is_checked, raw in (
+        (types.is_date64, pa.int64()),
+        (types.is_time32, pa.int32()),
+        (types.is_time64, pa.int64()),
         (types.is_string, pa.binary()),
         (types.is_large_string, pa.large_binary()),
         (types.is_string_view, pa.binary_view()),
     ):
-        if is_text(kind):
+        if is_checked(kind):
             return raw
     if types.is_struct(kind):
-        return make.struct([field.with_type(_as_bytes(field.type)) for field in kind])
+        return make.struct([field.with_type(_unchecked(field.type)) for field in kind])
     if types.is_dictionary(kind):
-        return make.dictionary(kind.index_type, _as_bytes(kind.value_type), kind.ordered)
+        return make.dictionary(kind.index_type, _unchecked(kind.value_type), kind.ordered)
     if types.is_map(kind):
-        return make.map_(_as_bytes(kind.key_type), _as_bytes(kind.item_type))
+        return make.map_(_unchecked(kind.key_type), _unchecked(kind.item_type))
     if types.is_fixed_size_list(kind):
-        return make.list_(kind.value_field.with_type(_as_bytes(kind.value_type)), kind.list_size)
+        return make.list_(kind.value_field.with_type(_unchecked(kind.value_type)), kind.list_size)
     if types.is_list(kind) or types.is_large_list(kind):
         lists = make.list_ if types.is_list(kind) else make.large_list
-        return lists(kind.value_field.with_type(_as_bytes(kind.value_type)))
+        return lists(kind.value_field.with_type(_unchecked(kind.value_type)))
     return kind
 
 
