@@ -242,6 +242,23 @@ REFUSED: dict[str, tuple[Any, Any, str]] = {
 }
 
 
+@pytest.mark.parametrize(
+    ("kind", "values", "dtype"),
+    [
+        (["int", "long"], [1, 2**40], pa.int64()),
+        (["null", {"type": "int"}, {"type": "long", "unit": "m"}], [1, None, 2**40], pa.int64()),
+        ([{"type": "float"}, "double"], [0.5, 0.1], pa.float64()),
+        (["int", {"type": "float", "logicalType": "share"}], [2**24 + 1, 0.5], pa.float64()),
+    ],
+    ids=["names", "objects", "floats", "an unknown logical type"],
+)
+def test_a_union_of_numbers_is_the_type_that_holds_them(kind: Any, values: list[Any], dtype: pa.DataType, tmp_path: Path) -> None:
+    file = put(tmp_path / "a.avro", [field("x", kind)], [{"x": value} for value in values])
+    found = batches(AvroReader, a_source(file))
+    assert [row["x"] for row in rows(found)] == values
+    assert {batch.records.schema.field("x").type for batch in found} == {dtype}
+
+
 @pytest.mark.parametrize(("kind", "value", "text"), REFUSED.values(), ids=REFUSED.keys())
 def test_types_that_records_can_not_hold_are_refused_unless_left_out(kind: Any, value: Any, text: str, tmp_path: Path) -> None:
     file = put(tmp_path / "a.avro", [field("a", "long"), field("x", kind)], [{"a": 5, "x": value}])

@@ -40,7 +40,7 @@ _TIMES: Final[Mapping[tuple[str, str], pa.DataType]] = {
     ("long", "local-timestamp-micros"): pa.timestamp("us"),
     ("long", "local-timestamp-nanos"): pa.timestamp("ns"),
 }
-_NUMBERS: Final = ("int", "long", "float", "double")
+_NUMBERS: Final = tuple(_PRIMITIVES[name] for name in ("int", "long", "float", "double"))
 
 
 @dataclass(frozen=True)
@@ -158,10 +158,9 @@ class _Types:
         types = list(dict.fromkeys(self.of(kind) for kind in others))
         if len(types) == 1:
             return types[0]
-        if all(kind in _NUMBERS for kind in others):
+        if all(kind in _NUMBERS for kind in types):
             # The types that Avro itself would promote to.
-            widest = max(_NUMBERS.index(kind) for kind in others)
-            return pa.float64() if widest >= _NUMBERS.index("float") else pa.int64()
+            return pa.float64() if any(map(pa.types.is_floating, types)) else pa.int64()
         return _union(types)
 
 
