@@ -253,6 +253,7 @@ def _stored_plan(job: "DataPrepJob", kind: "Kind", access: "Access", arguments: 
     from dataprep_converter.dataset.output_folder import OutputFolder
     from dataprep_converter.dataset.stored_plan import load_plan
 
+    access.write_to(job.spec.output.uri)
     folder = OutputFolder(job.spec.output.uri, access).of_run(arguments.run)
     return load_plan(folder, arguments.plan_sha256, runs_code=kind.runs_code)
 

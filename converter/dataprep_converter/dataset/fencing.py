@@ -21,7 +21,7 @@ from dataprep_api import names
 from dataprep_api.spec import HdfsOptions
 from dataprep_converter.core.errors import NotFound, Unreachable
 from dataprep_converter.runtime.retry import retrying
-from dataprep_converter.stores import MovesFiles, Store, Upload
+from dataprep_converter.stores import MovesFiles, Store, Upload, WritesAside
 from dataprep_converter.stores.files import temporary_name
 
 T = TypeVar("T")
@@ -94,6 +94,9 @@ def remove(store: Store, uris: Sequence[str], *, removed: str, check: Callable[[
     On a store without folders, a file that is written between `check` and its removal is lost.
     """
     if not uris:
+        return
+    if isinstance(store, WritesAside):
+        retrying(lambda: store.remove_together(uris, check), what=f"removing {uris[0]}")
         return
     if not isinstance(store, MovesFiles):
         check()

@@ -33,7 +33,7 @@ from dataprep_converter.runtime import makers
 from dataprep_converter.sampling.intermediate_files import IntermediateFiles
 from dataprep_converter.sampling.plan import Plan, Tables, load_plan
 from dataprep_converter.sampling.units_file import UnitsFile
-from dataprep_converter.stores import Entry, MovesFiles
+from dataprep_converter.stores import Entry, MovesFiles, WritesAside
 from dataprep_converter.stores.publish import write_file
 
 S = TypeVar("S", bound=StoredDocument)
@@ -146,6 +146,21 @@ class OutputFolder:
     def delete(self, relative: str) -> None:
         """Deletes a file."""
         self._store.delete(self.at(relative))
+
+    def begin(self) -> None:
+        """Makes the folder writable. Call this method before the first change."""
+        if isinstance(self._store, WritesAside):
+            self._store.begin(self.uri)
+
+    def publish(self) -> None:
+        """Shows the folder to everybody, if the data set is finished or was removed."""
+        if isinstance(self._store, WritesAside):
+            self._store.publish(self.uri)
+
+    def abandon(self) -> None:
+        """Discards what nobody but the job has seen so far."""
+        if isinstance(self._store, WritesAside):
+            self._store.abandon(self.uri)
 
     def indexes(self) -> dict[str, Entry]:
         """Maps the relative path of each record index of a shard to the index's entry."""
@@ -282,6 +297,7 @@ class RunFolder(OutputFolder):
         fencing.write(self._store, files, check=self.check_owner)
         # On Azure, `_SUCCESS` may have been written after another run had taken over the folder. That run then replaces it.
         self.check_owner()
+        self.publish()
         if not isinstance(self._store, MovesFiles):
             # If the answer to the beginning of an upload was lost, the upload was begun twice, and only one of the two was completed.
             self.sweep()

@@ -52,6 +52,8 @@ class Access:
         """Maps each branch or tag of the Hub to the commit that all stores read. The plan step stores these commits in the plan."""
         self.output: str | None = None
         """The job's output folder, once it is known. No input may be in this folder."""
+        self.outputs: set[str] = set()
+        """The output folders that this process writes to or continues. Stores that write folders aside show them as the job sees them."""
         self.skipped = SkippedFiles()
         """The files that the listings of this job's inputs skipped."""
         self.progress = PlanProgress()
@@ -115,9 +117,13 @@ class Access:
         if key not in self._clients:
             used = self.settings_of(uri)
             self._clients[key] = store_class(scheme)(
-                replace(used, signed=self._signed, commits=self.commits, budget=self._budget(scheme, used))
+                replace(used, signed=self._signed, commits=self.commits, outputs=self.outputs, budget=self._budget(scheme, used))
             )
         return self._clients[key]
+
+    def write_to(self, uri: str) -> None:
+        """Notes that this process works on the output folder `uri`."""
+        self.outputs.add(uri.rstrip("/"))
 
     def share_among(self, processes: int) -> None:
         """Divides the limits of requests equally among this number of processes, of which this process is one."""

@@ -28,6 +28,8 @@ _ESCAPED: Final = re.compile(r"\\([0-7]{3})")
 _SHARE: Final = re.compile(r"(?://)?(?P<host>\[[^\]]+\]|[^/:\[\]]+)(?::(?=/)|(?=/))(?P<path>/.*)")
 _S3_PORTS: Final = {"http": "80", "https": "443"}
 _NAME_NODE_PORT: Final = "8020"
+_DEFAULT_BRANCH: Final = re.compile("@main(?=/|$)")
+"""The branch of a repository of the Hub that an address without a revision names."""
 _WEB_WAYS: Final = ("webhdfs", "swebhdfs")
 
 Steps = tuple[str, ...]
@@ -99,6 +101,8 @@ def place_of(uri: str, access: Access) -> Place | None:
         container, _, host = authority.lower().rpartition("@") if "@" in authority else (authority.lower(), "", "")
         account = host.partition(".")[0] or os.environ.get("AZURE_STORAGE_ACCOUNT_NAME") or os.environ.get("AZURE_STORAGE_ACCOUNT") or ""
         return _place_at([Root(f"azure {account}")], (container,), path)
+    if scheme == "hf":
+        path = _DEFAULT_BRANCH.sub("", path)
     root = _endpoint(access.settings_of(uri)) if scheme == "s3" else Root(scheme)
     return _place_at([root], (authority.lower(),), path)
 

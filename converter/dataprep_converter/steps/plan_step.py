@@ -66,6 +66,9 @@ def _take_output(draft: Draft, warnings: Sequence[str], *, job: str, maker: Make
     """Claims the output folder and stores the plan in it, unless the folder already contains the finished data set."""
     folder = OutputFolder(draft.spec.output.uri, draft.access).of_run(draft.plan.head.run_id)
     success = folder.success()
+    if success is not None:
+        # An earlier commit may have ended before the finished data set was published.
+        folder.publish()
     draft.check_output(folder)
 
     finished = _finished_by(pods, folder) if pods is not None and success is not None and success.run_id == folder.run_id else None
@@ -82,6 +85,7 @@ def _take_output(draft: Draft, warnings: Sequence[str], *, job: str, maker: Make
         warnings = [*warnings, *_rule_warnings(draft, folder, success)]
     draft.check_base(success)
     warnings = [*warnings, *_refuse_others(draft, folder, success, job=job)]
+    folder.begin()
     draft.take_over(folder)
     folder.claim(maker)
     # Before the claim, another run may have written `_SUCCESS`. While this process was suspended, this run may have been finished by another
@@ -164,6 +168,7 @@ def _check_places(spec: DataPrepJobSpec, kind: Kind, access: Access) -> None:
             raise store.refusal(uri)
     kind.check_overlaps(spec, access)
     access.output = uri
+    access.write_to(uri)
 
 
 def figures(draft: Draft) -> PlanResult:

@@ -259,6 +259,7 @@ def _start(settings: _WorkerSettings, reports: "Queue[tuple[int, TaskProgress] |
     if scheme_of(settings.job.spec.output.uri) == "hdfs":
         Watchdog().__enter__()  # it ends with this process
     access = Access(settings.stores)
+    access.write_to(settings.job.spec.output.uri)
     access.share_among(settings.processes)
     folder = OutputFolder(settings.job.spec.output.uri, access).of_run(settings.run_id)
     plan = load_plan(folder, settings.plan_sha256, runs_code=settings.worker.runs_code)

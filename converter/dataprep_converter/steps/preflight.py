@@ -18,7 +18,7 @@ from dataprep_converter.inputs import maxcompute
 from dataprep_converter.inputs.access import Access
 from dataprep_converter.inputs.foreign_paths import absence, refuse_foreign
 from dataprep_converter.runtime.retry import with_deadline
-from dataprep_converter.stores import HasWarnings, scheme_of
+from dataprep_converter.stores import HasWarnings, WritesAside, scheme_of
 
 LIMIT_SECONDS: Final = 30.0
 _PROBE: Final = ".preflight-"
@@ -59,11 +59,14 @@ def check_source(access: Access, uri: str) -> None:
 
 
 def check_output(access: Access, uri: str) -> None:
-    """Writes, reads, lists and deletes a small file below `uri`.
+    """Writes, reads, lists and deletes a small file below `uri`. A store that writes folders aside is only asked for the rights.
 
     Also deletes the files left by preflights that were killed over an hour ago.
     """
     store = access.store(uri)
+    if isinstance(store, WritesAside):
+        store.check_rights(uri)
+        return
     folder = names.join(uri, names.SIDE)
     probe = names.join(folder, f"{_PROBE}{secrets.token_hex(8)}")
     content = probe.encode()

@@ -59,9 +59,16 @@ def remove(uri: str, access: Access, *, runs: Sequence[str]) -> RemoveResult:
     for run in runs:
         if not _RUN_ID.fullmatch(run):
             raise BadSpec(f"A run id has 16 hex digits, got {run!r}.")
+    access.write_to(uri)
     output = OutputFolder(uri, access)
     owner = _owner(output)
+    if owner in runs:
+        # What an unfinished run of this job wrote aside is gone at once.
+        output.abandon()
+        owner = _owner(output)
     if owner is None:
+        # An earlier removal may have ended before it was published.
+        output.publish()
         return RemoveResult()
     if owner not in runs:
         return RemoveResult(owner=owner)
@@ -76,6 +83,7 @@ def remove(uri: str, access: Access, *, runs: Sequence[str]) -> RemoveResult:
             records[path] += files
     existing = [path for path in records if path in entries]
     of_others = _pins_of_others(folder, runs, entries) if any(not records[path] for path in existing) else set()
+    folder.begin()
     folder.remove_success()
     ours = {path for path in existing if entries[path].pin not in of_others and _is_ours(entries[path], records[path], access)}
     kept_paths = sorted(set(existing) - ours)
@@ -87,6 +95,7 @@ def remove(uri: str, access: Access, *, runs: Sequence[str]) -> RemoveResult:
     folder.sweep()
     folder.check_owner()
     folder.delete(names.OWNER)
+    folder.publish()
     return RemoveResult(
         files=len(removed_sizes), bytes=sum(removed_sizes), kept=len(kept_paths), kept_files=[path[:256] for path in kept_paths[:_SHOWN]]
     )

@@ -27,6 +27,7 @@ from dataprep_converter.sampling.plan import Plan, Tables
 from dataprep_converter.sampling.units import UnitTable
 from dataprep_converter.sampling.units_file import UnitsFile
 from dataprep_converter.steps.draft import Draft
+from dataprep_converter.stores import scheme_of
 
 _STANDARD_ERROR: Final = 2
 
@@ -59,8 +60,14 @@ class ScriptDraft(Draft):
 
 
 def check_overlaps(spec: DataPrepJobSpec, access: Access) -> None:
-    """Raises BadSpec when the script would write where it reads."""
+    """Raises BadSpec when the script would write where it reads, or to the Hub."""
     overlaps.check(source_uris(spec), spec.output.uri, access)
+    if scheme_of(spec.output.uri) == "hf":
+        raise BadSpec(
+            f"{spec.output.uri}: a script can't write to the Hub, where each of its files would be visible at once. Name a folder of another "
+            "store, and copy the finished data set with dataprep copy.",
+            uri=spec.output.uri,
+        )
 
 
 def source_uris(spec: DataPrepJobSpec) -> list[str]:

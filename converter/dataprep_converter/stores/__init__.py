@@ -4,7 +4,7 @@ Stores translate every error of their clients into one of ours (see `errors.py`)
 `Upload.commit`, and `abort` leaves nothing behind. Objects are addressed by URI.
 """
 
-from collections.abc import Callable, Iterator, Mapping, MutableMapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, MutableMapping, Sequence
 from dataclasses import dataclass, field
 from itertools import groupby, islice
 from types import TracebackType
@@ -96,6 +96,8 @@ class StoreSettings:
     """Maps each web address without its signature (only this form is stored) to the signed address in the job's spec."""
     commits: MutableMapping[str, str] = field(default_factory=dict, compare=False, repr=False)
     """Maps each branch or tag of the Hub (`hf://datasets/org/name@main`) to the commit that is read. A store adds those that are missing."""
+    outputs: Collection[str] = field(default=(), compare=False, repr=False)
+    """The output folders of the job, without a slash at their ends. Stores that write folders aside need to know them."""
 
 
 class Upload(Protocol):
@@ -281,6 +283,37 @@ class MovesFiles(Protocol):
 
     def remove_folder(self, uri: str) -> None:
         """Removes a folder with everything in it. Does nothing if the folder is absent."""
+        ...
+
+
+@runtime_checkable
+class WritesAside(Protocol):
+    """A store on which every change is visible at once. It writes a folder aside, and publishes the finished folder as a whole.
+
+    The job's processes see the output folder (`StoreSettings.outputs`) as it is aside. All others see what is published.
+    """
+
+    def check_rights(self, uri: str) -> None:
+        """Raises NotPermitted, BadCredentials or NotFound if the folder `uri` can't be written and published."""
+        ...
+
+    def begin(self, uri: str) -> None:
+        """Makes the folder `uri` writable. Does nothing if it is writable already. A folder is never writable after `publish`."""
+        ...
+
+    def publish(self, uri: str) -> None:
+        """Publishes the folder `uri` if it is a finished data set, or no data set any more. Does nothing if there is nothing to publish.
+
+        Raises OutputExists if others have changed the published folder since `begin`.
+        """
+        ...
+
+    def abandon(self, uri: str) -> None:
+        """Discards everything that was written to the folder `uri` and hasn't been published."""
+        ...
+
+    def remove_together(self, uris: Sequence[str], check: Callable[[], None]) -> None:
+        """Calls `check` and then removes files, all of them or none. Raises Unreachable if another run has written OWNER meanwhile."""
         ...
 
 

@@ -1,46 +1,77 @@
-"""Reads `hf://` addresses, the repositories of the Hugging Face Hub, by the library's own file system for fsspec.
+"""Reads `hf://` addresses, the repositories of the Hugging Face Hub, by the library's own file system for fsspec, and writes data sets there.
 
 A branch may move while a job runs. So the plan step asks once for the commit of each revision, and every process of the job reads this
 commit (`StoreSettings.commits`). The pin of a file is the id of its content. So if a process that has no plan finds a later commit, the
 files that haven't changed keep their pins.
+
+A job's output is written to a working branch and published in one commit (`hub_branch.py`). A process of the job sees the output's folder at
+the working branch; everybody else sees the branch that the address names.
 """
 
 # fsspec's methods that return a URI's options and path begin with an underscore, because file systems are meant to override them.
-# ruff: noqa: SLF001
+# Store and WritesAside in __init__.py document the public methods of an output.
+# ruff: noqa: D102, SLF001
 
 import re
+from collections.abc import Callable, Sequence
 from importlib import import_module
+from threading import Lock
 from typing import Any, Final
 
-from dataprep_converter.core.errors import BadCredentials, BadSpec, ConvertError, NotPermitted
+from dataprep_api.spec import HdfsOptions
+from dataprep_converter.core.errors import BadCredentials, BadSpec, ConvertError, NotFound, NotPermitted, StoreError
+from dataprep_converter.runtime.retry import retrying
+from dataprep_converter.stores import Entry, StoreSettings
 from dataprep_converter.stores.fsspec_store import FsspecStore, System, translated
+from dataprep_converter.stores.hub_branch import Change, HubFolder, WorkingBranch
+from dataprep_converter.stores.hub_upload import HubUpload
 
 _TOKEN: Final = "token"  # noqa: S105 - the name of a key
 _ONE_WORD: Final = re.compile(r"[!-~]+")
 _REFUSED: Final = (401, 403)
 _DEFAULT_REVISION: Final = "main"
 _COMMIT: Final = re.compile("[0-9a-f]{40}")
+_FORBIDDEN: Final = 403
+_MISSING: Final = 404
 
 
 class HubStore(FsspecStore):
     """The repositories of one Hub. The token is the key `token` of the Secret, or the one that the library finds (`HF_TOKEN`)."""
 
+    def __init__(self, settings: StoreSettings) -> None:
+        super().__init__(settings)
+        self._branches: dict[str, WorkingBranch] = {}
+        self._shown = ""
+        self._lock = Lock()
+
     def connect(self, uri: str) -> System:
         """A file system of the library. It may keep its listings, because they are those of a commit."""
         if uri.startswith("hf://buckets/"):
             raise BadSpec(f"{uri}: the Hub's buckets have no commits, so dataprep reads only repositories.", uri=uri)
-        system = import_module("huggingface_hub").HfFileSystem
+        return self._client("HfFileSystem", uri, skip_instance_cache=True)
+
+    def _client(self, name: str, uri: str, **options: Any) -> Any:
+        """A client of the library, with the endpoint and the token of the settings."""
+        client = getattr(import_module("huggingface_hub"), name)
         token = self._token()
         # The library's message about such a token would contain it.
         if token is not None and not _ONE_WORD.fullmatch(token):
             raise BadCredentials(f"{uri}: the token for the Hub is not one word of ASCII characters.", uri=uri)
         # False keeps the library from looking for a token.
-        options: dict[str, Any] = {"endpoint": self.settings.endpoint, "token": False if self.settings.anonymous else token}
-        return system(**{name: value for name, value in options.items() if value is not None}, skip_instance_cache=True)
+        options |= {"endpoint": self.settings.endpoint, "token": False if self.settings.anonymous else token}
+        return client(**{name: value for name, value in options.items() if value is not None})
 
     def path_of(self, system: System, uri: str) -> str:
-        """The library's path of a file, at the commit of its revision."""
+        """The library's path of a file, at the commit of its revision or of the working branch."""
         parsed = import_module("huggingface_hub").parse_hf_uri(uri)
+        branch = self._branch_of(uri)
+        if branch is not None:
+            commit = branch.view()
+            if commit != self._shown:
+                # The listings of earlier commits would only fill the memory.
+                system.invalidate_cache()
+                self._shown = commit
+            return f"{parsed.type}s/{parsed.id}@{commit}/{branch.folder.path_of(uri)}".rstrip("/")
         revision = parsed.revision or _DEFAULT_REVISION
         repository = f"{parsed.type}s/{parsed.id}" if parsed.type != "model" else parsed.id
         commit = revision if _COMMIT.fullmatch(revision) else self._commit(system, uri, f"hf://{repository}@{revision}")
@@ -55,11 +86,84 @@ class HubStore(FsspecStore):
             commits[name] = system._api.repo_info(resolved.repo_id, repo_type=resolved.repo_type, revision=resolved.revision).sha
         return commits[name]
 
+    # --- outputs ---------------------------------------------------------------------------------------------------
+
+    def create(self, uri: str, *, size_hint: int | None = None, hdfs: HdfsOptions | None = None) -> HubUpload:  # noqa: ARG002 - see Store
+        return HubUpload(uri, self._output(uri), self._border)
+
+    def put(self, uri: str, data: bytes, *, replace: bool = True, hdfs: HdfsOptions | None = None) -> Entry:  # noqa: ARG002 - see Store
+        branch = self._output(uri)
+        (entry,) = branch.change([Change(uri, branch.folder.path_of(uri), data, replace=replace)])
+        if entry is None:
+            raise StoreError(f"{uri} is absent after it was written.", uri=uri)
+        return entry
+
+    def delete(self, uri: str) -> None:
+        branch = self._output(uri)
+        branch.change([Change(uri, branch.folder.path_of(uri), None)])
+
+    def sweep(self, uri: str) -> int:  # noqa: ARG002 - what was sent without a commit has no name, and the Hub removes it
+        return 0
+
+    def check_rights(self, uri: str) -> None:
+        branch = self._output(uri)
+
+        def attempt() -> None:
+            with self._border(uri):
+                api = self._client("HfApi", uri)
+                api.auth_check(branch.folder.repository, repo_type=branch.folder.kind, write=True)
+                branch.check_target()
+
+        retrying(attempt, what=f"looking at {uri}")
+
+    def begin(self, uri: str) -> None:
+        self._retry(self._output(uri).begin, uri)
+
+    def publish(self, uri: str) -> None:
+        self._output(uri).publish()
+
+    def abandon(self, uri: str) -> None:
+        self._retry(self._output(uri).abandon, uri)
+
+    def remove_together(self, uris: Sequence[str], check: Callable[[], None]) -> None:
+        branch = self._output(uris[0])
+        with self._border(uris[0]):
+            owner = branch.owner()
+        check()
+        branch.change([Change(uri, branch.folder.path_of(uri), None, owner=owner, is_fenced=True) for uri in uris])
+
+    def _retry(self, call: Callable[[], None], uri: str) -> None:
+        def attempt() -> None:
+            with self._border(uri):
+                call()
+
+        retrying(attempt, what=f"writing {uri}")
+
+    def _output(self, uri: str) -> WorkingBranch:
+        """The working branch of a file or folder. Raises BadSpec if it isn't in the output folder of a job."""
+        branch = self._branch_of(uri)
+        if branch is None:
+            raise self.refusal(uri)
+        return branch
+
+    def _branch_of(self, uri: str) -> WorkingBranch | None:
+        """The working branch of a file or folder in an output folder."""
+        root = next((root for root in self.settings.outputs if uri == root or uri.startswith(f"{root}/")), None)
+        if root is None or not root.startswith("hf://"):
+            return None
+        with self._lock, self._border(uri):
+            if root not in self._branches:
+                hub = import_module("huggingface_hub")
+                folder = _folder(root, hub.parse_hf_uri(root))
+                import_module("huggingface_hub.utils").disable_progress_bars()
+                self._branches[root] = WorkingBranch(self._client("HfApi", uri), folder, self._border)
+            return self._branches[root]
+
     def refusal(self, uri: str) -> BadSpec:
-        """The error of a job whose output is on the Hub."""
+        """The error of a single file that would be written to the Hub."""
         return BadSpec(
-            f"{uri}: dataprep doesn't write to hf://, because each file would be a commit of its own, which readers see before the data set is "
-            "whole. Name a folder of another store, and upload the finished data set with hf upload.",
+            f"{uri}: dataprep writes only data sets to hf://, and no single files: each would be a commit of its own. "
+            "Upload other files with hf upload.",
             uri=uri,
         )
 
@@ -79,6 +183,11 @@ class HubStore(FsspecStore):
             return BadSpec("hf:// needs the client huggingface_hub: pip install 'dataprep-operator[hf]'.", uri=uri)
         status = _status(error) or _status(error.__cause__) or _status(error.__context__)
         message = " ".join(str(error.__cause__ or error).split())[:500]
+        branch = self._branches.get(next((root for root in self._branches if uri == root or uri.startswith(f"{root}/")), ""))
+        if branch is not None and (status in _REFUSED or type(error).__name__ == "RepositoryNotFoundError"):
+            fault = self._fault_of_rights(branch.folder, status, message)
+            if fault is not None:
+                return fault
         if status in _REFUSED and self._token() is None:
             return NotPermitted(
                 f"{uri}: the Hub doesn't show this repository without a token, or it doesn't exist: {message}. "
@@ -87,7 +196,33 @@ class HubStore(FsspecStore):
             )
         if status in _REFUSED:
             return BadCredentials(f"{uri}: the Hub refuses the token: {message}.", uri=uri)
+        if isinstance(error, RuntimeError) and isinstance(error.__cause__, Exception):
+            # The library hides the error of an upload behind one of its own.
+            return translated(error.__cause__, uri)
         return translated(error, uri)
+
+    def _fault_of_rights(self, folder: HubFolder, status: int | None, message: str) -> ConvertError | None:
+        """The error of an output that this token may not write to."""
+        repository = f"{folder.kind}s/{folder.repository}"
+        fix = "into the key token of a Secret (an entry of stores), or into HF_TOKEN"
+        if status == _MISSING:
+            return NotFound(
+                f"{folder.uri}: there is no repository {repository}, or the token may not see it: {message}. "
+                f"Create it: hf repos create {folder.repository} --type {folder.kind}",
+                uri=folder.uri,
+            )
+        if self._token() is None:
+            return NotPermitted(
+                f"{folder.uri}: the Hub takes no data set without a token, or {repository} doesn't exist: {message}. "
+                f"Put a token with write access to {repository} {fix}.",
+                uri=folder.uri,
+            )
+        if status == _FORBIDDEN:
+            return NotPermitted(
+                f"{folder.uri}: the token may not write to {repository}: {message}. Put a token with write access to {repository} {fix}.",
+                uri=folder.uri,
+            )
+        return None
 
     def _token(self) -> str | None:
         if self.settings.anonymous:
@@ -99,3 +234,13 @@ class HubStore(FsspecStore):
 def _status(error: BaseException | None) -> int | None:
     status = getattr(getattr(error, "response", None), "status_code", None)
     return status if isinstance(status, int) else None
+
+
+def _folder(uri: str, parsed: Any) -> HubFolder:
+    """The output folder of an address. Raises BadSpec if nothing can be committed there."""
+    revision = parsed.revision or _DEFAULT_REVISION
+    if _COMMIT.fullmatch(revision) or revision.startswith("refs/"):
+        raise BadSpec(
+            f"{uri}: an output must be on a branch, and {revision} is none. Name a branch, or none for {_DEFAULT_REVISION}.", uri=uri
+        )
+    return HubFolder(uri=uri, repository=parsed.id, kind=parsed.type, revision=revision, path=parsed.path_in_repo.strip("/"))

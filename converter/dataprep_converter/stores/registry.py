@@ -67,7 +67,7 @@ Aliases of our schemes, and schemes that wrap others, are left out.
 """
 
 
-READ_ONLY: Final = ("http", "https", *FSSPEC)
+READ_ONLY: Final = ("http", "https", *(scheme for scheme in FSSPEC if scheme != "hf"))
 """Schemes that can only be sources."""
 
 

@@ -62,6 +62,7 @@ def repair(uri: str, access: Access, *, job: DataPrepJob | None = None, workers:
     the inputs that have changed since the plan. Raises OutputExists for files that don't belong to the data set, and NotWhole if the repair
     yields other bytes.
     """
+    access.write_to(uri)
     data_set = _DamagedDataSet(uri, access)
     job_of_run = data_set.job(job)
     kind = kind_of(job_of_run.spec)
@@ -70,6 +71,7 @@ def repair(uri: str, access: Access, *, job: DataPrepJob | None = None, workers:
     # `access` records the signatures of the job's URLs, and adds the signatures to the URLs again when files are read.
     access.unsigned(job_of_run.spec.data)
     other_faults = data_set.other_faults()
+    data_set.folder.begin()
     plan = data_set.plan() or data_set.plan_again(job_of_run)
     head = plan.head
     if run_id.run_id(job_of_run.spec, inputs_sha256=head.inputs_sha256, parts=head.parts) != data_set.folder.run_id:
@@ -81,6 +83,7 @@ def repair(uri: str, access: Access, *, job: DataPrepJob | None = None, workers:
     broken = [shard for shard, report in zip(shards(plan.head), reports, strict=True) if report is None]
     copies = data_set.foreign(plan, [report for report in reports if report is not None])
     if not broken and not copies and not other_faults:
+        data_set.folder.publish()
         return RepairResult(data_set.manifest_sha256(), shards=[], other_faults=[])
     access.commits.update(head.commits)
     _check_inputs(broken, plan, access)

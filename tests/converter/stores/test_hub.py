@@ -2,7 +2,7 @@
 
 import json
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -20,7 +20,7 @@ from dataprep_converter.inputs.access import Access
 from dataprep_converter.inputs.pinned import open_pinned
 from dataprep_converter.inputs.store_settings import settings_for
 from dataprep_converter.steps import convert_commit, convert_work
-from dataprep_converter.steps.plan_step import dry_run, run_plan_step
+from dataprep_converter.steps.plan_step import run_plan_step
 from dataprep_converter.steps.run import run
 from dataprep_converter.stores import StoreSettings
 from dataprep_converter.tools.repair import repair
@@ -230,24 +230,6 @@ def test_a_token_that_is_not_one_word_is_not_shown(hub: FakeHub, token: str) -> 
 def test_a_bucket_is_refused_by_name() -> None:
     with pytest.raises(BadSpec, match="^hf://buckets/org/b/a.txt: the Hub's buckets have no commits"):
         Access().store("hf://buckets/org/b").stat("hf://buckets/org/b/a.txt")
-
-
-def test_nothing_is_written(hub: FakeHub) -> None:
-    hub.commit(FILES)
-    with pytest.raises(BadSpec, match=f"^{ROOT}/x: dataprep doesn't write to hf://"):
-        access_to(hub).store(ROOT).put(f"{ROOT}/x", b"x")
-
-
-@pytest.mark.parametrize("step", [run_plan_step, dry_run])
-def test_an_output_on_the_hub_is_refused_before_anything_is_read(hub: FakeHub, step: Callable[[DataPrepJob, Access], object]) -> None:
-    job = parse_job({"source": {"text": {"uris": [f"{ROOT}/days"]}}, "output": {"uri": f"{ROOT}-out/days"}}, name="hub")
-    with pytest.raises(BadSpec) as refused:
-        step(job, access_to(hub))
-    assert str(refused.value) == (
-        f"{ROOT}-out/days: dataprep doesn't write to hf://, because each file would be a commit of its own, which readers see before the data "
-        "set is whole. Name a folder of another store, and upload the finished data set with hf upload."
-    )
-    assert hub.requests == []
 
 
 def test_a_missing_client_is_named(monkeypatch: pytest.MonkeyPatch) -> None:

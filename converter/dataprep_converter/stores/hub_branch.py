@@ -1,0 +1,417 @@
+"""The working branch of an output folder on the Hugging Face Hub: a job's files are made there, and then published in one commit.
+
+On the Hub, every change is a commit that readers of its branch see. So a job writes to a branch of its own, off the branch of the output.
+It sees the folder as the working branch has it or, as long as there is none, as readers do. When the data set is finished, one commit on
+the output's branch makes the folder there equal to that of the working branch, which is then removed. That commit fails if anything else
+has been committed meanwhile, and is made only if nobody but dataprep has changed the folder since the working branch began.
+
+    main      ──o───────────────────────────────o──▶   one commit: copies and removals
+                 \\                             /
+    dataprep/…    o── units ── plan ── shard ── report ── … ── _SUCCESS
+
+The branch's name depends only on the output, so all processes of a job find it, and runs that take each other's folder over meet in its
+OWNER. Each commit names its parent. If the branch has moved meanwhile, the conditions of the changes are examined again: a file must still
+be absent, and OWNER unchanged since the upload began (`Change`). Changes that wait while a commit is sent share the next one.
+"""
+
+import hashlib
+import json
+import logging
+import re
+import time
+from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import Future
+from contextlib import AbstractContextManager
+from dataclasses import dataclass, field
+from importlib import import_module
+from threading import Lock
+from typing import Any, Final
+
+from dataprep_api import names
+from dataprep_converter.core.errors import AlreadyExists, NotFound, OutputExists, StoreError, Unreachable
+from dataprep_converter.runtime.retry import RetryPolicy, add_wait, retrying
+from dataprep_converter.stores import Details, Entry
+
+logger = logging.getLogger(__name__)
+
+# Any, because the client is imported only when it is needed.
+Api = Any
+Operation = Any
+File = Any
+
+BASE: Final = ".dataprep-base.json"
+"""A file at the top of a working branch: the commit at which the branch began."""
+_MOST_PATHS: Final = 500
+_MOST_CHANGES: Final = 100
+_MOVED: Final = (409, 412)
+_TOO_MANY: Final = 429
+_PAUSE_SECONDS: Final = 60.0
+_MOST_PAUSES_SECONDS: Final = 4000.0
+"""The Hub counts commits by the hour."""
+
+
+@dataclass(frozen=True)
+class HubFolder:
+    """An output folder of a repository."""
+
+    uri: str
+    repository: str
+    kind: str
+    """The type of the repository, such as `dataset`."""
+    revision: str
+    """The branch whose readers get the finished data set."""
+    path: str
+    """The path in the repository. Empty for the complete repository."""
+
+    @property
+    def working_branch(self) -> str:
+        """Returns the name of the working branch, which is the same for every job with this output."""
+        place = f"{self.revision}/{self.path}".rstrip("/")
+        readable = re.sub(r"[^A-Za-z0-9]+", "-", place).strip("-")[:40]
+        return f"dataprep/{readable}-{hashlib.sha256(place.encode()).hexdigest()[:8]}"
+
+    def path_of(self, uri: str) -> str:
+        """Returns the path in the repository of a file below the folder."""
+        return f"{self.path}/{uri[len(self.uri) :].lstrip('/')}".strip("/")
+
+
+class _MovedError(Unreachable):
+    """The commit was refused, because the branch has moved."""
+
+
+_RACES: Final = RetryPolicy(attempts=60, total_seconds=300, longest_delay_seconds=4, errors=(_MovedError,))
+
+
+@dataclass(eq=False)
+class Change:
+    """A file to be written to the working branch, or to be removed from it, and the conditions for this."""
+
+    uri: str
+    path: str
+    content: bytes | str | None
+    """The content, or the name of a local file with it. None removes the file."""
+    replace: bool = True
+    """Whether an existing file may be replaced."""
+    owner: str | None = None
+    """The id of OWNER's content when the change began. If OWNER has changed since, the change is discarded."""
+    is_fenced: bool = False
+    """Whether `owner` counts."""
+    operation: Operation = None
+    """The library's object for this change. Its content may have been sent to the Hub before."""
+    may_be_done: bool = False
+    """Whether the answer to a commit with this change was lost."""
+    outcome: "Future[Entry | None]" = field(default_factory=Future)
+
+    def prepare(self) -> Operation:
+        """Returns the library's object for this change."""
+        hub = import_module("huggingface_hub")
+        if self.operation is None and self.content is None:
+            self.operation = hub.CommitOperationDelete(self.path, is_folder=False)
+        elif self.operation is None:
+            self.operation = hub.CommitOperationAdd(self.path, self.content)
+        return self.operation
+
+    def is_done(self, file: File | None) -> bool:
+        """Returns whether the file already is as the change will make it."""
+        if file is None or self.content is None:
+            return file is None and self.content is None
+        operation = self.prepare()
+        if file.size != operation.upload_info.size:
+            return False
+        if file.lfs is not None:
+            return bool(file.lfs.sha256 == operation.upload_info.sha256.hex())
+        with operation.as_file() as opened:
+            content = opened.read()
+        return bool(file.blob_id == hashlib.sha1(b"blob %d\0" % len(content) + content, usedforsecurity=False).hexdigest())
+
+    def entry(self, file: File | None) -> Entry | None:
+        """Returns the entry of the file."""
+        if file is None:
+            return None
+        return Entry(uri=self.uri, size=file.size, pin=f"{file.size}-{file.blob_id}", details=Details(modified=0.0))
+
+
+class WorkingBranch:
+    """The working branch of one output folder, for one process. `border` translates the library's errors."""
+
+    def __init__(self, api: Api, folder: HubFolder, border: Callable[[str], AbstractContextManager[None]]) -> None:
+        self._api = api
+        self._border = border
+        self._where: dict[str, str] = {"repo_id": folder.repository, "repo_type": folder.kind}
+        self.folder = folder
+        self.name = folder.working_branch
+        self._owner_path = folder.path_of(names.join(folder.uri, names.OWNER))
+        self._success_path = folder.path_of(names.join(folder.uri, names.SUCCESS))
+        self._newer: dict[str, str] = {}
+        """Maps each commit of the working branch to the one that this process has put upon it, because the Hub's answers may be late."""
+        self._waiting: list[Change] = []
+        self._list = Lock()
+        self._turn = Lock()
+
+    # --- its state -------------------------------------------------------------------------------------------------
+
+    def view(self) -> str:
+        """Returns the commit at which the job sees its output."""
+        heads = self._heads()
+        return heads.get(self.name) or self._target(heads)
+
+    def owner(self) -> str | None:
+        """Returns the id of OWNER's content, or None if there is no OWNER."""
+        file = self._files([self._owner_path], self.view()).get(self._owner_path)
+        return file.blob_id if file is not None else None
+
+    def check_target(self) -> None:
+        """Raises NotFound if there is no branch to publish to."""
+        self._target(self._heads())
+
+    def _heads(self) -> dict[str, str]:
+        """Maps each branch of the repository to its newest commit."""
+        heads: dict[str, str] = {ref.name: ref.target_commit for ref in self._api.list_repo_refs(**self._where).branches}
+        if self.name not in heads:
+            self._newer.clear()
+            return heads
+        while heads[self.name] in self._newer:
+            heads[self.name] = self._newer[heads[self.name]]
+        return heads
+
+    def _target(self, heads: Mapping[str, str]) -> str:
+        revision = self.folder.revision
+        if revision not in heads:
+            raise NotFound(
+                f"{self.folder.uri}: {self.folder.kind}s/{self.folder.repository} has no branch {revision}, and an output must be on a branch. "
+                f"Create it: hf repos branch create {self.folder.repository} {revision} --type {self.folder.kind}",
+                uri=self.folder.uri,
+            )
+        return heads[revision]
+
+    def _files(self, paths: Sequence[str], commit: str) -> dict[str, File]:
+        """Maps those of the paths that are files to their attributes."""
+        files: dict[str, File] = {}
+        for start in range(0, len(paths), _MOST_PATHS):
+            found = self._api.get_paths_info(paths=paths[start : start + _MOST_PATHS], revision=commit, **self._where)
+            files |= {file.path: file for file in found if hasattr(file, "blob_id")}
+        return files
+
+    def _tree(self, commit: str) -> dict[str, str]:
+        """Maps the path of each file of the folder to the id of its content."""
+        errors = import_module("huggingface_hub.errors")
+        try:
+            tree = self._api.list_repo_tree(path_in_repo=self.folder.path or None, recursive=True, revision=commit, **self._where)
+            return {file.path: file.blob_id for file in tree if hasattr(file, "blob_id") and file.path != BASE}
+        except errors.EntryNotFoundError:
+            return {}
+
+    # --- the beginning and the end of a run --------------------------------------------------------------------------
+
+    def begin(self) -> None:
+        """Creates the working branch if there is none. An existing one that has no change yet begins again at the target."""
+        heads = self._heads()
+        if self.name in heads:
+            base = self._base(heads[self.name])
+            if base is not None and base != self._target(heads) and self._tree(base) == self._tree(heads[self.name]):
+                self._remove()
+                heads = self._heads()
+        if self.name not in heads:
+            self._api.create_branch(branch=self.name, revision=self._target(heads), exist_ok=True, **self._where)
+            heads = self._heads()
+        if self.name in heads and self._base(heads[self.name]) is None:
+            # Nothing is written to the branch before this file.
+            content = json.dumps({"base": heads[self.name]}).encode() + b"\n"
+            try:
+                self.change([Change(f"{self.folder.uri} ({BASE})", BASE, content, replace=False)])
+            except AlreadyExists:
+                logger.info("another process has begun the branch %s at the same time", self.name)
+
+    def publish(self) -> None:
+        """Makes the folder on the output's branch equal to that of the working branch, in one commit, and removes the working branch.
+
+        Does nothing if there is no working branch, or if the data set on it isn't finished.
+        """
+
+        self._retry(self._publish, f"publishing {self.folder.uri}")
+
+    def _publish(self) -> None:
+        heads = self._heads()
+        if self.name not in heads:
+            return
+        head, target = heads[self.name], self._target(heads)
+        ours, published = self._tree(head), self._tree(target)
+        if self._success_path not in ours and self._owner_path in ours:
+            return
+        if ours != published:
+            self._check_unchanged(published, head, target)
+            hub = import_module("huggingface_hub")
+            copies = [path for path, content in ours.items() if published.get(path) != content]
+            operations = [hub.CommitOperationCopy(path, path, src_revision=head) for path in copies]
+            operations += [hub.CommitOperationDelete(path, is_folder=False) for path in published if path not in ours]
+            logger.info("publishing %s: %d files in one commit on %s", self.folder.uri, len(copies), self.folder.revision)
+            self._send(operations, self.folder.revision, target, f"Publish {self.folder.path or 'the data set'} with dataprep")
+        # Another run may have begun on the branch in the meantime.
+        if self._heads().get(self.name) == head:
+            self._remove()
+
+    def abandon(self) -> None:
+        """Removes the working branch with everything on it."""
+        if self.name in self._heads():
+            self._remove()
+
+    def _base(self, head: str) -> str | None:
+        """Returns the commit at which the working branch began, or None if this isn't recorded yet."""
+        if BASE not in self._files([BASE], head):
+            return None
+        url = import_module("huggingface_hub").hf_hub_url(filename=BASE, revision=head, endpoint=self._api.endpoint, **self._where)
+        utils = import_module("huggingface_hub.utils")
+        answer = utils.http_backoff("GET", url, headers=self._api._build_hf_headers())  # noqa: SLF001 - the library has no public method
+        utils.hf_raise_for_status(answer)
+        base: str = answer.json()["base"]
+        return base
+
+    def _check_unchanged(self, published: Mapping[str, str], head: str, target: str) -> None:
+        """Raises OutputExists naming a file on the output's branch that others have changed since the working branch began."""
+        base = self._base(head)
+        if base == target:
+            return
+        before = self._tree(base) if base is not None else {}
+        for path in sorted(published.keys() | before.keys()):
+            if published.get(path) != before.get(path):
+                raise OutputExists(
+                    f"{self.folder.uri}: {path} was changed on {self.folder.revision} after this job had begun, so the finished data set isn't "
+                    f"published over it. Take that change back, or remove the branch {self.name} and run the job again.",
+                    uri=self.folder.uri,
+                )
+
+    def _remove(self) -> None:
+        errors = import_module("huggingface_hub.errors")
+        try:
+            self._api.delete_branch(branch=self.name, **self._where)
+        except errors.RevisionNotFoundError:
+            logger.info("another process has removed the branch %s", self.name)
+        self._newer.clear()
+
+    # --- changes ---------------------------------------------------------------------------------------------------
+
+    def send_content(self, change: Change) -> None:
+        """Sends the content of a large file to the Hub, where it has no name before the change is made."""
+        errors = import_module("huggingface_hub.errors")
+        try:
+            self._api.preupload_lfs_files(additions=[change.prepare()], revision=self.name, free_memory=False, **self._where)
+        except errors.RevisionNotFoundError as exc:
+            raise self._gone(change) from exc
+
+    def change(self, changes: Sequence[Change]) -> list[Entry | None]:
+        """Makes the changes, together with those of other threads. Returns the entries of the files.
+
+        Raises AlreadyExists for a file that may not be replaced, and Unreachable if OWNER has changed or the working branch is gone.
+        """
+        with self._list:
+            self._waiting += changes
+        for change in changes:
+            while not change.outcome.done():
+                with self._turn:
+                    self._commit_next()
+        return [change.outcome.result() for change in changes]
+
+    def _commit_next(self) -> None:
+        """Commits the changes that are waiting, at most one of each file."""
+        with self._list:
+            group: dict[str, Change] = {}
+            for change in self._waiting[:_MOST_CHANGES]:
+                group.setdefault(change.path, change)
+            self._waiting = [change for change in self._waiting if group.get(change.path) is not change]
+        if not group:
+            return
+        undone = set(group.values())
+        try:
+            self._retry(lambda: self._commit(undone), f"a commit to {self.name}")
+        except BaseException as exc:
+            for change in undone:
+                change.outcome.set_exception(
+                    exc if isinstance(exc, Exception) else StoreError(f"{change.uri}: the commit was interrupted.")
+                )
+            if not isinstance(exc, Exception):
+                raise
+
+    def _commit(self, undone: set[Change]) -> None:
+        """Commits those of the changes whose conditions hold, and takes all changes with an outcome out of the set."""
+        heads = self._heads()
+        head = heads.get(self.name)
+        files = self._files([*(change.path for change in undone), self._owner_path], head) if head is not None else {}
+        for change in list(undone):
+            file = files.get(change.path)
+            fault = self._fault(change, file, files.get(self._owner_path)) if head is not None else self._gone(change)
+            if change.is_done(file) and (fault is None or change.may_be_done):
+                change.outcome.set_result(change.entry(file))
+            elif fault is not None:
+                change.outcome.set_exception(fault)
+            else:
+                continue
+            undone.remove(change)
+        if not undone or head is None:
+            return
+        operations = [change.prepare() for change in undone]
+        for change in undone:
+            # If this attempt fails, its object isn't used again, because it remembers what the Hub had.
+            change.operation = None
+        try:
+            made = self._send(operations, self.name, head, f"dataprep: {len(operations)} file{'s' * (len(operations) > 1)}")
+        except _MovedError:
+            raise
+        except Exception:
+            for change in undone:
+                change.may_be_done = True
+            raise
+        self._newer[head] = made
+        files = self._files([change.path for change in undone], made)
+        for change in list(undone):
+            if not change.is_done(files.get(change.path)):
+                raise Unreachable(f"{change.uri} isn't in the commit {made} that was to write it.", uri=change.uri)
+            undone.remove(change)
+            change.outcome.set_result(change.entry(files.get(change.path)))
+
+    def _fault(self, change: Change, file: File | None, owner: File | None) -> StoreError | None:
+        if change.is_fenced and change.owner != (owner.blob_id if owner is not None else None):
+            return Unreachable(f"{change.uri}: {names.OWNER} was written after this upload had begun.", uri=change.uri)
+        if file is not None and not change.replace:
+            return AlreadyExists(f"{change.uri} exists already.", uri=change.uri)
+        return None
+
+    def _gone(self, change: Change) -> StoreError:
+        return Unreachable(
+            f"{change.uri}: the working branch {self.name} is gone, because the data set was published or removed.", uri=change.uri
+        )
+
+    def _retry(self, call: Callable[[], None], what: str) -> None:
+        """Calls `call` again if the Hub can't be reached, and more often if others have made commits meanwhile."""
+
+        def attempt() -> None:
+            with self._border(self.folder.uri):
+                call()
+
+        retrying(lambda: retrying(attempt, what=what, policy=_RACES), what=what)
+
+    def _send(self, operations: Sequence[Operation], revision: str, parent: str, message: str) -> str:
+        """Makes a commit upon `parent` and returns its id. Raises Unreachable if the branch has another commit by now."""
+        errors = import_module("huggingface_hub.errors")
+        waited = 0.0
+        while True:
+            try:
+                made = self._api.create_commit(
+                    operations=operations, revision=revision, parent_commit=parent, commit_message=message, **self._where
+                )
+            except errors.HfHubHTTPError as exc:
+                status = exc.response.status_code
+                if status in _MOVED:
+                    raise _MovedError(f"{self.folder.uri}: {revision} has got another commit meanwhile.", uri=self.folder.uri) from exc
+                if status != _TOO_MANY or waited >= _MOST_PAUSES_SECONDS:
+                    raise
+                pause = _pause(exc.response.headers.get("Retry-After"))
+                logger.warning("%s: the Hub takes no more commits now, again in %.0f s: %s", self.folder.uri, pause, exc)
+                time.sleep(pause)
+                add_wait(pause)
+                waited += max(pause, 1.0)
+            else:
+                return str(made.oid)
+
+
+def _pause(header: str | None) -> float:
+    return float(header) if header is not None and header.isdecimal() else _PAUSE_SECONDS
