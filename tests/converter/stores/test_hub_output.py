@@ -43,8 +43,8 @@ from dataprep_converter.tools.repair import repair
 from dataprep_converter.tools.verification import verify
 
 OUTPUT = "hf://datasets/org/set/data"
-pytestmark = pytest.mark.filterwarnings("ignore:Use 'content=:DeprecationWarning")
-"""The library sends large files by an argument that its own HTTP client warns of."""
+# The library sends large files by an argument that its own HTTP client warns of.
+pytestmark = [pytest.mark.slow, pytest.mark.filterwarnings("ignore:Use 'content=:DeprecationWarning")]
 CARD = {"README.md": b"# set", ".gitattributes": b"*.parquet filter=lfs"}
 
 
