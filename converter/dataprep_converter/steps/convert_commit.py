@@ -39,6 +39,8 @@ def commit(spec: DataPrepJobSpec, *, plan: Plan, access: Access, again: Manifest
     """
     folder = OutputFolder(spec.output.uri, access).of_run(plan.head.run_id)
     with folder.owned():
+        # An earlier commit may have published the data set.
+        folder.begin()
         reports = _complete(plan, folder.reports(plan.head.shards))
         _judge_bad_records(spec.on_bad_record, reports)
         unswept = remove_stale_files(folder, keep=set(sizes(reports)) | names.split_files(plan.head.extension, sizes(reports)))

@@ -128,6 +128,8 @@ def commit(spec: DataPrepJobSpec, *, plan: Plan, access: Access) -> CommitResult
     manifest, success = _check_unchanged(spec, plan, access)
     folder = OutputFolder(spec.output.uri, access).of_run(plan.head.run_id)
     with folder.owned():
+        # An earlier commit may have published the copy.
+        folder.begin()
         with _copy_files(spec, plan, access, range(len(manifest.files)), attempt="commit") as copied_files:
             reports = [report for report, _ in copied_files]
         remove_stale_files(folder, keep=set(visible_sizes(manifest)))

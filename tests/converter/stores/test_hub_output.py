@@ -34,7 +34,7 @@ from dataprep_converter.dataset.output_folder import OutputFolder
 from dataprep_converter.dataset.stored_plan import load_plan
 from dataprep_converter.inputs.access import Access
 from dataprep_converter.inputs.store_settings import settings_for
-from dataprep_converter.steps import convert_commit, convert_work
+from dataprep_converter.steps import convert_commit, convert_work, one_pod
 from dataprep_converter.steps.plan_step import PlannedRun, dry_run, run_plan_step
 from dataprep_converter.steps.remove import remove
 from dataprep_converter.steps.run import run
@@ -363,6 +363,33 @@ def test_a_commit_of_an_earlier_owner_is_refused(hub: FakeHub, tmp_path: Path) -
     work(newer, taken[0])
     commit(newer, taken[0])
     assert verify(OUTPUT, access_of(newer)).run_id == taken[0].result.run_id
+
+
+def test_a_commit_is_repeated_after_the_data_set_was_published(hub: FakeHub, tmp_path: Path) -> None:
+    job = a_job(hub, tmp_path)
+    planned = run_plan_step(job, access_of(job))
+    work(job, planned)
+    commit(job, planned)
+    before = published(hub)
+    commit(job, planned)
+    assert published(hub) == before
+    assert list(hub.branches) == ["main"]
+
+
+@pytest.mark.parametrize("overwrite", ["Never", "Extend"])
+def test_the_other_steps_finish_a_small_job_whose_pod_had_published_it(hub: FakeHub, tmp_path: Path, overwrite: str) -> None:
+    job, pods = a_job(hub, tmp_path, overwrite=overwrite), "hub-0123456789-"
+    access = access_of(job)
+    planned = run_plan_step(job, access, pods=pods)
+    result = one_pod.finish(job, planned, access, attempt=f"{pods}plan-1-abcde/1", watch=lambda _: None)
+    assert result.commit is not None
+    before = published(hub)
+    again = run_plan_step(job, access_of(job), pods=pods)
+    assert (again.result.reused, again.result.commit) == (False, None)
+    work(job, again)
+    commit(job, again)
+    assert published(hub) == before
+    assert list(hub.branches) == ["main"]
 
 
 def test_a_worker_of_a_published_run_changes_nothing(hub: FakeHub, tmp_path: Path) -> None:
