@@ -113,6 +113,26 @@ def test_the_result_of_a_small_job_keeps_its_files_if_they_fit() -> None:
     assert (said.reused, said.work_seconds, said.commit_seconds) == (False, 2.5, 0.5)
 
 
+def test_the_result_of_a_small_job_names_its_splits_once_rather_than_never() -> None:
+    splits = [SplitStatus(name=f"split-{number:02}", records=NUMBER, shards=NUMBER, bytes=NUMBER) for number in range(16)]
+    commit = a_commit("x").model_copy(update={"splits": splits})
+    labels = [LabelStatus(feature=f"label-{number}", num_classes=2, classes=["no", "yes"]) for number in range(8)]
+    plan = a_plan("x").model_copy(update={"splits": splits, "labels": labels, "commit": commit})
+    said = messages.parse(messages.dump(plan))
+
+    assert isinstance(said, messages.PlanResult)
+    assert said.commit is not None
+    assert (said.commit.splits, said.labels) == (splits, labels)
+
+
+def test_the_commit_of_a_small_job_is_left_out_if_its_uris_are_too_long() -> None:
+    uri = "x" * 1900
+    said = messages.parse(messages.dump(a_plan("x", uri).model_copy(update={"commit": a_commit("x", uri), "work_seconds": 2.5})))
+
+    assert isinstance(said, messages.PlanResult)
+    assert (said.commit, said.work_seconds, said.plan_uri) == (None, None, a_plan("x", uri).plan_uri)
+
+
 def test_a_small_message_is_whole() -> None:
     small = messages.WorkResult(index=1, shards_done=2, shards_skipped=3, records=RecordProgress(in_=5, out=4, bad=1), bytes_out=6)
 

@@ -254,17 +254,23 @@ def _shortened_versions(message: Message) -> Iterator[Message]:
         no_files = [fewer.model_copy(update={"outputs": []}) for fewer in shorter]
         yield from [message, *shorter, *no_files, _without_details(message), _without_details(message).model_copy(update={"splits": []})]
     elif isinstance(message, PlanResult):
-        small = message.model_copy(update={"commit": message.commit and _without_details(message.commit), "warnings": message.warnings[:3]})
+        # The operator shows the splits of the commit, if there are any.
+        once = message.model_copy(update={"splits": []}) if message.commit is not None and message.commit.splits else message
+        small = once.model_copy(update={"commit": message.commit and _without_details(message.commit), "warnings": message.warnings[:3]})
         bare = small.model_copy(update={"labels": [], "warnings": []})
         no_splits: dict[str, object] = {"splits": [], "commit": bare.commit and bare.commit.model_copy(update={"splits": []})}
         yield from (message, _with_classes_that_fit(message))
         if message.commit is not None:
-            # The operator shows the splits of the commit, if there are any.
-            once = message.model_copy(update={"splits": []}) if message.commit.splits else message
             yield from (
-                _with_classes_that_fit(once.model_copy(update={"commit": commit})) for commit in _shortened_versions(message.commit)
+                _with_classes_that_fit(once.model_copy(update={"commit": commit}))
+                for commit in _shortened_versions(message.commit)
+                if commit.splits or not message.commit.splits
             )
-        yield from (_with_classes_that_fit(small), bare, bare.model_copy(update=no_splits))
+        yield from (_with_classes_that_fit(small), _with_classes_that_fit(small.model_copy(update={"warnings": []})), bare)
+        yield bare.model_copy(update=no_splits)
+        if message.commit is not None and not message.reused:
+            # The commit step, which does no harm to a finished data set, reports the commit then.
+            yield from _shortened_versions(message.model_copy(update={"commit": None, "work_seconds": None, "commit_seconds": None}))
     elif isinstance(message, FailureResult):
         long = {"message": message.message[:900], "input": (message.input or "")[:500] or None}
         yield from (message, message.model_copy(update=long), message.model_copy(update={"message": message.message[:250], "input": None}))
