@@ -173,8 +173,9 @@ def test_a_failure_leaves_the_plan_alone_and_the_other_steps_do_the_rest(
 
 
 def test_slow_work_is_left_to_the_workers_and_finished_shards_are_kept(few: Path, tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
-    job = digits_job(few, tmp_path / "one", output=EIGHT)
+    job = digits_job(few, tmp_path / "one", output=EIGHT, workers={"parallelism": 4})
     planned = planned_by_a_pod(job)
+    assert min(job.spec.workers.parallelism, planned.result.tasks) > 1
     now = [0.0]
 
     def watch(progress: TaskProgress) -> None:
@@ -187,6 +188,15 @@ def test_slow_work_is_left_to_the_workers_and_finished_shards_are_kept(few: Path
     do_the_rest(job, planned_by_a_pod(job))
     attempts = [report.attempt for report in reports_in(tmp_path / "one", planned.result.run_id)]
     assert (attempts.count(ATTEMPT), attempts.count("other/1")) == (kept, planned.result.shards - kept)
+
+
+@pytest.mark.parametrize(("parallelism", "tasks"), [(1, 4), (4, 1)], ids=["one worker", "one task"])
+def test_slow_work_that_a_single_worker_would_begin_again_goes_on(few: Path, tmp_path: Path, parallelism: int, tasks: int) -> None:
+    job = digits_job(few, tmp_path / "one", output=EIGHT, workers={"parallelism": parallelism})
+    planned = planned_by_a_pod(job)
+    planned = replace(planned, result=planned.result.model_copy(update={"tasks": tasks}))
+    calls = iter(range(1_000_000))
+    assert finish(job, planned, clock=lambda: next(calls) * LONGEST_SECONDS).commit is not None
 
 
 def test_the_last_shard_may_take_its_time(few: Path, tmp_path: Path) -> None:
