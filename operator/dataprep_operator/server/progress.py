@@ -147,7 +147,8 @@ class ProgressStore:
 
     def next_report_seconds(self) -> float:
         """Return the seconds after which a worker should report again. The more workers there are, the longer each worker waits."""
-        reporters = sum(len(reports.by_pod) for reports in self._jobs.values())
+        # The pod of the plan step reports no more once there are workers.
+        reporters = sum(len(reports.by_pod) or len(reports.planning) for reports in self._jobs.values())
         return min(300.0, max(LEAST_INTERVAL_SECONDS, reporters / REPORTS_A_SECOND))
 
 
