@@ -17,8 +17,9 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger(__name__)
 
-_KILLED: Final = (int(Exit.UNREACHABLE), 128 + signal.SIGKILL)
-"""The exit codes of a process that the watchdog or the kernel has killed."""
+_CRASHES: Final = (signal.SIGSEGV, signal.SIGABRT, signal.SIGBUS, signal.SIGILL, signal.SIGFPE)
+_KILLED: Final = (int(Exit.UNREACHABLE), *(128 + number for number in (signal.SIGKILL, *_CRASHES)))
+"""The exit codes of a process that the watchdog or the kernel has killed, or whose native code has crashed."""
 
 
 def in_pod() -> bool:

@@ -192,7 +192,7 @@ commands.main(sys.argv[2:])
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(("number", "code"), [(signal.SIGKILL, 0), (signal.SIGTERM, 143)])
+@pytest.mark.parametrize(("number", "code"), [(signal.SIGKILL, 0), (signal.SIGABRT, 0), (signal.SIGTERM, 143)])
 def test_a_process_that_is_killed_at_the_work_has_done_the_plan_step(few: Path, tmp_path: Path, pod: Pod, number: int, code: int) -> None:
     """A pod that is told to stop is replaced, and the next pod finds the plan."""
     arguments = [str(argument) for argument in ("plan", *mnist_run(few, tmp_path / "out", FIELDS))]
@@ -221,7 +221,7 @@ def test_a_process_that_is_killed_before_it_has_left_a_plan_has_failed(tmp_path:
     monkeypatch.setenv("DATAPREP_TERMINATION_LOG", str(log))
     assert pod_messages.exit_code(137) == 137, "there is no message"
     log.write_text(left)
-    assert [pod_messages.exit_code(code) for code in (4, 137, 0)] == [4, 137, 0]
+    assert [pod_messages.exit_code(code) for code in (4, 137, 139, 0)] == [4, 137, 139, 0]
 
 
 @pytest.mark.slow
