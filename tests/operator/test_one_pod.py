@@ -52,6 +52,7 @@ GPU = {"limits": {"nvidia.com/gpu": 1}}
         pytest.param({"source": None, "script": {"command": ["true"], "outputs": ["a"]}, "features": None}, False, id="with a script"),
         pytest.param({"stepDeadlines": {"planSeconds": 60}}, False, id="with a deadline for the plan step"),
         pytest.param({"activeDeadlineSeconds": 60}, True, id="with a deadline for the job"),
+        pytest.param({"backoffLimit": 0}, False, id="whose plan step isn't repeated"),
         pytest.param({"deletionPolicy": "Delete"}, False, id="whose output is removed with it"),
     ],
 )

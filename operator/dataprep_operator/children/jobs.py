@@ -106,8 +106,9 @@ def may_be_one_pod(observed: Observed, spec: DataPrepJobSpec, defaults: PodDefau
     has_own_code = spec.script is not None or spec.code is not None
     # If only the convert Job is in a queue, the plan step runs outside of the quota.
     outside_of_quota = observed.queue is not None
-    # The plan step's deadline isn't meant for the work. And the operator can only remove the files of a run that it knows.
-    needs_steps = spec.step_deadlines is not None or spec.deletion_policy == "Delete"
+    # The plan step's deadline isn't meant for the work. After the death of a pod that did the work, the plan step has to be repeated. And the
+    # operator can only remove the files of a run that it knows.
+    needs_steps = spec.step_deadlines is not None or spec.backoff_limit == 0 or spec.deletion_policy == "Delete"
     return spec.workers.one_pod != "Never" and not (has_own_code or has_devices(spec, defaults) or outside_of_quota or needs_steps)
 
 
