@@ -261,11 +261,10 @@ def _shortened_versions(message: Message) -> Iterator[Message]:
         no_splits: dict[str, object] = {"splits": [], "commit": bare.commit and bare.commit.model_copy(update={"splits": []})}
         yield from (message, _with_classes_that_fit(message))
         if message.commit is not None:
-            yield from (
-                _with_classes_that_fit(once.model_copy(update={"commit": commit}))
-                for commit in _shortened_versions(message.commit)
-                if commit.splits or not message.commit.splits
-            )
+            has_splits = bool(message.commit.splits)
+            for commit in _shortened_versions(message.commit):
+                if isinstance(commit, CommitResult) and bool(commit.splits) is has_splits:
+                    yield _with_classes_that_fit(once.model_copy(update={"commit": commit}))
         yield from (_with_classes_that_fit(small), _with_classes_that_fit(small.model_copy(update={"warnings": []})), bare)
         yield bare.model_copy(update=no_splits)
         if message.commit is not None and not message.reused:
