@@ -170,8 +170,8 @@ class WorkingBranch:
         if self.name not in heads:
             self._newer.clear()
             return heads
-        while heads[self.name] in self._newer:
-            heads[self.name] = self._newer[heads[self.name]]
+        while (newer := self._newer.get(heads[self.name])) is not None:
+            heads[self.name] = newer
         return heads
 
     def _target(self, heads: Mapping[str, str]) -> str:
@@ -360,7 +360,9 @@ class WorkingBranch:
             for change in undone:
                 change.may_be_done = True
             raise
-        self._newer[head] = made
+        if made != head:
+            # The library makes no commit if the Hub had the content when it was sent, even if the file has been removed since.
+            self._newer[head] = made
         files = self._files([change.path for change in undone], made)
         for change in list(undone):
             if not change.is_done(files.get(change.path)):

@@ -407,6 +407,24 @@ def test_a_worker_of_a_published_run_changes_nothing(hub: FakeHub, tmp_path: Pat
     assert (published(hub), list(hub.branches)) == (before, ["main"])
 
 
+def test_a_file_that_was_removed_after_its_content_was_sent_is_written_again(hub: FakeHub, tmp_path: Path) -> None:
+    job = a_job(hub, tmp_path)
+    access = access_of(job)
+    run_plan_step(job, access)
+    uri = f"{OUTPUT}/train-00000-of-00002.parquet"
+    access.store(OUTPUT).put(uri, b"same")
+    upload = access.store(OUTPUT).create(uri)
+    upload.write(b"same")
+    upload.stage()  # the library now remembers that the Hub has the file
+    access_of_a_pod(job).store(OUTPUT).delete(uri)
+    thread = Thread(target=upload.commit, kwargs={"replace": True}, daemon=True)
+    thread.start()
+    thread.join(60)
+    assert not thread.is_alive()
+    branch = next(name for name in hub.branches if name != "main")
+    assert published(hub, branch=branch)["train-00000-of-00002.parquet"] == b"same"
+
+
 def test_the_hub_s_limit_of_commits_is_waited_for(hub: FakeHub, tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     hub.busy = ["0", "0"]
     job = a_job(hub, tmp_path)
