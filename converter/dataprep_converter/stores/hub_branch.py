@@ -28,7 +28,7 @@ from threading import Lock
 from typing import Any, Final
 
 from dataprep_api import names
-from dataprep_converter.core.errors import AlreadyExists, NotFound, OutputExists, StoreError, Unreachable
+from dataprep_converter.core.errors import AlreadyExists, BadSpec, NotFound, OutputExists, StoreError, Unreachable
 from dataprep_converter.runtime.retry import RetryPolicy, add_wait, retrying
 from dataprep_converter.stores import Details, Entry
 
@@ -364,11 +364,20 @@ class WorkingBranch:
             # The library makes no commit if the Hub had the content when it was sent, even if the file has been removed since.
             self._newer[head] = made
         files = self._files([change.path for change in undone], made)
+        ignored = {operation.path_in_repo for operation in operations if getattr(operation, "_should_ignore", False)}
         for change in list(undone):
-            if not change.is_done(files.get(change.path)):
+            if change.path in ignored:
+                undone.remove(change)
+                change.outcome.set_exception(
+                    BadSpec(
+                        f"{change.uri}: the repository's .gitignore excludes this file. Change .gitignore or output.uri.", uri=change.uri
+                    )
+                )
+            elif not change.is_done(files.get(change.path)):
                 raise Unreachable(f"{change.uri} isn't in the commit {made} that was to write it.", uri=change.uri)
-            undone.remove(change)
-            change.outcome.set_result(change.entry(files.get(change.path)))
+            else:
+                undone.remove(change)
+                change.outcome.set_result(change.entry(files.get(change.path)))
 
     def _fault(self, change: Change, file: File | None, owner: File | None) -> StoreError | None:
         if change.is_fenced and change.owner != (owner.blob_id if owner is not None else None):

@@ -49,6 +49,8 @@ class FakeHub:
         """The number of commits that named another parent than the newest commit."""
         self.busy: list[str] = []
         """For each coming commit, first the answer that no more commits are taken: the value of Retry-After."""
+        self.ignored: Callable[[str], bool] = lambda _: False
+        """Whether the repository's `.gitignore` excludes a path. The Hub only says so before a commit; the library then leaves the file out."""
         self.before_commit: Callable[[str], None] = lambda _: None
         """Called with the branch before a commit that came by the API is made."""
         self.endpoint = ""
@@ -235,7 +237,12 @@ def _handler(hub: FakeHub) -> type[BaseHTTPRequestHandler]:
             is_large = _is_large(file["path"], sample) or file["size"] > 10 << 20
             present = files.get(file["path"])
             oid = None if present is None else hashlib.sha256(present).hexdigest() if is_large else _git_id(present)
-            return {"path": file["path"], "uploadMode": "lfs" if is_large else "regular", "shouldIgnore": False, "oid": oid}
+            return {
+                "path": file["path"],
+                "uploadMode": "lfs" if is_large else "regular",
+                "shouldIgnore": hub.ignored(file["path"]),
+                "oid": oid,
+            }
 
         def announced(self, request: dict[str, Any]) -> None:
             objects = []

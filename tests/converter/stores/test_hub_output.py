@@ -425,6 +425,15 @@ def test_a_file_that_was_removed_after_its_content_was_sent_is_written_again(hub
     assert published(hub, branch=branch)["train-00000-of-00002.parquet"] == b"same"
 
 
+@pytest.mark.parametrize(("ignored", "commits"), [("OWNER", 2), ("train-00001-of-00002.parquet", None)])
+def test_a_file_that_gitignore_excludes_is_named(hub: FakeHub, tmp_path: Path, ignored: str, commits: int | None) -> None:
+    hub.ignored = lambda path: path.endswith(ignored)
+    with pytest.raises(BadSpec, match=rf"^{OUTPUT}/\S*{ignored}: the repository's \.gitignore excludes this file"):
+        make(a_job(hub, tmp_path, format="parquet"))
+    assert published(hub) == {}
+    assert commits is None or len(hub.log) == commits
+
+
 def test_the_hub_s_limit_of_commits_is_waited_for(hub: FakeHub, tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     hub.busy = ["0", "0"]
     job = a_job(hub, tmp_path)
