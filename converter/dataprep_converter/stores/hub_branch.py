@@ -236,7 +236,7 @@ class WorkingBranch:
             return
         head, target = heads[self.name], self._target(heads)
         ours, published = self._tree(head), self._tree(target)
-        if self._success_path not in ours and self._owner_path in ours:
+        if not self._is_finished(ours, head):
             return
         if ours != published:
             self._check_unchanged(published, head, target)
@@ -255,16 +255,34 @@ class WorkingBranch:
         if self.name in self._heads():
             self._remove()
 
+    def _is_finished(self, ours: Mapping[str, str], head: str) -> bool:
+        """Returns whether the working branch has a finished data set, or none any more.
+
+        A run that takes the folder over writes OWNER before it removes `_SUCCESS` of an earlier run.
+        """
+        if self._success_path not in ours or self._owner_path not in ours:
+            return self._owner_path not in ours
+        owner, success = (self._document(path, head) for path in (self._owner_path, self._success_path))
+        return owner is not None and success is not None and owner.get("runId") == success.get("runId")
+
     def _base(self, head: str) -> str | None:
         """Returns the commit at which the working branch began, or None if this isn't recorded yet."""
         if BASE not in self._files([BASE], head):
             return None
-        url = import_module("huggingface_hub").hf_hub_url(filename=BASE, revision=head, endpoint=self._api.endpoint, **self._where)
+        base: str = (self._document(BASE, head) or {})["base"]
+        return base
+
+    def _document(self, path: str, commit: str) -> dict[str, Any] | None:
+        """Returns the JSON object in a file of a commit, or None if the file has something else."""
+        url = import_module("huggingface_hub").hf_hub_url(filename=path, revision=commit, endpoint=self._api.endpoint, **self._where)
         utils = import_module("huggingface_hub.utils")
         answer = utils.http_backoff("GET", url, headers=self._api._build_hf_headers())  # noqa: SLF001 - the library has no public method
         utils.hf_raise_for_status(answer)
-        base: str = answer.json()["base"]
-        return base
+        try:
+            document = json.loads(answer.content)
+        except ValueError:
+            return None
+        return document if isinstance(document, dict) else None
 
     def _check_unchanged(self, published: Mapping[str, str], head: str, target: str) -> None:
         """Raises OutputExists naming a file on the output's branch that others have changed since the working branch began."""

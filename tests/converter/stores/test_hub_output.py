@@ -320,6 +320,27 @@ def test_an_unpublished_data_set_is_published_by_the_next_run(hub: FakeHub, tmp_
     assert verify(OUTPUT, access_of(job)).records_out == 6
 
 
+def test_a_death_between_the_two_steps_of_taking_over_leaves_the_published_data_set(hub: FakeHub, tmp_path: Path) -> None:
+    make(a_job(hub, tmp_path))
+    earlier = published(hub)
+    changed = a_job(hub, tmp_path, rows=8)
+    commits = len(hub.log)
+
+    def has_claimed(request: httpx2.Request) -> bool:
+        return "/commit/" in request.url.path and len(hub.log) == commits + 2
+
+    # After the commits of the base and of OWNER, `_SUCCESS` of the earlier run would be removed.
+    with killed_at(1, "before", when=has_claimed), pytest.raises(Killed):
+        make(changed)
+    with killed_at(1, "before", when=has_claimed), pytest.raises(Killed):
+        make(changed)
+    assert published(hub) == earlier
+    assert verify(OUTPUT, access_of(changed)).records_out == 6
+    make(changed)
+    assert verify(OUTPUT, access_of(changed)).records_out == 8
+    assert (len(titles(hub)), list(hub.branches)) == (2, ["main"])
+
+
 POINTS = [1, 7, 20, 33, 47, 58, 71, 86, 97, 108, 121, 135, 150]
 
 
