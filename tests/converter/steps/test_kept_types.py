@@ -27,6 +27,7 @@ from dataprep_api.dataset.report import Manifest
 from dataprep_api.resources.job import DataPrepJob
 from dataprep_converter.core.errors import BadData, BadSpec
 from dataprep_converter.inputs.access import Access
+from dataprep_converter.readers.columnar import tables
 from dataprep_converter.records.kept_types import as_kept, kept_name
 from dataprep_converter.records.lossy import SAFE_DIGITS, lost_digits
 from dataprep_converter.tools import repair
@@ -367,6 +368,21 @@ def test_a_default_of_decimals_that_would_be_rounded_is_refused(tmp_path: Path, 
         with pytest.raises(BadSpec) as refused:
             run_job(a_job(tmp_path, format_, reading={"defaults": {"t": default}}))
         assert str(refused.value) == message
+
+
+def test_a_data_set_with_a_rounded_default_is_repaired_but_not_extended(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    put(tmp_path / "in", pa.table({"t": decimals(None, "5")}), "parquet")
+    job = a_job(tmp_path, "parquet", reading={"defaults": {"t": "12345678901234567.25"}}, output={"overwrite": "Extend"})
+    with monkeypatch.context() as then:
+        then.setattr(tables, "check_digits", lambda *_, **__: None)
+        run_job(job)
+    (file,) = (tmp_path / "out").glob("*.parquet")
+    before = file.read_bytes()
+    file.unlink()
+    assert repair.repair(str(tmp_path / "out"), Access()).shards == [file.name]
+    assert file.read_bytes() == before
+    with pytest.raises(BadSpec, match="would be rounded"):
+        run_job(job)
 
 
 def test_a_long_default_that_float64_holds_is_kept(tmp_path: Path) -> None:
