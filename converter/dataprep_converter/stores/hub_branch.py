@@ -238,7 +238,7 @@ class WorkingBranch:
         ours, published = self._tree(head), self._tree(target)
         if not self._is_finished(ours, head):
             return
-        if ours != published:
+        if ours != published and self._is_changed(ours, head):
             self._check_unchanged(published, head, target)
             hub = import_module("huggingface_hub")
             copies = [path for path, content in ours.items() if published.get(path) != content]
@@ -264,6 +264,12 @@ class WorkingBranch:
             return self._owner_path not in ours
         owner, success = (self._document(path, head) for path in (self._owner_path, self._success_path))
         return owner is not None and success is not None and owner.get("runId") == success.get("runId")
+
+    def _is_changed(self, ours: Mapping[str, str], head: str) -> bool:
+        """Returns whether the folder has changed on the working branch since it began. A run that died before it claimed the folder leaves an
+        unchanged one."""
+        base = self._base(head)
+        return base is not None and self._tree(base) != ours
 
     def _base(self, head: str) -> str | None:
         """Returns the commit at which the working branch began, or None if this isn't recorded yet."""

@@ -499,6 +499,16 @@ def test_the_removal_of_an_unfinished_run_leaves_the_published_data_set(hub: Fak
     assert (published(hub), list(hub.branches)) == (earlier, ["main"])
 
 
+def test_a_removal_does_not_mind_files_of_others_beside_a_run_that_only_began(hub: FakeHub, tmp_path: Path) -> None:
+    job = a_job(hub, tmp_path)
+    # The first commit is the base, and the second would be OWNER.
+    with killed_at(2, "before", when=lambda request: "/commit/" in request.url.path), pytest.raises(Killed):
+        make(job)
+    hub.commit(CARD | {"data/late.txt": b"mine"})
+    assert remove(OUTPUT, access_of(job), runs=["0" * 16]).files == 0
+    assert (published(hub), list(hub.branches)) == ({"late.txt": b"mine"}, ["main"])
+
+
 def test_a_data_set_is_copied_to_the_hub(hub: FakeHub, tmp_path: Path) -> None:
     make(a_job(hub, tmp_path, uri=str(tmp_path / "out")))
     spec = {"source": {"dataset": {"uri": str(tmp_path / "out")}}, "output": {"uri": OUTPUT, "format": "copy"}}
