@@ -90,7 +90,9 @@ def test_a_small_job_is_one_pod_and_writes_the_bytes_of_three_steps(namespace: N
     for file in files["one"]:
         # A report names the pod that made the shard, and says how long it took.
         if "/reports/" not in file:
-            assert stores.s3.read(BUCKET, f"{folders['one']}/{file}") == stores.s3.read(BUCKET, f"{folders['steps']}/{file}"), file
+            # Some files contain addresses of the data set's own files.
+            one_file, steps_file = (stores.s3.read(BUCKET, f"{each}/{file}").replace(each.encode(), b"") for each in folders.values())
+            assert one_file == steps_file, file
 
 
 def test_mnist_on_a_mounted_volume_has_the_same_hashes(namespace: Namespace, stores: Stores, digits: Path) -> None:

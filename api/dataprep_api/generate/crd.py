@@ -44,7 +44,7 @@ CRON_FILE: Final = Path("crds/dataprepcronjobs.dataprep.io.yaml")
 CRON_CHART_FILE: Final = Path("charts/dataprep-operator/templates/crd-cron.yaml")
 PROFILE_FILE: Final = Path("crds/dataprepprofiles.dataprep.io.yaml")
 PROFILE_CHART_FILE: Final = Path("charts/dataprep-operator/templates/crd-profile.yaml")
-SIZE_LIMIT: Final = 124_000
+SIZE_LIMIT: Final = 124_500
 """The maximum size of a definition as compact JSON, in bytes.
 
 kubectl's client-side apply stores the complete object in an annotation of at most 256 KiB. With this limit, a definition with two API

@@ -196,7 +196,7 @@ class Workers(Model):
     """Maximum number of pods at the same time. You can change the number while the job runs. The output doesn't depend on the number of pods."""
     # Without a default, which the API server would write into each job, earlier releases of the operator and the converter accept the job.
     one_pod: Literal["Auto", "Never"] | None = None
-    """Whether the pod of the plan step also converts and commits a small job, which saves the start of two pods. `Auto` (default): it does if input and output have at most 128 MiB each and at most 100 shards. Jobs with `script`, `code`, GPUs or other devices, `stepDeadlines`, `backoffLimit: 0` or `deletionPolicy: Delete` always have a pod for each step. `Never`: each step has its own pods."""
+    """Whether one pod does all steps of a small job. `Auto` (default): it does if input and output have at most 128 MiB each and at most 100 shards, with the exceptions in docs/guide.md. `Never`: each step has its own pods."""
     resources: Resources | None = None
     """Container resources. The resources apply to the plan and commit steps too, but without devices (`nvidia.com/gpu`)."""
     accelerator: Accelerator = Accelerator()
