@@ -6,10 +6,9 @@ from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
-import pyarrow.feather
-import pyarrow.orc
 import pyarrow.parquet as pq
 import pytest
+from tests.builders.columnar import write_table
 from tests.builders.jobs import run_job, verified_run
 from tests.builders.specs import parse_job
 
@@ -21,7 +20,6 @@ from dataprep_converter.tools import repair
 from dataprep_converter.tools.verification import verify
 
 _pq: Any = pq  # the module has no type stubs
-_orc: Any = pyarrow.orc
 _arrow: Any = pa
 
 PRICES = ["12345678901234567890.12", "12345678901234567890.13", None, "12345678901234567890.12", "-12345678901234567890.13", "0.30", None]
@@ -34,15 +32,7 @@ def decimals(values: list[str | None], *, precision: int = 22, scale: int = 2) -
 
 
 def put(folder: Path, kind: str = "parquet", name: str = "rows", **columns: Any) -> None:
-    folder.mkdir(parents=True, exist_ok=True)
-    table = pa.table({"n": pa.array(range(len(next(iter(columns.values())))))} | columns)
-    file = folder / f"{name}.{kind}"
-    if kind == "arrow":
-        pyarrow.feather.write_feather(table, str(file), compression="uncompressed")
-    elif kind == "orc":
-        _orc.write_table(table, str(file))
-    else:
-        _pq.write_table(table, file)
+    write_table(folder, pa.table({"n": pa.array(range(len(next(iter(columns.values())))))} | columns), kind, name)
 
 
 def a_job(folder: Path, *, source: Any = "parquet", out: str = "out", output: Any = None, **spec: Any) -> DataPrepJob:

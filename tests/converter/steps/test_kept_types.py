@@ -9,13 +9,13 @@ from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
-import pyarrow.feather
 import pyarrow.orc
 import pyarrow.parquet as pq
 import pytest
 from fastavro import parse_schema, writer
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from tests.builders.columnar import write_table
 from tests.builders.examples import examples
 from tests.builders.jobs import run_job, verified_run
 from tests.builders.specs import parse_job
@@ -90,19 +90,6 @@ def values_of(kind: Any) -> Any:
 TABLE = pa.table({str(kind): values_of(kind) for kind in (*TIMES, *DECIMALS)})
 
 
-def put(folder: Path, table: pa.Table, kind: str, name: str = "rows") -> Path:
-    """The table as a file of the source of this kind."""
-    folder.mkdir(parents=True, exist_ok=True)
-    file = folder / f"{name}.{kind}"
-    if kind == "arrow":
-        pyarrow.feather.write_feather(table, str(file), compression="uncompressed")
-    elif kind == "orc":
-        _orc.write_table(table, str(file))
-    else:
-        _pq.write_table(table, file)
-    return file
-
-
 def a_job(folder: Path, format_: str, *, source: str = "parquet", out: str = "out", reading: Any = None, output: Any = None, **spec: Any) -> DataPrepJob:  # fmt: skip
     written = {source: {"uris": [str(folder / "in")]} | (reading or {})}
     options = {"uri": str(folder / out), "format": format_, "shards": {"count": 1}, "overwrite": "IfChanged"} | (output or {})
@@ -140,7 +127,7 @@ PRICES = decimals("12345678901234567.89", None, "-0.10")
 
 @pytest.mark.parametrize("format_", ["parquet", "arrow"])
 def test_every_type_of_arrow_is_kept_with_nulls(tmp_path: Path, format_: str) -> None:
-    put(tmp_path / "in", TABLE, "arrow")
+    write_table(tmp_path / "in", TABLE, "arrow")
     planned, result = run_job(a_job(tmp_path, format_, source="arrow"))
     assert (planned.warnings, result.warnings) == ([], [])
     found = records_in(tmp_path / "out")
@@ -153,13 +140,13 @@ def test_every_type_of_arrow_is_kept_with_nulls(tmp_path: Path, format_: str) ->
 
 
 def test_the_types_of_a_parquet_file_are_kept(tmp_path: Path) -> None:
-    file = put(tmp_path / "in", TABLE, "parquet")
+    file = write_table(tmp_path / "in", TABLE, "parquet")
     assert made(a_job(tmp_path, "arrow")).equals(_pq.read_table(file))
 
 
 def test_the_types_of_an_orc_file_are_kept(tmp_path: Path) -> None:
     table = pa.table({"day": pa.array([1, None, -1], pa.int32()).cast(pa.date32()), "t": MOMENTS, "price": PRICES})
-    file = put(tmp_path / "in", table, "orc")
+    file = write_table(tmp_path / "in", table, "orc")
     found = made(a_job(tmp_path, "parquet", source="orc"))
     assert found.equals(_orc.read_table(str(file)))
     assert [str(kind) for kind in found.schema.types] == ["date32[day]", "timestamp[ns, tz=UTC]", "decimal128(20, 2)"]
@@ -199,8 +186,8 @@ def test_decimals_come_back_from_the_float_and_the_text_of_those_that_lost_digit
 
 
 def test_times_in_different_units_are_kept_in_the_finer_one(tmp_path: Path) -> None:
-    put(tmp_path / "in", pa.table({"t": pa.array([1, None], pa.timestamp("s", tz="UTC"))}), "arrow", "a")
-    put(tmp_path / "in", pa.table({"t": pa.array([1_500], pa.timestamp("ms", tz="UTC"))}), "arrow", "b")
+    write_table(tmp_path / "in", pa.table({"t": pa.array([1, None], pa.timestamp("s", tz="UTC"))}), "arrow", "a")
+    write_table(tmp_path / "in", pa.table({"t": pa.array([1_500], pa.timestamp("ms", tz="UTC"))}), "arrow", "b")
     found = made(a_job(tmp_path, "arrow", source="arrow")).column("t").combine_chunks()
     assert found.equals(pa.array([1_000, None, 1_500], pa.timestamp("ms", tz="UTC")))
 
@@ -220,7 +207,7 @@ def test_times_in_different_units_are_kept_in_the_finer_one(tmp_path: Path) -> N
 def test_decimals_of_different_types_get_one_that_holds_all_digits(tmp_path: Path, first: Any, second: Any, kind: Any, is_reversed: bool) -> None:  # fmt: skip
     files = [second, first] if is_reversed else [first, second]
     for name, column in zip("ab", files, strict=True):
-        put(tmp_path / "in", pa.table({"d": column}), "parquet", name)
+        write_table(tmp_path / "in", pa.table({"d": column}), "parquet", name)
     found = made(a_job(tmp_path, "parquet")).column("d")
     assert (found.type, found.to_pylist()) == (kind, [value for column in files for value in column.to_pylist()])
 
@@ -236,7 +223,7 @@ def test_decimals_of_different_types_get_one_that_holds_all_digits(tmp_path: Pat
 )
 def test_other_columns_of_numbers_stay_float64(tmp_path: Path, first: Any, second: Any) -> None:
     for name, column in zip("ab", (first, second), strict=True):
-        put(tmp_path / "in", pa.table({"d": column}), "parquet", name)
+        write_table(tmp_path / "in", pa.table({"d": column}), "parquet", name)
     found = made(a_job(tmp_path, "parquet")).column("d")
     assert (found.type, found.to_pylist()) == (pa.float64(), [float(first[0].as_py()), float(second[0].as_py())])
     assert manifest_of(tmp_path / "out").parts == {}
@@ -246,7 +233,7 @@ def test_other_columns_of_numbers_stay_float64(tmp_path: Path, first: Any, secon
 
 
 def test_a_feature_with_a_dtype_is_a_number(tmp_path: Path) -> None:
-    put(tmp_path / "in", pa.table({"t": MOMENTS, "price": PRICES, "u": MOMENTS}), "parquet")
+    write_table(tmp_path / "in", pa.table({"t": MOMENTS, "price": PRICES, "u": MOMENTS}), "parquet")
     features = [{"name": "t", "dtype": "int64"}, {"name": "price", "dtype": "float64"}, {"name": "kept", "columns": ["u"]}]
     found = made(a_job(tmp_path, "parquet", features=features))
     assert found.schema.types == [pa.int64(), pa.float64(), MOMENTS.type]
@@ -255,13 +242,13 @@ def test_a_feature_with_a_dtype_is_a_number(tmp_path: Path) -> None:
 
 
 def test_a_feature_with_the_name_of_a_further_column_is_refused(tmp_path: Path) -> None:
-    put(tmp_path / "in", pa.table({"t": MOMENTS, kept_name("t"): PRICES}), "parquet")
+    write_table(tmp_path / "in", pa.table({"t": MOMENTS, kept_name("t"): PRICES}), "parquet")
     with pytest.raises(BadSpec, match=r"The feature '\\x00kept t' has a reserved name"):
         run_job(a_job(tmp_path, "parquet"))
 
 
 def test_a_label_keeps_its_type(tmp_path: Path) -> None:
-    put(tmp_path / "in", pa.table({"x": pa.array([1, 2, 3]), "label": PRICES}), "parquet")
+    write_table(tmp_path / "in", pa.table({"x": pa.array([1, 2, 3]), "label": PRICES}), "parquet")
     assert made(a_job(tmp_path, "parquet")).column("label").to_pylist() == PRICES.to_pylist()
 
 
@@ -275,7 +262,7 @@ def test_a_label_keeps_its_type(tmp_path: Path) -> None:
     ids=["cast", "vector", "map"],
 )
 def test_a_step_or_a_vector_that_takes_numbers_makes_them_numbers(tmp_path: Path, spec: dict[str, Any], expected: Any) -> None:
-    put(tmp_path / "in", pa.table({"t": MOMENTS.drop_null(), "x": pa.array([1, 2])}), "parquet")
+    write_table(tmp_path / "in", pa.table({"t": MOMENTS.drop_null(), "x": pa.array([1, 2])}), "parquet")
     assert made(a_job(tmp_path, "parquet", **spec)).column("t").type == expected
     assert manifest_of(tmp_path / "out").parts == {}
 
@@ -290,14 +277,14 @@ def test_lists_of_times_and_decimals_are_numbers_unless_they_are_nested(tmp_path
         "ts": pa.array([[0, 1], []], pa.list_(pa.timestamp("ms"))),
         "ds": _arrow.array([[Decimal("1.50")], []], pa.list_(pa.decimal128(5, 2))),
     }
-    put(tmp_path / "in", pa.table(lists), "parquet")
+    write_table(tmp_path / "in", pa.table(lists), "parquet")
     assert made(a_job(tmp_path, "parquet")).schema.types == [pa.list_(pa.int64()), pa.list_(pa.float64())]
     nested = made(a_job(tmp_path, "parquet", out="nested", reading={"nested": ["ts", "ds"]}))
     assert nested.to_pylist() == pa.table(lists).to_pylist()
 
 
 def test_steps_that_choose_records_and_columns_keep_types(tmp_path: Path) -> None:
-    put(tmp_path / "in", pa.table({"t": MOMENTS, "price": PRICES, "x": pa.array([1, 2, 3])}), "parquet")
+    write_table(tmp_path / "in", pa.table({"t": MOMENTS, "price": PRICES, "x": pa.array([1, 2, 3])}), "parquet")
     steps = [
         {"filter": {"where": "t > 0 or x == 2"}},
         {"rename": {"columns": {"t": "at", "price": "cost"}}},
@@ -308,7 +295,7 @@ def test_steps_that_choose_records_and_columns_keep_types(tmp_path: Path) -> Non
 
 
 def test_nulls_are_filled_with_numbers_in_the_column_s_unit(tmp_path: Path) -> None:
-    put(tmp_path / "in", pa.table({"t": MOMENTS, "price": PRICES}), "parquet")
+    write_table(tmp_path / "in", pa.table({"t": MOMENTS, "price": PRICES}), "parquet")
     steps = [{"fillNulls": {"columns": ["t"], "value": "1500"}}, {"fillNulls": {"columns": ["price"], "value": "0.25"}}]
     found = made(a_job(tmp_path, "parquet", transforms=steps)).to_pylist()[1]
     assert (found["t"].timestamp(), found["price"]) == (1.5, Decimal("0.25"))
@@ -327,7 +314,7 @@ def test_nulls_are_filled_with_numbers_in_the_column_s_unit(tmp_path: Path) -> N
     ids=["time of day", "day", "long decimal", "decimal", "large decimal", "NaN"],
 )
 def test_a_default_that_the_type_cannot_hold_makes_its_record_bad(tmp_path: Path, column: Any, default: str, reason: str | None) -> None:
-    put(tmp_path / "in", pa.table({"t": column}), "arrow")
+    write_table(tmp_path / "in", pa.table({"t": column}), "arrow")
     job = a_job(tmp_path, "parquet", source="arrow", reading={"defaults": {"t": default}}, onBadRecord={"policy": "Skip", "maxCount": 5})
     if reason is None:
         with pytest.raises(Exception, match="default"):
@@ -345,7 +332,7 @@ def test_dates_and_times_of_day_that_are_none_make_their_records_bad(tmp_path: P
         "t": pa.array([1, 2, 90_000, None], pa.int32()).view(pa.time32("s")),
     }
     lists = pa.ListArray.from_arrays(pa.array([0, 1, 2, 3, 4], pa.int32()), columns["d"].fill_null(0))
-    put(tmp_path / "in", pa.table(columns | {"n": [0, 1, 2, 3], "nested": lists}), "arrow")
+    write_table(tmp_path / "in", pa.table(columns | {"n": [0, 1, 2, 3], "nested": lists}), "arrow")
     skip: dict[str, Any] = {"source": "arrow", "onBadRecord": {"policy": "Skip", "maxCount": 5}}
     for format_, date, time in (("arrow", "date64[ms]", "time32[s]"), ("parquet", "date32[day]", "time32[ms]")):
         assert made(a_job(tmp_path, format_, out=format_, **skip)).column("n").to_pylist() == [1]
@@ -359,7 +346,7 @@ def test_dates_and_times_of_day_that_are_none_make_their_records_bad(tmp_path: P
 
 @pytest.mark.parametrize(("default", "rounded"), [("12345678901234567.25", "1.2345678901234568e+16"), ("1e400", "inf")])
 def test_a_default_of_decimals_that_would_be_rounded_is_refused(tmp_path: Path, default: str, rounded: str) -> None:
-    put(tmp_path / "in", pa.table({"t": decimals(None, "5")}), "parquet")
+    write_table(tmp_path / "in", pa.table({"t": decimals(None, "5")}), "parquet")
     message = (
         f"source.parquet.defaults: the default '{default}' of 't', a column of decimal128(20, 2), would be rounded to {rounded}; "
         "write a number of at most 15 digits."
@@ -371,7 +358,7 @@ def test_a_default_of_decimals_that_would_be_rounded_is_refused(tmp_path: Path, 
 
 
 def test_a_data_set_with_a_rounded_default_is_repaired_but_not_extended(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    put(tmp_path / "in", pa.table({"t": decimals(None, "5")}), "parquet")
+    write_table(tmp_path / "in", pa.table({"t": decimals(None, "5")}), "parquet")
     job = a_job(tmp_path, "parquet", reading={"defaults": {"t": "12345678901234567.25"}}, output={"overwrite": "Extend"})
     with monkeypatch.context() as then:
         then.setattr(tables, "check_digits", lambda *_, **__: None)
@@ -386,13 +373,13 @@ def test_a_data_set_with_a_rounded_default_is_repaired_but_not_extended(tmp_path
 
 
 def test_a_long_default_that_float64_holds_is_kept(tmp_path: Path) -> None:
-    put(tmp_path / "in", pa.table({"t": decimals(None, "5")}), "parquet")
+    write_table(tmp_path / "in", pa.table({"t": decimals(None, "5")}), "parquet")
     found = made(a_job(tmp_path, "parquet", reading={"defaults": {"t": "12345678901234560.00"}}))
     assert found.column("t").to_pylist() == [Decimal("12345678901234560.00"), Decimal(5)]
 
 
 def test_a_time_that_parquet_cannot_hold_makes_its_record_bad(tmp_path: Path) -> None:
-    put(tmp_path / "in", pa.table({"t": pa.array([2**62, 1], pa.timestamp("s"))}), "arrow")
+    write_table(tmp_path / "in", pa.table({"t": pa.array([2**62, 1], pa.timestamp("s"))}), "arrow")
     with pytest.raises(BadData, match=rf"rows.arrow, record 0: t {2**62} does not fit timestamp\[ms\]"):
         run_job(a_job(tmp_path, "parquet", source="arrow"))
     assert made(a_job(tmp_path, "arrow", source="arrow")).column("t").cast(pa.int64()).to_pylist() == [2**62, 1]
@@ -400,8 +387,8 @@ def test_a_time_that_parquet_cannot_hold_makes_its_record_bad(tmp_path: Path) ->
 
 def test_joined_tables_keep_times_and_decimals_of_few_digits(tmp_path: Path) -> None:
     keys = pa.array([1, 2, 3])
-    put(tmp_path / "in", pa.table({"k": keys, "t": MOMENTS, "few": decimals("1.50", None, "2.25", precision=9)}), "parquet", "a")
-    put(tmp_path / "in", pa.table({"k": keys, "many": PRICES}), "parquet", "b")
+    write_table(tmp_path / "in", pa.table({"k": keys, "t": MOMENTS, "few": decimals("1.50", None, "2.25", precision=9)}), "parquet", "a")
+    write_table(tmp_path / "in", pa.table({"k": keys, "many": PRICES}), "parquet", "b")
     tables = [{"name": name, "source": {"parquet": {"uris": [str(tmp_path / f"in/{name}.parquet")]}}} for name in "ab"]
     job = parse_job({"source": {"join": {"keys": ["k"], "tables": tables}}, "output": {"uri": str(tmp_path / "out"), "format": "parquet"}})
     found = made(job)
@@ -414,7 +401,7 @@ def test_joined_tables_keep_times_and_decimals_of_few_digits(tmp_path: Path) -> 
 def test_splits_and_duplicates_are_the_same_as_those_of_numbers(tmp_path: Path, shuffle: dict[str, Any]) -> None:
     moments = pa.array([row // 4 for row in range(200)], pa.timestamp("us"))
     prices = _arrow.array([Decimal(row // 2).scaleb(-2) + 10**9 for row in range(200)], pa.decimal128(20, 2))
-    put(tmp_path / "in", pa.table({"t": moments, "price": prices}), "parquet")
+    write_table(tmp_path / "in", pa.table({"t": moments, "price": prices}), "parquet")
     splits = {"groupBy": "t", "into": [{"name": "train", "fraction": 0.75}, {"name": "test", "fraction": 0.25}]}
     spec: dict[str, Any] = {"splits": splits, "deduplicate": {"columns": ["t", "price"]}, **shuffle}
     numbers: dict[str, Any] = {"features": [{"name": "t", "dtype": "int64"}, {"name": "price", "dtype": "float64"}]}
@@ -434,7 +421,7 @@ def test_splits_and_duplicates_are_the_same_as_those_of_numbers(tmp_path: Path, 
 @pytest.mark.parametrize("second", ["parquet", "arrow"])
 @pytest.mark.parametrize("first", ["parquet", "arrow"])
 def test_the_source_dataset_keeps_the_types_of_a_data_set(tmp_path: Path, first: str, second: str) -> None:
-    put(tmp_path / "in", TABLE, "arrow")
+    write_table(tmp_path / "in", TABLE, "arrow")
     before = made(a_job(tmp_path, first, source="arrow"))
     output = {"uri": str(tmp_path / "again"), "format": second, "shards": {"count": 1}}
     after = made(parse_job({"source": {"dataset": {"uri": str(tmp_path / "out")}}, "output": output}))
@@ -447,7 +434,7 @@ def test_the_source_dataset_keeps_the_types_of_a_data_set(tmp_path: Path, first:
 
 
 def test_the_source_dataset_tells_what_another_format_stores_as_numbers(tmp_path: Path) -> None:
-    put(tmp_path / "in", pa.table({"t": MOMENTS, "price": PRICES}), "parquet")
+    write_table(tmp_path / "in", pa.table({"t": MOMENTS, "price": PRICES}), "parquet")
     run_job(a_job(tmp_path, "parquet"))
     output = {"uri": str(tmp_path / "again"), "format": "jsonl"}
     _, result = run_job(parse_job({"source": {"dataset": {"uri": str(tmp_path / "out")}}, "output": output}))
@@ -463,7 +450,7 @@ def test_the_source_dataset_tells_what_another_format_stores_as_numbers(tmp_path
 
 @pytest.mark.parametrize("format_", ["parquet", "arrow"])
 def test_our_reader_returns_numbers(tmp_path: Path, format_: str) -> None:
-    put(tmp_path / "in", TABLE, "arrow")
+    write_table(tmp_path / "in", TABLE, "arrow")
     run_job(a_job(tmp_path, format_, source="arrow"))
     found = records_in(tmp_path / "out")
     opened: Any = list(open_data_set(str(tmp_path / "out"), split="train", as_="arrow"))
@@ -485,7 +472,7 @@ def test_the_torch_loader_has_numbers(tmp_path: Path, monkeypatch: pytest.Monkey
             "price": decimals("0.50", "2"),
         }
     )
-    put(tmp_path / "in", table, "parquet")
+    write_table(tmp_path / "in", table, "parquet")
     run_job(a_job(tmp_path, format_))
     FakeTorch().install_torch(monkeypatch)
     loader = runpy.run_path(str(tmp_path / "out/_dataprep/loaders/load_torch.py"))
@@ -502,7 +489,7 @@ def test_the_spark_loader_names_the_columns_that_spark_cannot_read(tmp_path: Pat
         pa.decimal128(38, 2),
         pa.decimal256(39, 2),
     ]
-    put(tmp_path / "in", pa.table({f"c{place}": values_of(kind) for place, kind in enumerate(kinds)}), "parquet")
+    write_table(tmp_path / "in", pa.table({f"c{place}": values_of(kind) for place, kind in enumerate(kinds)}), "parquet")
     run_job(a_job(tmp_path, "parquet"))
     assert (tmp_path / "out/_dataprep/loaders/load_spark.py").read_text() == (
         "raise SystemExit(\"load_spark.py: Spark can't read c1 (time32[ms]), c3 (timestamp[ns]), c6 (decimal256(39, 2)). "
@@ -512,7 +499,7 @@ def test_the_spark_loader_names_the_columns_that_spark_cannot_read(tmp_path: Pat
 
 def test_croissant_has_the_types_that_it_knows(tmp_path: Path) -> None:
     kinds = {"day": pa.date32(), "t": pa.timestamp("us"), "price": pa.decimal128(5, 2), "time": pa.time32("ms"), "took": pa.duration("s")}
-    put(tmp_path / "in", pa.table({name: values_of(kind) for name, kind in kinds.items()}), "parquet")
+    write_table(tmp_path / "in", pa.table({name: values_of(kind) for name, kind in kinds.items()}), "parquet")
     run_job(a_job(tmp_path, "parquet"))
     (file,) = (tmp_path / "out").rglob("croissant.json")
     (records,) = [each for each in json.loads(file.read_text())["recordSet"] if each["@id"].startswith("records/")]
@@ -520,7 +507,7 @@ def test_croissant_has_the_types_that_it_knows(tmp_path: Path) -> None:
 
 
 def test_inspect_shows_times(tmp_path: Path) -> None:
-    put(tmp_path / "in", pa.table({"t": MOMENTS, "price": decimals("0.50", "1", "2")}), "parquet")
+    write_table(tmp_path / "in", pa.table({"t": MOMENTS, "price": decimals("0.50", "1", "2")}), "parquet")
     run_job(a_job(tmp_path, "arrow"))
     shown = io.StringIO()
     inspection.show(str(tmp_path / "out"), Access(), records=2, as_json=False, stream=shown)
@@ -531,7 +518,7 @@ def test_inspect_shows_times(tmp_path: Path) -> None:
 @pytest.mark.parametrize("format_", ["parquet", "arrow"])
 def test_records_are_shown_with_all_digits(tmp_path: Path, format_: str, capsys: pytest.CaptureFixture[str]) -> None:
     prices = {"wide": decimals("12345678901234567890.12", None, precision=22), "small": decimals("1E-10", "0.5", scale=10)}
-    put(tmp_path / "in", pa.table(prices), "parquet")
+    write_table(tmp_path / "in", pa.table(prices), "parquet")
     run_job(a_job(tmp_path, format_))
     (file,) = (tmp_path / "out").glob(f"*.{format_}")
     raw = tmp_path / "raw" / file.name
@@ -553,7 +540,7 @@ def test_records_are_shown_with_all_digits(tmp_path: Path, format_: str, capsys:
 
 
 def test_hugging_face_has_the_types(tmp_path: Path) -> None:
-    put(tmp_path / "in", pa.table({"t": MOMENTS, "price": PRICES}), "parquet")
+    write_table(tmp_path / "in", pa.table({"t": MOMENTS, "price": PRICES}), "parquet")
     found = made(a_job(tmp_path, "parquet", output={"parquet": {"huggingFace": {}}}))
     assert found.to_pylist() == pa.table({"t": MOMENTS, "price": PRICES}).to_pylist()
 
@@ -572,7 +559,7 @@ NUMBERS = [pa.int64(), pa.float64()]
 
 
 def a_table_of(tmp_path: Path) -> None:
-    put(tmp_path / "in", pa.table({"t": MOMENTS, "price": PRICES}), "parquet")
+    write_table(tmp_path / "in", pa.table({"t": MOMENTS, "price": PRICES}), "parquet")
 
 
 def test_only_a_job_that_keeps_a_type_has_another_run_id(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -611,10 +598,10 @@ def test_a_data_set_that_keeps_types_is_extended(tmp_path: Path) -> None:
 
 
 def test_a_data_set_with_numbers_is_extended_with_numbers_of_other_types(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    put(tmp_path / "in", pa.table({"price": decimals("1.25", precision=5)}), "parquet")
+    write_table(tmp_path / "in", pa.table({"price": decimals("1.25", precision=5)}), "parquet")
     job = a_job(tmp_path, "parquet", output={"overwrite": "Extend"})
     made_before(job, monkeypatch)
-    put(tmp_path / "in", pa.table({"price": pa.array([7])}), "parquet", "sequel")
+    write_table(tmp_path / "in", pa.table({"price": pa.array([7])}), "parquet", "sequel")
     assert made(job).column("price").to_pylist() == [1.25, 7.0]
 
 
@@ -634,10 +621,10 @@ def test_a_data_set_with_numbers_is_extended_with_numbers_of_other_types(tmp_pat
     ids=["digits", "float", "zone", "unit of numbers"],
 )
 def test_an_extension_that_would_change_a_type_is_refused(tmp_path: Path, first: Any, second: Any, features: Any, message: str) -> None:
-    put(tmp_path / "in", pa.table({"x": first}), "parquet")
+    write_table(tmp_path / "in", pa.table({"x": first}), "parquet")
     job = a_job(tmp_path, "parquet", output={"overwrite": "Extend"}, **({"features": features} if features else {}))
     before = verified_run(job)
-    put(tmp_path / "in", pa.table({"x": second}), "parquet", "a file that comes first")
+    write_table(tmp_path / "in", pa.table({"x": second}), "parquet", "a file that comes first")
     with pytest.raises(BadSpec, match=re.sub(r"[][()]", r"\\\g<0>", message)):
         run_job(job)
     assert manifest_of(tmp_path / "out") == before
