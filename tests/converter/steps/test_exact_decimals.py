@@ -6,7 +6,6 @@ from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
-import pyarrow.parquet as pq
 import pytest
 from tests.builders.columnar import write_table
 from tests.builders.jobs import run_job, verified_run
@@ -19,7 +18,6 @@ from dataprep_converter.inputs.access import Access
 from dataprep_converter.tools import repair
 from dataprep_converter.tools.verification import verify
 
-_pq: Any = pq  # the module has no type stubs
 _arrow: Any = pa
 
 PRICES = ["12345678901234567890.12", "12345678901234567890.13", None, "12345678901234567890.12", "-12345678901234567890.13", "0.30", None]
