@@ -76,6 +76,15 @@ def test_a_block_size_that_hdfs_refuses_is_the_specs_fault(hdfs_cluster: HdfsClu
         store.create(f"{hdfs_cluster.uri}{folder}/file", hdfs=HdfsOptions(block_size=1000))
 
 
+def test_a_cluster_without_space_for_a_block_says_so(hdfs_cluster: HdfsCluster, store: HdfsStore, folder: str) -> None:
+    upload = store.create(f"{hdfs_cluster.uri}{folder}/file", hdfs=HdfsOptions(block_size="64Ti"))
+    with pytest.raises(
+        Unreachable, match=r"could only be written to 0 of the .* in this operation \(no DataNode has space for another block"
+    ):
+        upload.write(b"x")
+    upload.abort()
+
+
 def test_the_user_of_the_settings_writes(hdfs_cluster: HdfsCluster, folder: str) -> None:
     run(f"""
 store = HdfsStore(StoreSettings(uri_prefix="hdfs://", user="alice"))

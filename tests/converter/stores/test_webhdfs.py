@@ -124,6 +124,12 @@ def said(exception: str, message: str) -> bytes:
         (401, b"<html>Authentication required</html>", BadCredentials, "refused the login"),
         (403, said("StandbyException", "Operation category READ is not supported in state standby"), Unreachable, "StandbyException"),
         (403, said("SafeModeException", "Name node is in safe mode"), Unreachable, "SafeModeException"),
+        (
+            403,
+            said("IOException", "File /x could only be written to 0 of the 1 minReplication nodes. There are 2 datanode(s) running"),
+            Unreachable,
+            "datanode(s) running (no DataNode has space for another block, or none can be reached from here).",
+        ),
         (403, said("DSQuotaExceededException", "The DiskSpace quota of /x is exceeded"), StoreFull, "No quota left for /x"),
         (403, said("AccessControlException", "no words known"), NotPermitted, "AccessDenied: user=alice path=/x"),
         (404, b"nothing here", StoreError, "is no WebHDFS: 404 nothing here"),

@@ -13,6 +13,8 @@ _DENIED: Final = re.compile(
     r"Permission denied: user=(?P<user>[^,]*), access=(?P<access>\w+), inode=\\?\"(?P<inode>[^\"\\]*)\\?\":(?P<owner>[^\s\\]*)"
 )
 
+_NO_DATA_NODE: Final = "could only be written to 0 of the "
+
 
 def put(store: Store, uri: str, data: bytes, *, replace: bool, hdfs: HdfsOptions | None) -> Entry:
     """Implements `Store.put` as an upload, with retries."""
@@ -51,6 +53,11 @@ def gone(uri: str) -> Unreachable:
     When the data set was committed, the sweep may have removed the temporary file. A new attempt writes the file again.
     """
     return Unreachable(f"The temporary file of {uri} is gone: something has removed it.", uri=uri)
+
+
+def explained(line: str) -> str:
+    """Returns a NameNode's message, with the causes if no DataNode took a block. The message itself doesn't name them."""
+    return f"{line} (no DataNode has space for another block, or none can be reached from here)" if _NO_DATA_NODE in line else line
 
 
 def pin(size: int, modified_milliseconds: int) -> str:

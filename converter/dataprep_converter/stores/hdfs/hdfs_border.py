@@ -80,7 +80,7 @@ def _translate(error: Exception, addresses: Sequence[str], path: str) -> NoRetur
         line += f" (the NameNode is restarting, or requires Kerberos while the client has no {hdfs_kerberos.AUTHENTICATION}=kerberos)"
     # The cluster is in safe mode or on standby, or lacks DataNodes, or a write was interrupted. After the cluster recovers, another attempt
     # may succeed.
-    raise Unreachable(f"HDFS at {hosts} failed at {path}: {line}.", uri=path) from error
+    raise Unreachable(f"HDFS at {hosts} failed at {path}: {hadoop.explained(line)}.", uri=path) from error
 
 
 def _first_line(text: str) -> str:

@@ -254,7 +254,7 @@ class Place:
         if not name and status == http.client.NOT_FOUND:
             return StoreError(f"{self.peer} is no WebHDFS: {line}.", uri=path)
         # The cluster is in safe mode or on standby, or lacks DataNodes. After the cluster recovers, another attempt may succeed.
-        return Unreachable(f"WebHDFS at {self.peer} failed at {path}: {line}.", uri=path)
+        return Unreachable(f"WebHDFS at {self.peer} failed at {path}: {hadoop.explained(line)}.", uri=path)
 
     def _truncation_error(self, body: bytes) -> Unreachable:
         beginning = body[:200].decode(errors="replace").partition("\n")[0]
