@@ -43,6 +43,11 @@ _FUNCTIONS: Final[Mapping[str, tuple[int, Callable[..., Any]]]] = {
     "matches": (2, lambda value, text: pc.match_substring_regex(value, pattern=text)),
 }
 _DEEPEST: Final = 50
+_LEAST: Final = -(2**63)
+_MOST: Final = 2**64 - 1
+_MEMBERS: Final[Mapping[type, str]] = {
+    bool: "a truth value", int: "a number", float: "a number", str: "a text", bytes: "bytes", type(None): "a missing value",
+}  # fmt: skip
 
 _Value = Callable[[pa.RecordBatch], Any]
 
@@ -71,8 +76,7 @@ class Expression:
         try:
             value = self._value(records)
         except (pa.ArrowInvalid, pa.ArrowNotImplementedError, pa.ArrowTypeError, TypeError) as exc:
-            reason = str(exc).splitlines()[0].rstrip(".")
-            raise BadData(f"{self._of}: {self._text!r} can't be computed: {reason}.") from exc
+            raise BadData(f"{self._of}: {self._text!r} can't be computed: {_reason(exc)}.") from exc
         if isinstance(value, pa.Scalar | bool | int | float | str):
             scalar = value if isinstance(value, pa.Scalar) else pa.scalar(value)
             value = pa.array([scalar.as_py()] * records.num_rows, scalar.type)
@@ -90,13 +94,13 @@ class Expression:
             case ast.Name(id=name):
                 return self._column(name, schema)
             case ast.Constant(value=bool() | int() | float() | str() as value):
-                return lambda _: value
+                return self._constant(value)
             case ast.BoolOp(op=op, values=values):
                 return _folding("and_kleene" if isinstance(op, ast.And) else "or_kleene", [inner(value) for value in values])
             case ast.UnaryOp(op=ast.Not(), operand=operand):
                 return _calling(pc.invert, [inner(operand)])
             case ast.UnaryOp(op=ast.USub(), operand=ast.Constant(value=int() | float() as value)):
-                return lambda _: -value
+                return self._constant(-value)
             case ast.UnaryOp(op=ast.USub(), operand=operand):
                 return _calling(pc.negate_checked, [inner(operand)])
             case ast.BinOp(op=op, left=left, right=right) if type(op) in _ARITHMETIC:
@@ -112,6 +116,18 @@ class Expression:
         raise BadSpec(
             f"{self._of}: {source!r} is not understood; expressions can have columns, numbers, texts, comparisons, + - * /, and, or, not, in, and {functions}."
         )
+
+    def _constant(self, value: bool | float | str) -> _Value:
+        self._check_size(value)
+        constant = pa.scalar(value, pa.uint64()) if isinstance(value, int) and value > _MOST >> 1 else value
+        return lambda _: constant
+
+    def _check_size(self, value: object) -> None:
+        if isinstance(value, int) and not _LEAST <= value <= _MOST:
+            raise BadSpec(
+                f"{self._of}: {self._text!r}: a whole number must be from {_LEAST} to {_MOST}, got {value}. "
+                "A larger number is written as a double, such as 1e20."
+            )
 
     def _column(self, name: str, schema: pa.Schema) -> _Value:
         (column_name,) = find_columns([name], schema, of=self._of)
@@ -172,22 +188,45 @@ class Expression:
     def _membership(
         self, node: ast.expr, members: ast.expr, schema: pa.Schema, inner: Callable[[ast.expr], _Value], *, negated: bool
     ) -> _Value:
-        values = ast.literal_eval(members) if _is_literal(members) else None
-        if not isinstance(values, list | tuple | set) or not values:
+        values = _members(members)
+        if not values:
             raise BadSpec(f"{self._of}: {self._text!r}: `in` must be followed by a list of values, such as ['cat', 'dog'].")
         value = inner(node)
         elements = members.elts if isinstance(members, ast.List | ast.Tuple | ast.Set) else []
         pairs = [self._exact_sides([node, element], schema) for element in elements]
         if all(pairs):
             return partial(_is_one_of, pairs, negated)
-        members_array = pa.array(sorted(values))
+        members_array = self._array_of(values)
 
         def is_member(records: pa.RecordBatch) -> Any:
-            column = value(records)
-            inside = pc.is_in(column, value_set=members_array.cast(column.type))
+            column = _typed(value(records))
+            try:
+                value_set = members_array.cast(column.type)
+            except (pa.ArrowInvalid, pa.ArrowNotImplementedError) as exc:
+                raise BadSpec(
+                    f"{self._of}: {self._text!r}: the values of the list must be {column.type}, as the value before `in` is: {_reason(exc)}."
+                ) from exc
+            inside = pc.is_in(column, value_set=value_set)
             return pc.invert(inside) if negated else inside
 
         return is_member
+
+    def _array_of(self, values: Sequence[Any]) -> Array:
+        """The values of a list, as an array. Raises BadSpec for values of different kinds, and for numbers that no type of numbers holds."""
+        for value in values:
+            self._check_size(value)
+        kinds = [_MEMBERS[type(value)] for value in values]
+        other = next((place for place, kind in enumerate(kinds) if kind != kinds[0]), None)
+        if other is not None:
+            advice = " To test for a missing value, write is_null(column)." if None in values else ""
+            raise BadSpec(
+                f"{self._of}: {self._text!r}: the values of a list must be all numbers, all texts or all truth values, "
+                f"but {values[0]!r} is {kinds[0]} and {values[other]!r} is {kinds[other]}.{advice}"
+            )
+        try:
+            return pa.array(values)
+        except (pa.ArrowInvalid, OverflowError) as exc:
+            raise BadSpec(f"{self._of}: {self._text!r}: no type of numbers holds all values of the list: {_reason(exc)}.") from exc
 
     def _function(self, name: str, args: list[ast.expr], inner: Callable[[ast.expr], _Value]) -> _Value:
         count, kernel = _FUNCTIONS[name]
@@ -220,10 +259,24 @@ def _is_one_of(pairs: Sequence[Sequence[Side]], negated: bool, records: pa.Recor
     return pc.invert(inside) if negated else inside
 
 
-def _is_literal(node: ast.expr) -> bool:
+def _members(node: ast.expr) -> list[Any]:
+    """The values of a list that is written in an expression. Empty if the node isn't a list, or has anything but values of `_MEMBERS`."""
     if not isinstance(node, ast.List | ast.Tuple | ast.Set):
-        return False
-    return all(isinstance(each, ast.Constant | ast.UnaryOp) for each in node.elts)
+        return []
+    try:
+        values = [ast.literal_eval(each) for each in node.elts]
+    except ValueError:
+        return []
+    return values if all(type(value) in _MEMBERS for value in values) else []
+
+
+def _typed(value: Any) -> Any:
+    """A value as Arrow's: numbers and texts in an expression are Python's."""
+    return pa.scalar(value) if isinstance(value, bool | int | float | str) else value
+
+
+def _reason(error: Exception) -> str:
+    return str(error).splitlines()[0].rstrip(".")
 
 
 def _calling(kernel: Callable[..., Any], values: list[_Value]) -> _Value:
@@ -242,8 +295,9 @@ def _folding(kernel: str, values: list[_Value]) -> _Value:
     return fold
 
 
-def _length(value: Array) -> Array:
+def _length(given: Any) -> Array:
     """Returns the lengths: of text in characters, of binary values in bytes, of lists in values."""
+    value = _typed(given)
     kind = value.type
     if pa.types.is_string(kind) or pa.types.is_large_string(kind):
         lengths: Array = pc.utf8_length(value)

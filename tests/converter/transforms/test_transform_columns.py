@@ -124,6 +124,11 @@ def test_columns_that_can_not_be_are_named(spec: dict[str, Any], message: str) -
         ("contains(name, 'd')", [0, 2]),
         ("matches(name, '^[ab]{1}o')", [1]),
         ("id in [-1, 2]", [1]),
+        ("id in [1, 2.0]", [0, 1]),
+        ("weight in [0.5, 2]", [0]),
+        ("name in [None]", [3]),
+        ("'ada' in ['ada', 'eve']", [0, 1, 2, 3]),
+        ("length('abc') == id", [2]),
         ("True", [0, 1, 2, 3]),
     ],
 )
@@ -144,6 +149,16 @@ def test_a_filter_keeps_the_records_for_which_it_is_true(where: str, rows: list[
         ("id is None", "The transform filter: 'id is None': to test for a missing value, write is_null(column)."),
         ("name in 'ada'", "`in` must be followed by a list of values"),
         ("name in [id]", "`in` must be followed by a list of values"),
+        ("id in [not 1]", "`in` must be followed by a list of values"),
+        ("id in [1j]", "`in` must be followed by a list of values"),
+        ("name in [1, 'a']", "The transform filter: \"name in [1, 'a']\": the values of a list must be all numbers, all texts or all truth values, but 1 is a number and 'a' is a text."),
+        ("name in ['a', 'b', b'c']", "but 'a' is a text and b'c' is bytes."),
+        ("id in [1, True]", "but 1 is a number and True is a truth value."),
+        ("id in [1, None]", "but 1 is a number and None is a missing value. To test for a missing value, write is_null(column)."),
+        ("id in ['a']", "The transform filter: \"id in ['a']\": the values of the list must be int64, as the value before `in` is: Failed to parse string: 'a'"),
+        ("id in [1, 99999999999999999999]", "a whole number must be from -9223372036854775808 to 18446744073709551615, got 99999999999999999999."),
+        ("id > -99999999999999999999", "a whole number must be from -9223372036854775808 to 18446744073709551615, got -99999999999999999999."),
+        ("weight in [9007199254740993, 1.5]", "no type of numbers holds all values of the list: Integer value 9007199254740993 is outside"),
         ("length(name, 1) > 1", "The transform filter: length takes 1 value, got 2"),
         ("contains(name, id)", "The transform filter: the second value of contains must be a text in quotes"),
         ("name > 1", "The transform filter: 'name > 1' can't be computed: Function 'greater' has no kernel matching input types (string, int64)"),
@@ -153,6 +168,11 @@ def test_a_filter_keeps_the_records_for_which_it_is_true(where: str, rows: list[
 )  # fmt: skip
 def test_an_expression_that_can_not_be_is_refused_while_planning(where: str, message: str) -> None:
     assert message in refusal(filter={"where": where})
+
+
+def test_the_largest_uint64_can_be_compared() -> None:
+    done = applied({"id": pa.array([2**64 - 2, 2**64 - 1], pa.uint64())}, filter={"where": "id == 18446744073709551615"})
+    assert done.records.column("id").to_pylist() == [2**64 - 1]
 
 
 def test_an_overflow_is_an_error_and_no_wrong_number() -> None:

@@ -13,6 +13,11 @@ MISTAKES: Final[Sequence[Mistake]] = (
         said="a.csv, record 2: line 4: label 2 is outside 0..1. If 2 is a class, numClasses of the label 'label' must be at least 3, got 2.",
     ),
     Mistake(
+        "a filter by a list of texts and numbers",
+        job=CSV + "  transforms:\n  - drop: {columns: [x]}\n  - filter: {where: \"label in [1, 'a']\"}\n" + OUT,
+        said="job.yaml:8:5: The transform filter: \"label in [1, 'a']\": the values of a list must be all numbers, all texts or all truth values, but 1 is a number and 'a' is a text.",
+    ),
+    Mistake(
         "a CSV file for images",
         job=HEAD + "  source: {images: {uris: [a.csv]}}\n" + OUT,
         code=5,
