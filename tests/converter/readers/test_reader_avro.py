@@ -19,7 +19,7 @@ from tests.converter.readers.reader_contract import ReaderContract, batches, fau
 from dataprep_api.spec import Source
 from dataprep_converter.core.errors import BadData, BadSpec
 from dataprep_converter.readers import Reader
-from dataprep_converter.readers.columnar import avro
+from dataprep_converter.readers.columnar import avro, avro_records
 from dataprep_converter.readers.columnar.avro import AvroReader
 
 CODECS = ["null", "deflate", "bzip2", "xz"]
@@ -257,6 +257,63 @@ def test_a_union_of_numbers_is_the_type_that_holds_them(kind: Any, values: list[
     found = batches(AvroReader, a_source(file))
     assert [row["x"] for row in rows(found)] == values
     assert {batch.records.schema.field("x").type for batch in found} == {dtype}
+
+
+NUMBER = ["null", "long", "double"]
+
+
+def inexact(column: str, number: int) -> str:
+    return (
+        f"column '{column}' has the long {number} in a union with double or float, which is read as double; expected a long that a double "
+        "holds exactly, as all up to 9,007,199,254,740,992"
+    )
+
+
+def test_a_long_that_a_double_holds_is_read_beside_doubles(tmp_path: Path) -> None:
+    values = [2**53, 2**60, -(2**63), 0.5, None, 2**62 + 2**30]
+    assert [
+        row["x"] for row in read(a_source(put(tmp_path / "a.avro", [field("x", NUMBER)], [{"x": value} for value in values])))
+    ] == values
+
+
+@pytest.mark.parametrize("first", [2**53 + 1, -(2**53) - 1, 2**63 - 1])
+def test_a_long_that_no_double_holds_spoils_only_its_record(first: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(avro_records, "_PART_RECORDS", 3)
+    values = [1, 0.5, *range(2**60, 2**60 + 4096, 256), first, None, 1.5, 2**53 + 3, 2]
+    file = put(tmp_path / "a.avro", [field("n", "long"), field("x", NUMBER)], [{"n": n, "x": x} for n, x in enumerate(values)], size=40)
+    found = batches(AvroReader, a_source(file))
+    bad = {18: inexact("x", first), 21: inexact("x", 2**53 + 3)}
+    assert faults(found) == bad
+    assert [(row["n"], row["x"]) for row in rows(found)] == [(n, x) for n, x in enumerate(values) if n not in bad]
+
+
+@pytest.mark.parametrize(
+    ("kind", "value", "column"),
+    [
+        ({"type": "array", "items": NUMBER}, [1.5, 2**53 + 1], "x"),
+        ({"type": "map", "values": NUMBER}, {"a": 2**53 + 1, "b": 0.5}, "x"),
+        ({"type": "array", "items": {"type": "array", "items": NUMBER}}, [[1.5], [2**53 + 1]], "x"),
+        ({"type": "record", "name": "In", "fields": [field("y", NUMBER), field("z", "long")]}, {"y": 2**53 + 1, "z": 1}, "x/y"),
+    ],
+    ids=["a list", "a map", "a list of lists", "a record"],
+)
+def test_an_inexact_long_within_other_values_is_found(kind: Any, value: Any, column: str, tmp_path: Path) -> None:
+    file = put(tmp_path / "a.avro", [field("n", "long"), field("x", kind)], [{"n": 1, "x": value}])
+    assert faults(batches(AvroReader, a_source(file))) == {0: inexact(column, 2**53 + 1)}
+    others = ["n", "x/z"] if column == "x/y" else ["n"]
+    assert [row["n"] for row in read(a_source(file, columns=others))] == [1]
+
+
+def test_an_inexact_long_is_named_with_its_file_and_record(tmp_path: Path) -> None:
+    file = put(tmp_path / "in/a.avro", [field("x", NUMBER)], [{"x": 0.5}, {"x": 2**53 + 1}])
+    job = {"source": {"avro": {"uris": [str(file)]}}, "output": {"uri": str(tmp_path / "out"), "format": "jsonl"}}
+    with pytest.raises(BadData) as caught:
+        run_job(parse_job(job))
+    assert str(caught.value) == f"{file}, record 1: {inexact('x', 2**53 + 1)}. Set onBadRecord.policy: Skip to leave such records out."
+    skipping = {"onBadRecord": {"policy": "Skip"}, "output": {"uri": str(tmp_path / "skipped"), "format": "jsonl"}}
+    run_job(parse_job(job | skipping))
+    (made,) = (tmp_path / "skipped").glob("*.jsonl")
+    assert made.read_text() == '{"x":0.5}\n'
 
 
 @pytest.mark.parametrize(("kind", "value", "text"), REFUSED.values(), ids=REFUSED.keys())

@@ -53,11 +53,22 @@ class AvroReader(TableReader):
         fields = [name for name in self._fields if name in kind.schema.names]
         data = source.read_at(unit.offset, unit.size)
         try:
-            parts = [batch for records, content in contents_of(data, header) for batch in batches_of(kind, records, content, fields)]
+            parts: list[pa.RecordBatch] = []
+            bad: dict[int, str] = {}
+            row = 0
+            for records, content in contents_of(data, header):
+                for batch, inexact in batches_of(kind, records, content, fields):
+                    bad |= {row + each.row: each.reason() for each in reversed(inexact) if self._is_selected(each.path)}
+                    row += batch.num_rows
+                    parts.append(batch)
             # Arrow reads the same buffers as other types, so it has to check them. `Table` finds text that is not UTF-8.
-            return self._table.block(parts[0] if len(parts) == 1 else _arrow.concat_batches(parts))
+            return self._table.block(parts[0] if len(parts) == 1 else _arrow.concat_batches(parts), bad)
         except ValueError as exc:
             raise BadData(f"{unit.uri}: the blocks from byte {unit.offset:,} on can't be read: {exc}.", uri=unit.uri) from exc
+
+    def _is_selected(self, path: Sequence[str]) -> bool:
+        """Whether a column has the values of the field at this path."""
+        return any(column.path == tuple(path[: len(column.path)]) for column in self._table.columns)
 
 
 def _type_of(source: Input, uri: str, *, length: int) -> tuple[Header, RecordType]:

@@ -40,6 +40,7 @@ _TIMES: Final[Mapping[tuple[str, str], pa.DataType]] = {
     ("long", "local-timestamp-micros"): pa.timestamp("us"),
     ("long", "local-timestamp-nanos"): pa.timestamp("ns"),
 }
+_EXACT: Final = 2**53
 _NUMBERS: Final = tuple(_PRIMITIVES[name] for name in ("int", "long", "float", "double"))
 
 
@@ -53,6 +54,23 @@ class RecordType:
     """The same, with bytes instead of texts, and numbers instead of times."""
     head: bytes
     """The header of an uncompressed file with these records."""
+
+
+@dataclass(frozen=True)
+class Inexact:
+    """A long that the column of a union of long and double can't hold, because the column has doubles."""
+
+    row: int
+    path: tuple[str, ...]
+    """The name of the field, preceded by the names of the records that contain it, the outermost first."""
+    number: int
+
+    def reason(self) -> str:
+        """Why the row is bad."""
+        return (
+            f"column {'/'.join(self.path)!r} has the long {self.number} in a union with double or float, which is read as double; "
+            f"expected a long that a double holds exactly, as all up to {_EXACT:,}"
+        )
 
 
 def record_type(schema: bytes, uri: str) -> RecordType:
@@ -75,29 +93,60 @@ def record_type(schema: bytes, uri: str) -> RecordType:
     return RecordType(pa.schema(fields), decoded, b"Obj\x01" + _long(2) + head.getvalue() + _long(0) + _SYNC)
 
 
-def batches_of(kind: RecordType, records: int, content: bytes, columns: Sequence[str]) -> Iterator[pa.RecordBatch]:
+def batches_of(kind: RecordType, records: int, content: bytes, columns: Sequence[str]) -> Iterator[tuple[pa.RecordBatch, list[Inexact]]]:
     """Decodes a block with this number of records, and yields batches that have only these fields, or a column without a name if there are
-    none. Raises ValueError for damaged records."""
+    none. A long that its column can't hold is null in the batch, and is yielded with it. Raises ValueError for damaged records."""
     reader = _fastavro().reader(io.BytesIO(b"".join((kind.head, _long(records), _long(len(content)), content, _SYNC))))
     schema = pa.schema([kind.schema.field(name) for name in columns])
     rest = records
     while rest:
         part: list[dict[str, Any]] = []
+        inexact: list[Inexact] = []
         try:
             for _ in range(min(rest, _PART_RECORDS)):
                 part.append(next(reader))  # noqa: PERF401 - an error must not be lost in a comprehension
-            arrays = [_arrow.array([each[name] for each in part], kind.decoded.field(name).type) for name in columns]
+            arrays = [_column([each[name] for each in part], kind.decoded.field(name).type, name, inexact) for name in columns]
         except (ValueError, EOFError, StopIteration, IndexError, KeyError, OverflowError, MemoryError, TypeError, pa.ArrowException) as exc:
             raise ValueError(f"{type(exc).__name__} {exc}".rstrip()) from exc
-        if not columns:
-            yield _arrow.RecordBatch.from_arrays([pa.nulls(len(part))], names=[""])
-            rest -= len(part)
-            continue
-        yield _arrow.RecordBatch.from_arrays(
-            [array if array.type == field.type else array.view(field.type) for array, field in zip(arrays, schema, strict=True)],
-            schema=schema,
-        )
         rest -= len(part)
+        if not columns:
+            yield _arrow.RecordBatch.from_arrays([pa.nulls(len(part))], names=[""]), []
+            continue
+        yield (
+            _arrow.RecordBatch.from_arrays(
+                [array if array.type == field.type else array.view(field.type) for array, field in zip(arrays, schema, strict=True)],
+                schema=schema,
+            ),
+            inexact,
+        )
+
+
+def _column(values: Sequence[Any], kind: Any, name: str, inexact: list[Inexact]) -> Any:
+    """The decoded values of a field as an array. Adds the longs that the array can't hold to `inexact`."""
+    try:
+        return _arrow.array(values, kind)
+    except pa.ArrowInvalid:
+        # Arrow takes no whole number beyond 2^53 as a double, not even one that is a double.
+        return _arrow.array([_as_doubles(value, kind, row, (name,), inexact) for row, value in enumerate(values)], kind)
+
+
+def _as_doubles(value: Any, kind: Any, row: int, path: tuple[str, ...], inexact: list[Inexact]) -> Any:
+    """A value with doubles instead of longs where `kind` has doubles. A long that no double equals becomes None, and is added to `inexact`."""
+    types: Any = pa.types
+    if value is None:
+        return None
+    if types.is_float64(kind) and isinstance(value, int):
+        if int(float(value)) == value:
+            return float(value)
+        inexact.append(Inexact(row, path, value))
+        return None
+    if types.is_struct(kind):
+        return {field.name: _as_doubles(value[field.name], field.type, row, (*path, field.name), inexact) for field in kind}
+    if types.is_list(kind):
+        return [_as_doubles(item, kind.value_type, row, path, inexact) for item in value]
+    if types.is_map(kind):
+        return {key: _as_doubles(item, kind.item_type, row, path, inexact) for key, item in value.items()}
+    return value
 
 
 def _fastavro() -> Any:

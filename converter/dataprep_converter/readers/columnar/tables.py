@@ -100,8 +100,8 @@ class Table:
                 raise BadSpec(f"{of}.defaults: there is no column {name!r}; the columns are {', '.join(by_name)}.")
             self._defaults[name] = column_default(text, by_name[name], of=f"{of}.defaults")
 
-    def block(self, records: pa.RecordBatch) -> Block:
-        """The batch as a block. `settled` describes the bad rows."""
+    def block(self, records: pa.RecordBatch, bad: Mapping[int, str] | None = None) -> Block:
+        """The batch as a block. `settled` describes the bad rows; `bad` has the reasons of further bad rows."""
         aligned = self._alignment.apply(records)
         return block_of(
             aligned.records,
@@ -110,7 +110,7 @@ class Table:
             keep_nulls=self._keep_nulls,
             of=self._source_path,
             nested=aligned.nested,
-            bad=aligned.wrong,
+            bad=aligned.wrong | dict(bad or {}),
         )
 
 
