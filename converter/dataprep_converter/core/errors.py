@@ -2,6 +2,7 @@
 
 ConvertError
 ├── BadSpec           the spec asks for something impossible with this input        exit 2
+│   └── RoundedDefault  a default of decimals would lose digits                     exit 2
 ├── BadData           more bad records than the spec allows                         exit 3
 ├── StoreError        a store refused for a reason not listed below                 exit 5
 │   ├── Unreachable   a store can't be reached, or has an internal fault            exit 4
@@ -45,6 +46,10 @@ class BadSpec(ConvertError):
 
     exit = Exit.BAD_SPEC
     reason = Reason.INVALID_SPEC
+
+
+class RoundedDefault(BadSpec):
+    """A default of a column of decimals would lose digits. Data sets of earlier releases have such defaults, rounded."""
 
 
 class BadData(ConvertError):

@@ -68,6 +68,8 @@ class Access:
         """Whether times and decimals keep their types in a format that can hold these types."""
         self.compares_all_digits = True
         """Whether `deduplicate` and `filter` compare all digits of decimals."""
+        self.rounds_defaults = False
+        """Whether a default of decimals may lose digits, because the plan is that of an existing data set, which has the rounded default."""
         self.reads_heif = True
         """Whether AVIF and HEIC files are images."""
 

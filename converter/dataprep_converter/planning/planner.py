@@ -85,10 +85,12 @@ def make_plan(spec: DataPrepJobSpec, access: Access, base: Base | None = None, *
     """Plans a job. With a base, the plan begins with the base's plan, and only new units are divided into splits and shards.
 
     `parts` gives the versions of the rules to follow, so that an earlier plan can be reproduced. By default, `parts` is the base's
-    versions, or this release's versions if there is no base.
+    versions, or this release's versions if there is no base. Only a plan that is neither reproduced nor extended is refused because of a
+    rounded default: this release made no data set with one.
 
     Raises BadSpec, NoInput, InputChanged (if inputs of the base have changed), and the errors of the source's store.
     """
+    access.rounds_defaults = base is not None or parts is not None
     if parts is None:
         parts = run_id.versions(spec) if base is None else base.head.parts
     access.follow(spec, parts)

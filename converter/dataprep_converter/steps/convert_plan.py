@@ -12,7 +12,7 @@ from dataprep_api.dataset.report import Manifest, Success
 from dataprep_api.formats import format_rules
 from dataprep_api.spec import DataPrepJobSpec, Source
 from dataprep_converter.core.closeable import closed_on_error
-from dataprep_converter.core.errors import NotWhole
+from dataprep_converter.core.errors import NotWhole, RoundedDefault
 from dataprep_converter.dataset import overlaps
 from dataprep_converter.dataset.output_folder import OutputFolder, RunFolder
 from dataprep_converter.formats.registry import encoder_class
@@ -62,11 +62,21 @@ class ConversionDraft(Draft):
 def plan(spec: DataPrepJobSpec, access: Access) -> ConversionDraft:
     """Plans the complete data set.
 
-    If another release began this same job without finishing it, the plan follows the rules of that release.
+    If another release began this same job without finishing it, the plan follows the rules of that release. Raises RoundedDefault unless
+    an earlier release has planned the job, which rounded the default.
     """
-    new = make_plan(spec, access)
+    refusal: RoundedDefault | None = None
+    try:
+        new = make_plan(spec, access)
+    except RoundedDefault as exc:
+        if not OutputFolder(spec.output.uri, access).runs():
+            raise
+        refusal = exc
+        new = make_plan(spec, access, parts=run_id.versions(spec))
     with closed_on_error(new):
         unfinished = _find_unfinished(spec, new.plan.head, access)
+        if refusal is not None and unfinished is None and not _is_stored(spec, new.plan.head, access):
+            raise refusal
     if unfinished is None or run_id.fault_of_versions(unfinished.parts, spec) is not None:
         return _draft(spec, access, new, unfinished)
     new.close()
@@ -84,6 +94,11 @@ def _draft(spec: DataPrepJobSpec, access: Access, new: NewPlan, unfinished: Plan
         size=new.size,
         predecessor=unfinished.run_id if unfinished is not None else None,
     )
+
+
+def _is_stored(spec: DataPrepJobSpec, head: PlanHead, access: Access) -> bool:
+    """Whether the output has the plan of this run."""
+    return OutputFolder(spec.output.uri, access).of_run(head.run_id).read(names.plan_file(head.run_id)) is not None
 
 
 def _find_unfinished(spec: DataPrepJobSpec, fresh: PlanHead, access: Access) -> PlanHead | None:

@@ -189,7 +189,7 @@ class _DamagedDataSet:
             if fault is not None:
                 raise BadSpec(f"{self.uri} (run {self.folder.run_id}) {fault}.")
             return make_plan(job.spec, self._access, parts=manifest.parts)
-        new = make_plan(job.spec, self._access)
+        new = make_plan(job.spec, self._access, parts=run_id.versions(job.spec))
         newest = new.plan.head.parts
         newest_first = ("types", "heif", "structs", "nulls")
         later = [newest_first[:count] for count in range(1, len(newest_first) + 1)]

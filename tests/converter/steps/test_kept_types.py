@@ -4,6 +4,7 @@ import io
 import json
 import re
 import runpy
+from collections.abc import Iterator, Sequence
 from decimal import Context, Decimal
 from pathlib import Path
 from typing import Any
@@ -22,14 +23,16 @@ from tests.builders.specs import parse_job
 from tests.converter.cli.commandline import code_of
 from tests.reader.fake_torch import FakeTorch
 
+from dataprep_api import names
 from dataprep_api.dataset import run_id
 from dataprep_api.dataset.report import Manifest
 from dataprep_api.resources.job import DataPrepJob
-from dataprep_converter.core.errors import BadData, BadSpec
+from dataprep_converter.core.errors import BadData, BadSpec, RoundedDefault
 from dataprep_converter.inputs.access import Access
 from dataprep_converter.readers.columnar import tables
 from dataprep_converter.records.kept_types import as_kept, kept_name
 from dataprep_converter.records.lossy import SAFE_DIGITS, lost_digits
+from dataprep_converter.steps.plan_step import run_plan_step
 from dataprep_converter.tools import repair
 from dataprep_converter.tools.inspect import inspection
 from dataprep_converter.tools.verification import verify
@@ -357,19 +360,71 @@ def test_a_default_of_decimals_that_would_be_rounded_is_refused(tmp_path: Path, 
         assert str(refused.value) == message
 
 
-def test_a_data_set_with_a_rounded_default_is_repaired_but_not_extended(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    write_table(tmp_path / "in", pa.table({"t": decimals(None, "5")}), "parquet")
-    job = a_job(tmp_path, "parquet", reading={"defaults": {"t": "12345678901234567.25"}}, output={"overwrite": "Extend"})
+ROUNDED = "12345678901234567.25"
+
+
+def a_rounding_job(folder: Path, **output: Any) -> DataPrepJob:
+    return a_job(folder, "parquet", reading={"defaults": {"t": ROUNDED}}, output=output)
+
+
+@pytest.fixture
+def earlier(monkeypatch: pytest.MonkeyPatch) -> Iterator[pytest.MonkeyPatch]:
+    """Within it, defaults are rounded without a check, as earlier releases did."""
     with monkeypatch.context() as then:
         then.setattr(tables, "check_digits", lambda *_, **__: None)
-        run_job(job)
-    (file,) = (tmp_path / "out").glob("*.parquet")
-    before = file.read_bytes()
+        yield then
+
+
+def rounded_data_set(folder: Path, earlier: pytest.MonkeyPatch, **output: Any) -> tuple[DataPrepJob, Path, bytes]:
+    """Makes a data set of an earlier release, whose default is rounded. Returns its job, its only shard, and the shard's bytes."""
+    write_table(folder / "in", pa.table({"t": decimals(None, "5")}), "parquet")
+    job = a_rounding_job(folder, **output)
+    run_job(job)
+    earlier.undo()
+    (file,) = (folder / "out").glob("*.parquet")
+    return job, file, file.read_bytes()
+
+
+@pytest.mark.parametrize("lost", [(), ("plan",), ("plan", "manifest")], ids=["nothing", "the plan", "the manifest too"])
+def test_a_data_set_with_a_rounded_default_is_repaired(tmp_path: Path, earlier: pytest.MonkeyPatch, lost: Sequence[str]) -> None:
+    job, file, before = rounded_data_set(tmp_path, earlier)
+    run = manifest_of(tmp_path / "out").run_id
+    for name in lost:
+        (tmp_path / "out" / (names.plan_file(run) if name == "plan" else names.manifest_file(run))).write_text("{}")
     file.unlink()
-    assert repair.repair(str(tmp_path / "out"), Access()).shards == [file.name]
+    assert repair.repair(str(tmp_path / "out"), Access(), job=job).shards == [file.name]
     assert file.read_bytes() == before
-    with pytest.raises(BadSpec, match="would be rounded"):
+
+
+def test_a_data_set_with_a_rounded_default_is_extended(tmp_path: Path, earlier: pytest.MonkeyPatch) -> None:
+    job, file, before = rounded_data_set(tmp_path, earlier, overwrite="Extend")
+    run_job(job)
+    write_table(tmp_path / "in", pa.table({"t": decimals("7", None)}), "parquet", "rows2")
+    run_job(job)
+    assert file.read_bytes() == before
+    shards = [_pq.read_table(each).column("t").to_pylist() for each in sorted((tmp_path / "out").glob("*.parquet"))]
+    default = shards[0][0]
+    assert shards == [[default, Decimal(5)], [Decimal(7), default]]
+    assert default != Decimal(ROUNDED)
+    manifest_of(tmp_path / "out")
+
+
+def test_a_data_set_with_a_rounded_default_is_reused_unless_its_inputs_change(tmp_path: Path, earlier: pytest.MonkeyPatch) -> None:
+    job, file, before = rounded_data_set(tmp_path, earlier, overwrite="IfChanged")
+    run_job(job)
+    assert file.read_bytes() == before
+    write_table(tmp_path / "in", pa.table({"t": decimals("7", None)}), "parquet", "rows2")
+    with pytest.raises(RoundedDefault, match="would be rounded"):
         run_job(job)
+    assert file.read_bytes() == before
+
+
+def test_an_unfinished_run_with_a_rounded_default_is_finished(tmp_path: Path, earlier: pytest.MonkeyPatch) -> None:
+    write_table(tmp_path / "in", pa.table({"t": decimals(None, "5")}), "parquet")
+    job = a_rounding_job(tmp_path)
+    run_plan_step(job, Access())
+    earlier.undo()
+    assert made(job).column("t").to_pylist()[1] == Decimal(5)
 
 
 def test_a_long_default_that_float64_holds_is_kept(tmp_path: Path) -> None:

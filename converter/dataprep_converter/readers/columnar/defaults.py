@@ -6,7 +6,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from dataprep_converter.core.errors import BadSpec
+from dataprep_converter.core.errors import BadSpec, RoundedDefault
 from dataprep_converter.formats.nested.nested_scalars import nested_scalar
 from dataprep_converter.readers.columnar.columns import Column, default_of, digits, shown
 from dataprep_converter.records.lossy import SAFE_DIGITS
@@ -20,15 +20,15 @@ def column_default(text: str, column: Column, *, of: str) -> Any:
 
 
 def check_digits(defaults: Mapping[str, str] | None, columns: Sequence[Column], *, of: str) -> None:
-    """Raises BadSpec for a default of a column of decimals that would lose digits, because decimals are read as float64.
+    """Raises RoundedDefault for a default of a column of decimals that would lose digits, because decimals are read as float64.
 
-    Only the planner calls this, because data sets of earlier releases may have such defaults, rounded.
+    Only the planner of a new data set calls this, because data sets of earlier releases may have such defaults, rounded.
     """
     for column in columns:
         text = (defaults or {}).get(column.name)
         if text is None or column.nested is not None or digits(column.was) == 0 or not _is_rounded(text):
             continue
-        raise BadSpec(
+        raise RoundedDefault(
             f"{of}: the default {shown(text)} of {column.name!r}, a column of {column.was}, would be rounded to {float(text)!r}; "
             f"write a number of at most {SAFE_DIGITS} digits."
         )

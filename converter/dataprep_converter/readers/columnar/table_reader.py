@@ -51,7 +51,7 @@ def discover_tables(source: TableFiles, access: Access, *, of: str, units_of: Un
     """
 
     def units(selected: TableFiles, files: ListFiles) -> Listing[Unit]:
-        common = CommonSchema(selected, of=of, structs=access.structs)
+        common = CommonSchema(selected, of=of, structs=access.structs, rounds_defaults=access.rounds_defaults)
         for root, path, entry in files():
             with access.store(entry.uri).open(entry.uri) as opened:
                 yield from units_of(root, path, entry, opened, common)

@@ -24,8 +24,10 @@ from dataprep_converter.records.schemas import parse_schema, schema_text
 class CommonSchema:
     """Collects the schemas of the files, and freezes the columns that hold the values of all files."""
 
-    def __init__(self, source: TableFiles, *, of: str, structs: StructRule) -> None:
+    def __init__(self, source: TableFiles, *, of: str, structs: StructRule, rounds_defaults: bool = False) -> None:
+        """`rounds_defaults` is `Access.rounds_defaults`."""
         self._source = source
+        self._rounds_defaults = rounds_defaults
         self._structs = structs
         self._source_path = of
         self._common = CommonColumns(source.columns, of=of, structs=structs, asked=source.nested or ())
@@ -39,7 +41,8 @@ class CommonSchema:
         """The columns for the workers, as JSON values. Raises BadSpec for a selected column that no file has, and for an invalid default."""
         columns = self._common.columns()
         Table(self._source, columns, of=self._source_path, keep_nulls=False)
-        check_digits(self._source.defaults, columns, of=f"{self._source_path}.defaults")
+        if not self._rounds_defaults:
+            check_digits(self._source.defaults, columns, of=f"{self._source_path}.defaults")
         schema = pa.schema([(column.name, column.type) for column in columns])
         state = {"schema": schema_text(schema), "paths": [list(column.path) for column in columns]}
         were = pa.schema([(column.name, column.was) for column in columns if column.was is not None])

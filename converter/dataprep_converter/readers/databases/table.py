@@ -63,7 +63,8 @@ class TableReader(BlockReader):
         versions = [table.version() for table in tables]
         sessions = [table.session() for table in tables]
         rows = _Rows.of(source, _schema(source, sessions), keep_nulls=access.keeps_nulls)
-        check_digits(source.record_defaults, rows.columns, of="source.table.recordDefaults")
+        if not access.rounds_defaults:
+            check_digits(source.record_defaults, rows.columns, of="source.table.recordDefaults")
         return Discovery(_units(source, rows, sessions, versions))
 
     def __init__(self, source: TableSource, state: Mapping[str, Any], access: Access) -> None:
