@@ -2,9 +2,11 @@
 
 import json
 import re
+from collections.abc import Mapping
 from typing import Final
 
 from dataprep_api.spec import DataPrepJobSpec
+from dataprep_api.spec.sources.csv_sequences import CsvSequencesSource
 
 _OUTSIDE: Final = re.compile(r"(?:.*: )?(?P<name>.+) (?P<value>-?\d+) is outside 0\.\.\d+")
 _ENCODING: Final = "is not UTF-8"
@@ -19,6 +21,8 @@ _NO_VALUE: Final = re.compile(r"(?P<before>.*?)column '(?P<name>[^']+)' (?:has n
 """The reasons of nulls in sequences, which have no null among their steps."""
 _MISSING: Final = frozenset(("na", "n/a", "nil", "null", "none", "-", "--", "?", "."))
 """In lower case, words that people write for a missing value."""
+_EXAMPLES: Final[Mapping[str, str]] = {"Int64": '"0"', "Float32": '"NaN"', "Float64": '"NaN"', "Bool": '"false"', "String": '"none"'}
+"""For each type of a column of CSV files, a default as it is written in the spec."""
 _SKIP: Final = "onBadRecord.policy: Skip to leave such records out."
 
 
@@ -67,16 +71,30 @@ def _columns_to_list(spec: DataPrepJobSpec) -> str | None:
 
 
 def _default_in_sequence(before: str, column: str, spec: DataPrepJobSpec) -> str | None:
-    """Returns how to give a column of sequences a default, or None for a column of another source. `before` is the text before the column
-    in the reason, which begins with the name of a joined table."""
+    """Returns the line that gives a column of sequences a default, or None for a column of another source. `before` is the text before the
+    column in the reason, which begins with the name of a joined table."""
     source = spec.source
     if source is not None and source.csv_sequences is not None:
-        return f"give the column {column!r} a default in source.csvSequences.columns"
+        return _default_of_cells(before, column, source.csv_sequences, of="source.csvSequences")
     tables = source.join.tables if source is not None and source.join is not None else []
-    table = next((each for each in tables if before.startswith(f"{each.name}: ")), None)
+    number, table = next(((number, each) for number, each in enumerate(tables) if before.startswith(f"{each.name}: ")), (0, None))
     if table is None or (table.order_by is None and table.source.csv_sequences is None):
         return None
+    place = f"source.join.tables[{number}].source"
     if table.source.csv_sequences is not None:
-        return f"give the column {column!r} a default in columns of the source of the table {table.name}"
+        return _default_of_cells(before, column, table.source.csv_sequences, of=f"{place}.csvSequences")
     field = "recordDefaults" if table.source.kind == "table" else "defaults"
-    return f"set {field} for the column {column!r} in the source of the table {table.name}"
+    key = json.dumps(column, ensure_ascii=False)
+    return f'add {field}: {{{key}: "0"}}, or another value of its type, to {place}.{table.source.kind}'
+
+
+def _default_of_cells(before: str, column: str, source: CsvSequencesSource, *, of: str) -> str:
+    """Returns the line that gives a column of CSV files a default. `before` says whether it is a column of the files of labels."""
+    is_label = "its labels, " in before and source.labels is not None
+    columns = source.labels.columns if is_label and source.labels is not None else source.columns
+    place = f"{of}.labels.columns" if is_label else f"{of}.columns"
+    listed = next((each for each in columns or [] if each.name == column), None)
+    if listed is not None:
+        return f"add default: {_EXAMPLES[listed.type]} to the column {column!r} in {place}"
+    key = json.dumps(column, ensure_ascii=False)
+    return f"list the columns in {place}, with {{name: {key}, type: Float32, default: {_EXAMPLES['Float32']}}}"

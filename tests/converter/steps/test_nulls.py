@@ -516,7 +516,8 @@ def test_a_join_refuses_a_null_within_a_sequence(tmp_path: Path) -> None:
         a_join(tmp_path, LEFT.slice(0, 2), RIGHT, orderBy=["f"])
     assert str(refused.value) == (
         f"{tmp_path}/b.parquet, record 1: b: column 'f' has no value and no default. A sequence has no null among its steps; "
-        "set defaults for the column 'f' in the source of the table b. Otherwise, set onBadRecord.policy: Skip to leave such records out."
+        'add defaults: {"f": "0"}, or another value of its type, to source.join.tables[1].source.parquet. '
+        "Otherwise, set onBadRecord.policy: Skip to leave such records out."
     )
 
 
@@ -526,17 +527,59 @@ def test_a_default_in_the_source_of_the_table_makes_the_sequence(tmp_path: Path)
     assert [record["f"] for record in made] == [[1.5, 9.0], [0.5]]
 
 
-def test_a_sequence_of_a_csv_file_refuses_an_empty_number(tmp_path: Path) -> None:
-    (tmp_path / "in").mkdir()
-    (tmp_path / "in/a.csv").write_text("1,2\n3,\n")
-    source = {"csvSequences": {"uris": [str(tmp_path / "in")]}}
+INFERRED = 'list the columns in source.csvSequences.{}columns, with {{name: "{}", type: Float32, default: "NaN"}}'
+CELLS = [{"name": "x", "type": "Float32"}, {"name": "y", "type": "Int64"}]
+SEQUENCES: dict[str, tuple[dict[str, Any], str, str]] = {
+    "inferred": ({}, "line 2: column '1' is empty or a word such as NA, and has no default", INFERRED.format("", "1")),
+    "listed": (
+        {"columns": CELLS},
+        "line 2: column 'y' is empty and has no default",
+        "add default: \"0\" to the column 'y' in source.csvSequences.columns",
+    ),
+    "labels": (
+        {"labels": {"uris": ["{}/labels"]}, "select": ["0"]},
+        "its labels, line 2: column 'label' is empty or a word such as NA, and has no default",
+        INFERRED.format("labels.", "label"),
+    ),
+    "listed labels": (
+        {"labels": {"uris": ["{}/labels"], "columns": [{"name": "z", "type": "Float32"}]}, "select": ["0"]},
+        "its labels, line 2: column 'z' is empty and has no default",
+        "add default: \"NaN\" to the column 'z' in source.csvSequences.labels.columns",
+    ),
+}
+
+
+def a_sequence(folder: Path, options: dict[str, Any], **spec: Any) -> DataPrepJob:
+    for name, text in {"in": "1,2\n3,\n", "labels": '1\n""\n'}.items():
+        (folder / name).mkdir(exist_ok=True)
+        (folder / name / "a.csv").write_text(text)
+    source: Any = json.loads(json.dumps({"uris": [str(folder / "in")], **options}).replace("{}", str(folder)))
+    return parse_job({"source": {"csvSequences": source}, "output": {"uri": str(folder / "out"), "format": "jsonl"}, **spec})
+
+
+@pytest.mark.parametrize(("options", "reason", "advice"), SEQUENCES.values(), ids=SEQUENCES.keys())
+def test_a_sequence_of_a_csv_file_refuses_an_empty_number(options: dict[str, Any], reason: str, advice: str, tmp_path: Path) -> None:
     with pytest.raises(BadData) as refused:
-        run_job(parse_job({"source": source, "output": {"uri": str(tmp_path / "out")}}))
+        run_job(a_sequence(tmp_path, options))
     assert str(refused.value) == (
-        f"{tmp_path}/in/a.csv, record 0: line 2: column '1' is empty or a word such as NA, and has no default. "
-        "A sequence has no null among its steps; give the column '1' a default in source.csvSequences.columns. "
+        f"{tmp_path}/in/a.csv, record 0: {reason}. A sequence has no null among its steps; {advice}. "
         "Otherwise, set onBadRecord.policy: Skip to leave such records out."
     )
+
+
+@pytest.mark.parametrize(
+    ("columns", "steps"),
+    [
+        ([{"name": "0", "type": "Float32"}, {"name": "1", "type": "Float32", "default": "NaN"}], [2.0, None]),
+        ([CELLS[0], CELLS[1] | {"default": "0"}], [2, 0]),
+    ],
+    ids=["inferred", "listed"],
+)
+def test_the_advised_default_makes_the_sequence(columns: list[Any], steps: list[Any], tmp_path: Path) -> None:
+    output = {"uri": str(tmp_path / "out"), "format": "jsonl", "jsonl": {"nonFinite": "Null"}}
+    out = output_of(a_sequence(tmp_path, {"columns": columns}, output=output))
+    (made,) = [json.loads(line) for line in next(out.glob("*.jsonl")).read_text().splitlines()]
+    assert made[columns[1]["name"]] == steps
 
 
 def test_a_join_refuses_nulls_if_the_job_does(tmp_path: Path) -> None:
