@@ -176,7 +176,10 @@ def test_files_that_differ_are_both_named(tmp_path: Path) -> None:
     put(tmp_path / "b.arrow", pa.table({"a": ["x"]}), kind="stream")
     with pytest.raises(BadSpec) as caught:
         plan(ArrowReader, a_source(tmp_path))
-    assert str(caught.value) == f"{tmp_path}/b.arrow: the column 'a' is string, but int64 in {first}; no common type holds both."
+    assert str(caught.value) == (
+        f"{tmp_path}/b.arrow: the column 'a' is string, but int64 in {first}; no common type holds both. "
+        "Leave it out of source.arrow.columns, or write the files with one type."
+    )
 
 
 def test_a_column_that_records_cannot_hold_is_refused_by_name(tmp_path: Path) -> None:

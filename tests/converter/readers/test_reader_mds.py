@@ -247,7 +247,7 @@ WRONG: dict[str, tuple[dict[str, Any], type[Exception], str]] = {
     "other columns": (
         {"column_names": ["a"], "column_encodings": ["str"], "column_sizes": [None]},
         BadSpec,
-        "the column 'any' is ndarray, but missing in {folder}/index.json; every index needs the same columns.",
+        "missing in {folder}/index.json; every index needs the same columns. Write the shards again with the same columns, or make a data set of each",
     ),
     "no columns": (
         {"column_names": None},

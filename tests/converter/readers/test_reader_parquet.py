@@ -188,7 +188,10 @@ def test_files_that_differ_are_both_named(tmp_path: Path) -> None:
     put(tmp_path / "b.parquet", {"a": ["x"], "b": [1]})
     with pytest.raises(BadSpec) as caught:
         plan(ParquetReader, a_source(tmp_path))
-    assert str(caught.value) == f"{tmp_path}/b.parquet: the column 'a' is string, but int64 in {first}; no common type holds both."
+    assert str(caught.value) == (
+        f"{tmp_path}/b.parquet: the column 'a' is string, but int64 in {first}; no common type holds both. "
+        "Leave it out of source.parquet.columns, or write the files with one type."
+    )
 
 
 def test_the_order_of_columns_and_what_was_not_chosen_may_differ(tmp_path: Path) -> None:

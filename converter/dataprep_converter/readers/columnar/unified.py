@@ -182,9 +182,13 @@ class CommonColumns:
                 inside, whole = (other.uri, uri) if path == column.path else (uri, other.uri)
                 raise BadSpec(
                     f"{uri}: the column {'/'.join(path)!r} is a struct in {inside}, but not in {whole}; no common type holds both."
+                    f"{self._advice()}"
                 )
         for path in (column.path, *outer):
             self._inner.setdefault(path, column.name)
+
+    def _advice(self) -> str:
+        return f" Leave it out of {self._of}.columns, or write the files with one type."
 
     def _unified(self, common: _Common, column: Column, uri: str) -> Column:
         known = common.column
@@ -193,7 +197,9 @@ class CommonColumns:
         unified = _unified_column(known, column) if known.path == column.path else None
         one, other = _shown(known), _shown(column)
         if unified is None:
-            raise BadSpec(f"{uri}: the column {column.name!r} is {other}, but {one} in {common.uri}; no common type holds both.")
+            raise BadSpec(
+                f"{uri}: the column {column.name!r} is {other}, but {one} in {common.uri}; no common type holds both.{self._advice()}"
+            )
         if one != other and not _is_alike(known, column):
             self._differences.setdefault(column.name, f"is {one} in {common.uri}, but {other} in {uri}")
         if unified != known:

@@ -247,7 +247,9 @@ class _Planner:
         if self._written is not None:
             if columns != self._written:
                 raise BadSpec(
-                    f"{uri}: {_difference(columns, self._written)} in {self._written_by}; every index needs the same columns.", uri=uri
+                    f"{uri}: {_difference(columns, self._written)} in {self._written_by}; every index needs the same columns. Write the shards "
+                    "again with the same columns, or make a data set of each kind by a job of its own.",
+                    uri=uri,
                 )
             return
         self._written, self._written_by = columns, uri
