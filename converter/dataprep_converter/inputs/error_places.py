@@ -36,11 +36,16 @@ def _paths(message: str, spec: dict[str, Any]) -> Iterator[str]:
                 if isinstance(item, dict) and item.get("name") == feature[1]:
                     yield f"spec.{part}[{number}].name"
     if transform := _TRANSFORM.match(message):
-        for number, item in enumerate(_list(spec.get("transforms"))):
-            if isinstance(item, dict) and transform[1] in item:
-                yield f"spec.transforms[{number}].{transform[1]}"
+        steps = [(number, item[transform[1]]) for number, item in enumerate(_list(spec.get("transforms"))) if _has(item, transform[1])]
+        # The message about a filter quotes its expression.
+        for number, _ in sorted(steps, key=lambda step: not (_has(step[1], "where") and repr(step[1]["where"]) in message)):
+            yield f"spec.transforms[{number}].{transform[1]}"
     if field := _FIELD.match(message):
         yield f"spec.{field[1]}"
+
+
+def _has(value: Any, key: str) -> bool:
+    return isinstance(value, dict) and key in value
 
 
 def _list(value: Any) -> list[Any]:
