@@ -118,11 +118,14 @@ class Expression:
         )
 
     def _constant(self, value: bool | float | str) -> _Value:
-        self._check_size(value)
+        self._check(value)
         constant = pa.scalar(value, pa.uint64()) if isinstance(value, int) and value > _MOST >> 1 else value
         return lambda _: constant
 
-    def _check_size(self, value: object) -> None:
+    def _check(self, value: object) -> None:
+        """Raises BadSpec for a value that Arrow has no type for."""
+        if isinstance(value, str) and any("\ud800" <= character <= "\udfff" for character in value):
+            raise BadSpec(f"{self._of}: {self._text!r}: the text {value!r} has half of a character, which isn't Unicode.")
         if isinstance(value, int) and not _LEAST <= value <= _MOST:
             raise BadSpec(
                 f"{self._of}: {self._text!r}: a whole number must be from {_LEAST} to {_MOST}, got {value}. "
@@ -214,7 +217,7 @@ class Expression:
     def _array_of(self, values: Sequence[Any]) -> Array:
         """The values of a list, as an array. Raises BadSpec for values of different kinds, and for numbers that no type of numbers holds."""
         for value in values:
-            self._check_size(value)
+            self._check(value)
         kinds = [_MEMBERS[type(value)] for value in values]
         other = next((place for place, kind in enumerate(kinds) if kind != kinds[0]), None)
         if other is not None:
@@ -237,6 +240,7 @@ class Expression:
         if not (isinstance(args[1], ast.Constant) and isinstance(args[1].value, str)):
             raise BadSpec(f"{self._of}: the second value of {name} must be a text in quotes, in {self._text!r}.")
         text, first = args[1].value, inner(args[0])
+        self._check(text)
         try:
             kernel(pa.array([""]), text)
         except pa.ArrowInvalid as exc:
@@ -265,9 +269,12 @@ def _members(node: ast.expr) -> list[Any]:
         return []
     try:
         values = [ast.literal_eval(each) for each in node.elts]
-    except ValueError:
+    except (ValueError, TypeError):
         return []
-    return values if all(type(value) in _MEMBERS for value in values) else []
+    if not all(type(value) in _MEMBERS for value in values):
+        return []
+    # A set has each value once, so {1, True} is {1}.
+    return list(dict.fromkeys(values)) if isinstance(node, ast.Set) else values
 
 
 def _typed(value: Any) -> Any:
