@@ -80,9 +80,11 @@ def test_a_small_job_is_one_pod_and_writes_the_bytes_of_three_steps(namespace: N
     assert [one["progress"][count] for count in counts] == [steps["progress"][count] for count in counts]
     assert (one["progress"]["percent"], one["progress"]["records"]["out"]) == (100, 70_000)
     assert {"planningSeconds", "runningSeconds", "committingSeconds"} <= set(one["timings"])
-    reasons = [reason for reason, _ in namespace.events("one")]
-    assert {"Planned", "Completed"} <= set(reasons)
-    assert "Converting" not in reasons
+    events = namespace.events("one")
+    assert {"Planning", "Converting", "Planned", "Completed"} <= {reason for reason, _ in events}
+    assert {message for reason, message in events if reason == "Converting"} == {
+        "The pod of the plan step writes the shards of this small job."
+    }
     files = {
         name: sorted(key.removeprefix(f"{folder}/") for key in stores.s3.keys(BUCKET, f"{folder}/")) for name, folder in folders.items()
     }

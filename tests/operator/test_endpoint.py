@@ -171,7 +171,7 @@ def test_the_pod_of_the_plan_step_reports_the_work_of_a_small_job() -> None:
     assert answer.status == 200
     now = datetime.now(UTC)
     planning = answer.progress_store.planning("job-uid", attempt=1, now=now)
-    assert (planning.records.in_, planning.shards_total) == (10, 8)
+    assert (planning.records.in_, planning.shards_total, planning.pod_uid) == (10, 8, "planner-uid")
     assert answer.progress_store.planning("job-uid", attempt=2, now=now).shards_total is None
     assert answer.progress_store.live("job-uid", results={}, attempt=1, now=now).records.in_ == 0, "no worker has reported anything"
 

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 from tests.builders.children import DEFAULTS, a_job, a_spec, container_of
-from tests.operator.world import SHA, World, a_commit, a_plan
+from tests.operator.world import NAMESPACE, SHA, World, a_commit, a_plan
 
 from dataprep_api import names
 from dataprep_api.dataset.messages import ProgressReport
@@ -239,6 +239,7 @@ def test_a_pod_that_ran_out_of_memory_at_the_work_is_replaced(world: World) -> N
 
 
 def reported(world: World, sequence: int, *, shards: int, records: int, attempt: int = 1, pod: str = "p", step: str = "plan") -> None:
+    """Deliver a report of the pod with this uid."""
     report = ProgressReport(
         job="mnist",
         attempt=attempt,
@@ -258,14 +259,110 @@ def test_the_work_of_the_pod_is_seen_while_it_runs(world: World) -> None:
     world.apply()
     world.settle()
     assert "progress" not in world.status()
-    world.pod("plan", world.scheduled(phase="Running"))
-    reported(world, 1, shards=2, records=300)
+    reported(world, 1, shards=2, records=300, pod=working_pod(world))
 
-    assert world.settle() == "Planning"
+    assert world.settle() == "Running"
     progress = world.status()["progress"]
     assert (progress["percent"], progress["summary"]) == (30, "2/8")
     assert progress["shards"] == {"total": 8, "done": 2, "active": 1, "failed": 0}
     assert (progress["records"]["total"], progress["records"]["in"], progress["bytesOut"]) == (1000, 300, 1200)
+
+
+def working_pod(world: World, name: str = "") -> str:
+    """Let a pod of the plan step run, and return its uid."""
+    return str(world.pod("plan", world.scheduled(phase="Running"), name=name)["metadata"]["uid"])
+
+
+def doing(world: World) -> tuple[str, str]:
+    """Return the reason of the conditions Running and Ready, and their message."""
+    (_, reason), message = world.condition("Running"), world.message("Running")
+    assert (world.condition("Ready"), world.message("Ready")) == (("False", reason), message)
+    return reason, message
+
+
+def test_the_phase_says_what_the_pod_does(world: World) -> None:
+    world.apply()
+    world.settle()
+    pod = working_pod(world)
+    assert (world.settle(), doing(world)) == ("Planning", ("Planning", "The plan step lists the input and divides it into shards."))
+
+    reported(world, 1, shards=0, records=0, pod=pod)
+    converting = ("Converting", "The pod of the plan step writes the shards of this small job.")
+    assert (world.settle(), doing(world)) == ("Running", converting)
+    reported(world, 2, shards=7, records=990, pod=pod)
+    assert (world.later(6), doing(world)) == ("Running", converting)
+    reported(world, 3, shards=8, records=1000, pod=pod)
+    committing = ("Committing", "The pod of the plan step checks every shard of this small job and writes the manifest.")
+    assert (world.settle(), doing(world)) == ("Committing", committing)
+    assert world.status()["step"] == "Plan", "a retry plans again"
+
+    world.pod("plan", world.ended(0, a_plan(commit=a_commit(**COMMIT))))
+    assert world.settle() == "Succeeded"
+    assert world.events() == ["Planning", "Converting", "Committing", "Planned", "Completed"]
+
+
+def test_the_next_pod_only_plans(world: World) -> None:
+    world.apply()
+    world.settle()
+    reported(world, 1, shards=2, records=300, pod=working_pod(world))
+    assert world.settle() == "Running"
+    world.pod("plan", world.ended(137))
+
+    assert (world.settle(), world.condition("Running")) == ("Planning", ("True", "Planning"))
+    working_pod(world, "the-next-pod")
+    assert (world.settle(), world.condition("Running")) == ("Planning", ("True", "Planning"))
+    assert world.status()["progress"]["summary"] == "2/8"
+
+
+def test_the_next_leader_shows_the_same_until_the_pod_ends(world: World) -> None:
+    world.apply()
+    world.settle()
+    pod = working_pod(world)
+    reported(world, 1, shards=2, records=300, pod=pod)
+    world.settle()
+    before = world.status()
+    world.restart()
+    world.settle()
+    assert world.status() == before
+
+    reported(world, 2, shards=8, records=1000, pod=pod)
+    assert world.settle() == "Committing"
+    world.restart()
+    world.pod("plan", world.ended(137))
+    assert world.settle() == "Planning"
+
+
+def test_without_a_pod_the_next_leader_shows_the_plan(world: World) -> None:
+    world.apply()
+    world.settle()
+    reported(world, 1, shards=2, records=300, pod=working_pod(world))
+    assert world.settle() == "Running"
+    world.cluster.remove("pods", NAMESPACE, f"{world.job('plan')['metadata']['name']}-0-pod")
+    world.restart()
+    assert world.settle() == "Planning"
+
+
+def test_after_a_suspension_the_pod_only_plans(world: World) -> None:
+    world.apply()
+    world.settle()
+    reported(world, 1, shards=2, records=300, pod=working_pod(world))
+    world.settle()
+    world.edit(suspend=True)
+    assert world.settle() == "Suspended"
+    world.cluster.remove("pods", NAMESPACE, f"{world.job('plan')['metadata']['name']}-0-pod")
+    world.restart()
+    world.edit(suspend=False)
+    assert (world.settle(), world.condition("Running")) == ("Planning", ("True", "Planning"))
+
+
+def test_a_pod_that_is_replaced_by_workers_leaves_the_phase(world: World) -> None:
+    world.apply()
+    world.settle()
+    reported(world, 1, shards=8, records=1000, pod=working_pod(world))
+    assert world.settle() == "Committing"
+    world.pod("plan", world.ended(0, a_plan()))
+
+    assert (world.settle(), doing(world)) == ("Running", ("Converting", "Converter pods write shards."))
 
 
 def test_the_reports_of_an_earlier_attempt_are_not_shown(world: World) -> None:

@@ -3,7 +3,7 @@
 `_derive` first checks whether the job is finished, then whether it may run, and then the state of its current step.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, Final, Literal
@@ -34,6 +34,7 @@ from dataprep_api.stages import READ_WAIT, verdict
 from dataprep_operator.children import scripts
 from dataprep_operator.children.jobs import parallelism
 from dataprep_operator.decisions import (
+    activity,
     blocked_deadline,
     conditions,
     deadlines,
@@ -46,6 +47,7 @@ from dataprep_operator.decisions import (
     removal,
     steps,
 )
+from dataprep_operator.decisions.activity import Activity
 from dataprep_operator.decisions.steps import Absent, Blocked, Failed, Queued, Running, Succeeded
 from dataprep_operator.objects import ranges, redaction, results, times
 from dataprep_operator.objects.child_jobs import Child
@@ -382,7 +384,9 @@ def _plan_step(context: Context, status: DataPrepJobStatus) -> DataPrepJobStatus
             progress = progress_status.planning(status, context.observed.live_progress, child, now=context.now)
             status = status.model_copy(update={"progress": progress})
             next_attempt = _with_more_memory(context, status, judgement)
-            return next_attempt or _report_unfinished(context, status, judgement, step="plan", phase="Planning", reason=Reason.PLANNING)
+            return next_attempt or _report_unfinished(
+                context, status, judgement, step="plan", doing=activity.of_plan_pod(status, context.observed, child)
+            )
 
 
 def _complete_plan(context: Context, status: DataPrepJobStatus, result: PlanResult) -> DataPrepJobStatus:
@@ -460,7 +464,7 @@ def _convert_step(context: Context, status: DataPrepJobStatus) -> DataPrepJobSta
             update={"step": "Commit", "timings": _with_duration(status, "running_seconds", child), "failed_indexes": None}
         )
     next_attempt = _with_more_memory(context, status, judgement)
-    return next_attempt or _report_unfinished(context, status, judgement, step="convert", phase="Running", reason=Reason.CONVERTING)
+    return next_attempt or _report_unfinished(context, status, judgement, step="convert", doing=activity.OF_STEP["Convert"])
 
 
 def _commit_step(context: Context, status: DataPrepJobStatus) -> DataPrepJobStatus:
@@ -474,13 +478,11 @@ def _commit_step(context: Context, status: DataPrepJobStatus) -> DataPrepJobStat
             return _fail(context, status, Reason.INTERNAL_ERROR, f"The commit step's message is not one of dataprep's: {message}")
         case _:
             next_attempt = _with_more_memory(context, status, judgement)
-            return next_attempt or _report_unfinished(
-                context, status, judgement, step="commit", phase="Committing", reason=Reason.COMMITTING
-            )
+            return next_attempt or _report_unfinished(context, status, judgement, step="commit", doing=activity.OF_STEP["Commit"])
 
 
 def _report_unfinished(
-    context: Context, status: DataPrepJobStatus, judgement: steps.Judgement, *, step: str, phase: Phase, reason: Reason
+    context: Context, status: DataPrepJobStatus, judgement: steps.Judgement, *, step: str, doing: Activity
 ) -> DataPrepJobStatus:
     failures = steps.failures(context.observed, step=step, attempt=status.attempt)
     if failures:
@@ -507,25 +509,13 @@ def _report_unfinished(
             )
             return _with_phase(context, status, "Queued", "False", reason, message)
         case Absent() | Running() | Succeeded():
-            return _with_phase(context, status, phase, "True", reason, _MESSAGES[reason])
+            return _with_activity(context, status, doing)
 
 
 def _with_quota_condition(context: Context, status: DataPrepJobStatus, child: Child | None, *, whole: bool = False) -> DataPrepJobStatus:
     has_condition = conditions.find(status.conditions, ConditionType.QUOTA_RESERVED) is not None
     quota_condition = queueing.quota_condition(context.observed, child, has_condition=has_condition, whole=whole, now=context.now)
     return status if quota_condition is None else _with_condition(context, status, ConditionType.QUOTA_RESERVED, *quota_condition)
-
-
-_PHASES: Final[Mapping[str, tuple[Phase, Reason]]] = {
-    "Plan": ("Planning", Reason.PLANNING),
-    "Convert": ("Running", Reason.CONVERTING),
-    "Commit": ("Committing", Reason.COMMITTING),
-}
-_MESSAGES: Final = {
-    Reason.PLANNING: "The plan step lists the input and divides it into shards.",
-    Reason.CONVERTING: "Converter pods write shards.",
-    Reason.COMMITTING: "The commit step checks every shard and writes the manifest.",
-}
 
 
 def _report_blockage(context: Context, status: DataPrepJobStatus, blockage: Blockage) -> DataPrepJobStatus:
@@ -598,9 +588,8 @@ def _with_more_memory(context: Context, status: DataPrepJobStatus, judgement: st
     effective = memory.increase(status, context.spec, context.defaults)
     if effective is None:
         return None
-    phase, reason = _PHASES[status.step or "Plan"]
     status = status.model_copy(update={"attempt": status.attempt + 1, "effective": effective, "failed_indexes": None})
-    return _with_phase(context, status, phase, "True", reason, _MESSAGES[reason])
+    return _with_activity(context, status, activity.OF_STEP[status.step or "Plan"])
 
 
 def _succeed(context: Context, status: DataPrepJobStatus, result: CommitResult) -> DataPrepJobStatus:
@@ -650,6 +639,10 @@ def _failed_task_ranges(status: DataPrepJobStatus, child: Child | None) -> str |
 
 
 # --- helpers ----------------------------------------------------------------------------------------------------------------
+
+
+def _with_activity(context: Context, status: DataPrepJobStatus, doing: Activity) -> DataPrepJobStatus:
+    return _with_phase(context, status, doing.phase, "True", doing.reason, doing.message)
 
 
 def _with_phase(

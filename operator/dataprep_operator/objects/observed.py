@@ -32,6 +32,8 @@ class LiveProgress:
     shards_active: int = 0
     shards_total: int | None = None
     """The number of shards of a small job, as reported by the pod of the plan step that does the work. Otherwise None."""
+    pod_uid: str = ""
+    """The uid of that pod."""
     records: RecordProgress = field(default_factory=RecordProgress)
     bytes_in: int = 0
     bytes_out: int = 0

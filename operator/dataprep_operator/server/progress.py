@@ -125,15 +125,16 @@ class ProgressStore:
     def planning(self, job_uid: str, *, attempt: int, now: datetime) -> LiveProgress:
         """Return the progress of a small job, of which the pod of the plan step does the work."""
         reports = self._jobs.get(job_uid)
-        latest = max(reports.planning.values(), key=lambda heard: heard[0], default=None) if reports is not None else None
-        if reports is None or latest is None or latest[1].attempt != attempt:
+        latest = max(reports.planning.items(), key=lambda heard: heard[1][0], default=None) if reports is not None else None
+        if reports is None or latest is None or latest[1][1].attempt != attempt:
             return LiveProgress()
-        heard_at, report = latest
+        pod_uid, (heard_at, report) = latest
         reports.meter.update(now, records=report.records.in_, bytes_out=report.bytes_out)
         return LiveProgress(
             shards_done=report.shards_done,
             shards_active=report.shards_active if (now - heard_at).total_seconds() < SILENCE_SECONDS else 0,
             shards_total=report.shards_total,
+            pod_uid=pod_uid,
             records=report.records,
             bytes_in=report.bytes_in,
             bytes_out=report.bytes_out,

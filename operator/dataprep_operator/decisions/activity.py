@@ -1,0 +1,52 @@
+"""What the pods of a job do: the phase, and the reason and message of the condition `Running`. All functions are pure.
+
+Normally each step is an activity. The pod of the plan step of a small job also converts and commits it, so the pod's reports tell what it
+does.
+"""
+
+from collections.abc import Mapping
+from typing import Final, NamedTuple
+
+from dataprep_api.reasons import ConditionType, Reason
+from dataprep_api.resources.status import DataPrepJobStatus, Phase
+from dataprep_operator.decisions import conditions
+from dataprep_operator.objects.child_jobs import Child
+from dataprep_operator.objects.observed import Observed
+
+
+class Activity(NamedTuple):
+    """What pods do, in the words of the status."""
+
+    phase: Phase
+    reason: Reason
+    message: str
+
+
+OF_STEP: Final[Mapping[str, Activity]] = {
+    "Plan": Activity("Planning", Reason.PLANNING, "The plan step lists the input and divides it into shards."),
+    "Convert": Activity("Running", Reason.CONVERTING, "Converter pods write shards."),
+    "Commit": Activity("Committing", Reason.COMMITTING, "The commit step checks every shard and writes the manifest."),
+}
+"""The activity of the pods of each step."""
+_CONVERTS_ALONE: Final = Activity("Running", Reason.CONVERTING, "The pod of the plan step writes the shards of this small job.")
+_COMMITS_ALONE: Final = Activity(
+    "Committing", Reason.COMMITTING, "The pod of the plan step checks every shard of this small job and writes the manifest."
+)
+
+
+def of_plan_pod(status: DataPrepJobStatus, observed: Observed, child: Child | None) -> Activity:
+    """Return what the pod of the plan step does. A report counts only as long as the pod that sent it exists and hasn't ended."""
+    live, pods = observed.live_progress, observed.pods_of(child) if child is not None else ()
+    if live.shards_total is None:
+        # Another operator process may have got the reports so far. If a pod has ended, it may be the one that sent them.
+        return _shown(status) if pods and not any(pod.finished for pod in pods) else OF_STEP["Plan"]
+    if not any(pod.uid == live.pod_uid and not pod.finished for pod in pods):
+        return OF_STEP["Plan"]
+    return _CONVERTS_ALONE if live.shards_done < live.shards_total else _COMMITS_ALONE
+
+
+def _shown(status: DataPrepJobStatus) -> Activity:
+    """Return what the pod of the plan step does according to the status."""
+    running = conditions.find(status.conditions, ConditionType.RUNNING)
+    shown = [each for each in (_CONVERTS_ALONE, _COMMITS_ALONE) if running is not None and running.message == each.message]
+    return shown[0] if shown else OF_STEP["Plan"]
