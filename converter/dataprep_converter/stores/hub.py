@@ -4,8 +4,8 @@ A branch may move while a job runs. So the plan step asks once for the commit of
 commit (`StoreSettings.commits`). The pin of a file is the id of its content. So if a process that has no plan finds a later commit, the
 files that haven't changed keep their pins.
 
-A job's output is written to a working branch and published in one commit (`hub_branch.py`). A process of the job sees the output's folder at
-the working branch; everybody else sees the branch that the address names.
+A job's output is written to a working branch and published in one commit (`hub_branch.py`, by the requests of `hub_repository.py`). A
+process of the job sees the output's folder at the working branch; everybody else sees the branch that the address names.
 """
 
 # fsspec's methods that return a URI's options and path begin with an underscore, because file systems are meant to override them.
@@ -23,7 +23,8 @@ from dataprep_converter.core.errors import BadCredentials, BadSpec, ConvertError
 from dataprep_converter.runtime.retry import retrying
 from dataprep_converter.stores import Entry, StoreSettings
 from dataprep_converter.stores.fsspec_store import FsspecStore, System, translated
-from dataprep_converter.stores.hub_branch import Change, HubFolder, WorkingBranch
+from dataprep_converter.stores.hub_branch import Change, WorkingBranch
+from dataprep_converter.stores.hub_repository import HubFolder, HubRepository
 from dataprep_converter.stores.hub_upload import HubUpload
 
 _TOKEN: Final = "token"  # noqa: S105 - the name of a key
@@ -156,7 +157,7 @@ class HubStore(FsspecStore):
                 hub = import_module("huggingface_hub")
                 folder = _folder(root, hub.parse_hf_uri(root))
                 import_module("huggingface_hub.utils").disable_progress_bars()
-                self._branches[root] = WorkingBranch(self._client("HfApi", uri), folder, self._border)
+                self._branches[root] = WorkingBranch(HubRepository(self._client("HfApi", uri), folder, self._border))
             return self._branches[root]
 
     def refusal(self, uri: str) -> BadSpec:

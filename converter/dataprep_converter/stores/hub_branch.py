@@ -17,69 +17,21 @@ be absent, and OWNER unchanged since the upload began (`Change`). Changes that w
 import hashlib
 import json
 import logging
-import re
-import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from concurrent.futures import Future
-from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from importlib import import_module
 from threading import Lock
-from typing import Any, Final
+from typing import Final
 
 from dataprep_api import names
-from dataprep_converter.core.errors import AlreadyExists, BadSpec, NotFound, OutputExists, StoreError, Unreachable
-from dataprep_converter.runtime.retry import RetryPolicy, add_wait, retrying
+from dataprep_converter.core.errors import AlreadyExists, BadSpec, OutputExists, StoreError, Unreachable
 from dataprep_converter.stores import Details, Entry
+from dataprep_converter.stores.hub_repository import BASE, File, HubRepository, MovedError, Operation
 
 logger = logging.getLogger(__name__)
 
-# Any, because the client is imported only when it is needed.
-Api = Any
-Operation = Any
-File = Any
-
-BASE: Final = ".dataprep-base.json"
-"""A file at the top of a working branch: the commit at which the branch began."""
-_MOST_PATHS: Final = 500
 _MOST_CHANGES: Final = 100
-_MOVED: Final = (409, 412)
-_TOO_MANY: Final = 429
-_PAUSE_SECONDS: Final = 60.0
-_MOST_PAUSES_SECONDS: Final = 4000.0
-"""The Hub counts commits by the hour."""
-
-
-@dataclass(frozen=True)
-class HubFolder:
-    """An output folder of a repository."""
-
-    uri: str
-    repository: str
-    kind: str
-    """The type of the repository, such as `dataset`."""
-    revision: str
-    """The branch whose readers get the finished data set."""
-    path: str
-    """The path in the repository. Empty for the complete repository."""
-
-    @property
-    def working_branch(self) -> str:
-        """Returns the name of the working branch, which is the same for every job with this output."""
-        place = f"{self.revision}/{self.path}".rstrip("/")
-        readable = re.sub(r"[^A-Za-z0-9]+", "-", place).strip("-")[:40]
-        return f"dataprep/{readable}-{hashlib.sha256(place.encode()).hexdigest()[:8]}"
-
-    def path_of(self, uri: str) -> str:
-        """Returns the path in the repository of a file below the folder."""
-        return f"{self.path}/{uri[len(self.uri) :].lstrip('/')}".strip("/")
-
-
-class _MovedError(Unreachable):
-    """The commit was refused, because the branch has moved."""
-
-
-_RACES: Final = RetryPolicy(attempts=60, total_seconds=300, longest_delay_seconds=4, errors=(_MovedError,))
 
 
 @dataclass(eq=False)
@@ -132,13 +84,11 @@ class Change:
 
 
 class WorkingBranch:
-    """The working branch of one output folder, for one process. `border` translates the library's errors."""
+    """The working branch of one output folder, for one process."""
 
-    def __init__(self, api: Api, folder: HubFolder, border: Callable[[str], AbstractContextManager[None]]) -> None:
-        self._api = api
-        self._border = border
-        self._where: dict[str, str] = {"repo_id": folder.repository, "repo_type": folder.kind}
-        self.folder = folder
+    def __init__(self, repository: HubRepository) -> None:
+        self._repository = repository
+        self.folder = folder = repository.folder
         self.name = folder.working_branch
         self._owner_path = folder.path_of(names.join(folder.uri, names.OWNER))
         self._success_path = folder.path_of(names.join(folder.uri, names.SUCCESS))
@@ -153,53 +103,26 @@ class WorkingBranch:
     def view(self) -> str:
         """Returns the commit at which the job sees its output."""
         heads = self._heads()
-        return heads.get(self.name) or self._target(heads)
+        return heads.get(self.name) or self._repository.target(heads)
 
     def owner(self) -> str | None:
         """Returns the id of OWNER's content, or None if there is no OWNER."""
-        file = self._files([self._owner_path], self.view()).get(self._owner_path)
+        file = self._repository.files([self._owner_path], self.view()).get(self._owner_path)
         return file.blob_id if file is not None else None
 
     def check_target(self) -> None:
         """Raises NotFound if there is no branch to publish to."""
-        self._target(self._heads())
+        self._repository.target(self._heads())
 
     def _heads(self) -> dict[str, str]:
         """Maps each branch of the repository to its newest commit."""
-        heads: dict[str, str] = {ref.name: ref.target_commit for ref in self._api.list_repo_refs(**self._where).branches}
+        heads = self._repository.heads()
         if self.name not in heads:
             self._newer.clear()
             return heads
         while (newer := self._newer.get(heads[self.name])) is not None:
             heads[self.name] = newer
         return heads
-
-    def _target(self, heads: Mapping[str, str]) -> str:
-        revision = self.folder.revision
-        if revision not in heads:
-            raise NotFound(
-                f"{self.folder.uri}: {self.folder.kind}s/{self.folder.repository} has no branch {revision}, and an output must be on a branch. "
-                f"Create it: hf repos branch create {self.folder.repository} {revision} --type {self.folder.kind}",
-                uri=self.folder.uri,
-            )
-        return heads[revision]
-
-    def _files(self, paths: Sequence[str], commit: str) -> dict[str, File]:
-        """Maps those of the paths that are files to their attributes."""
-        files: dict[str, File] = {}
-        for start in range(0, len(paths), _MOST_PATHS):
-            found = self._api.get_paths_info(paths=paths[start : start + _MOST_PATHS], revision=commit, **self._where)
-            files |= {file.path: file for file in found if hasattr(file, "blob_id")}
-        return files
-
-    def _tree(self, commit: str) -> dict[str, str]:
-        """Maps the path of each file of the folder to the id of its content."""
-        errors = import_module("huggingface_hub.errors")
-        try:
-            tree = self._api.list_repo_tree(path_in_repo=self.folder.path or None, recursive=True, revision=commit, **self._where)
-            return {file.path: file.blob_id for file in tree if hasattr(file, "blob_id") and file.path != BASE}
-        except errors.EntryNotFoundError:
-            return {}
 
     # --- the beginning and the end of a run --------------------------------------------------------------------------
 
@@ -208,11 +131,15 @@ class WorkingBranch:
         heads = self._heads()
         if self.name in heads:
             base = self._base(heads[self.name])
-            if base is not None and base != self._target(heads) and self._tree(base) == self._tree(heads[self.name]):
+            if (
+                base is not None
+                and base != self._repository.target(heads)
+                and self._repository.tree(base) == self._repository.tree(heads[self.name])
+            ):
                 self._remove()
                 heads = self._heads()
         if self.name not in heads:
-            self._api.create_branch(branch=self.name, revision=self._target(heads), exist_ok=True, **self._where)
+            self._repository.create_branch(self.name, self._repository.target(heads))
             heads = self._heads()
         if self.name in heads and self._base(heads[self.name]) is None:
             # Nothing is written to the branch before this file.
@@ -228,14 +155,14 @@ class WorkingBranch:
         Does nothing if there is no working branch, or if the data set on it isn't finished.
         """
 
-        self._retry(self._publish, f"publishing {self.folder.uri}")
+        self._repository.retry(self._publish, f"publishing {self.folder.uri}")
 
     def _publish(self) -> None:
         heads = self._heads()
         if self.name not in heads:
             return
-        head, target = heads[self.name], self._target(heads)
-        ours, published = self._tree(head), self._tree(target)
+        head, target = heads[self.name], self._repository.target(heads)
+        ours, published = self._repository.tree(head), self._repository.tree(target)
         if not self._is_finished(ours, head):
             return
         if ours != published and self._is_changed(ours, head):
@@ -245,7 +172,7 @@ class WorkingBranch:
             operations = [hub.CommitOperationCopy(path, path, src_revision=head) for path in copies]
             operations += [hub.CommitOperationDelete(path, is_folder=False) for path in published if path not in ours]
             logger.info("publishing %s: %d files in one commit on %s", self.folder.uri, len(copies), self.folder.revision)
-            self._send(operations, self.folder.revision, target, f"Publish {self.folder.path or 'the data set'} with dataprep")
+            self._repository.commit(operations, self.folder.revision, target, f"Publish {self.folder.path or 'the data set'} with dataprep")
         # Another run may have begun on the branch in the meantime.
         if self._heads().get(self.name) == head:
             self._remove()
@@ -262,40 +189,28 @@ class WorkingBranch:
         """
         if self._success_path not in ours or self._owner_path not in ours:
             return self._owner_path not in ours
-        owner, success = (self._document(path, head) for path in (self._owner_path, self._success_path))
+        owner, success = (self._repository.document(path, head) for path in (self._owner_path, self._success_path))
         return owner is not None and success is not None and owner.get("runId") == success.get("runId")
 
     def _is_changed(self, ours: Mapping[str, str], head: str) -> bool:
         """Returns whether the folder has changed on the working branch since it began. A run that died before it claimed the folder leaves an
         unchanged one."""
         base = self._base(head)
-        return base is not None and self._tree(base) != ours
+        return base is not None and self._repository.tree(base) != ours
 
     def _base(self, head: str) -> str | None:
         """Returns the commit at which the working branch began, or None if this isn't recorded yet."""
-        if BASE not in self._files([BASE], head):
+        if BASE not in self._repository.files([BASE], head):
             return None
-        base: str = (self._document(BASE, head) or {})["base"]
+        base: str = (self._repository.document(BASE, head) or {})["base"]
         return base
-
-    def _document(self, path: str, commit: str) -> dict[str, Any] | None:
-        """Returns the JSON object in a file of a commit, or None if the file has something else."""
-        url = import_module("huggingface_hub").hf_hub_url(filename=path, revision=commit, endpoint=self._api.endpoint, **self._where)
-        utils = import_module("huggingface_hub.utils")
-        answer = utils.http_backoff("GET", url, headers=self._api._build_hf_headers())  # noqa: SLF001 - the library has no public method
-        utils.hf_raise_for_status(answer)
-        try:
-            document = json.loads(answer.content)
-        except ValueError:
-            return None
-        return document if isinstance(document, dict) else None
 
     def _check_unchanged(self, published: Mapping[str, str], head: str, target: str) -> None:
         """Raises OutputExists naming a file on the output's branch that others have changed since the working branch began."""
         base = self._base(head)
         if base == target:
             return
-        before = self._tree(base) if base is not None else {}
+        before = self._repository.tree(base) if base is not None else {}
         for path in sorted(published.keys() | before.keys()):
             if published.get(path) != before.get(path):
                 raise OutputExists(
@@ -305,10 +220,7 @@ class WorkingBranch:
                 )
 
     def _remove(self) -> None:
-        errors = import_module("huggingface_hub.errors")
-        try:
-            self._api.delete_branch(branch=self.name, **self._where)
-        except errors.RevisionNotFoundError:
+        if not self._repository.delete_branch(self.name):
             logger.info("another process has removed the branch %s", self.name)
         self._newer.clear()
 
@@ -316,11 +228,8 @@ class WorkingBranch:
 
     def send_content(self, change: Change) -> None:
         """Sends the content of a large file to the Hub, where it has no name before the change is made."""
-        errors = import_module("huggingface_hub.errors")
-        try:
-            self._api.preupload_lfs_files(additions=[change.prepare()], revision=self.name, free_memory=False, **self._where)
-        except errors.RevisionNotFoundError as exc:
-            raise self._gone(change) from exc
+        if not self._repository.send_content(change.prepare(), self.name):
+            raise self._gone(change)
 
     def change(self, changes: Sequence[Change]) -> list[Entry | None]:
         """Makes the changes, together with those of other threads. Returns the entries of the files.
@@ -346,7 +255,7 @@ class WorkingBranch:
             return
         undone = set(group.values())
         try:
-            self._retry(lambda: self._commit(undone), f"a commit to {self.name}")
+            self._repository.retry(lambda: self._commit(undone), f"a commit to {self.name}")
         except BaseException as exc:
             for change in undone:
                 change.outcome.set_exception(
@@ -359,7 +268,7 @@ class WorkingBranch:
         """Commits those of the changes whose conditions hold, and takes all changes with an outcome out of the set."""
         heads = self._heads()
         head = heads.get(self.name)
-        files = self._files([*(change.path for change in undone), self._owner_path], head) if head is not None else {}
+        files = self._repository.files([*(change.path for change in undone), self._owner_path], head) if head is not None else {}
         for change in list(undone):
             file = files.get(change.path)
             fault = self._fault(change, file, files.get(self._owner_path)) if head is not None else self._gone(change)
@@ -377,8 +286,8 @@ class WorkingBranch:
             # If this attempt fails, its object isn't used again, because it remembers what the Hub had.
             change.operation = None
         try:
-            made = self._send(operations, self.name, head, f"dataprep: {len(operations)} file{'s' * (len(operations) > 1)}")
-        except _MovedError:
+            made = self._repository.commit(operations, self.name, head, f"dataprep: {len(operations)} file{'s' * (len(operations) > 1)}")
+        except MovedError:
             raise
         except Exception:
             for change in undone:
@@ -387,7 +296,7 @@ class WorkingBranch:
         if made != head:
             # The library makes no commit if the Hub had the content when it was sent, even if the file has been removed since.
             self._newer[head] = made
-        files = self._files([change.path for change in undone], made)
+        files = self._repository.files([change.path for change in undone], made)
         ignored = {operation.path_in_repo for operation in operations if getattr(operation, "_should_ignore", False)}
         for change in list(undone):
             if change.path in ignored:
@@ -414,39 +323,3 @@ class WorkingBranch:
         return Unreachable(
             f"{change.uri}: the working branch {self.name} is gone, because the data set was published or removed.", uri=change.uri
         )
-
-    def _retry(self, call: Callable[[], None], what: str) -> None:
-        """Calls `call` again if the Hub can't be reached, and more often if others have made commits meanwhile."""
-
-        def attempt() -> None:
-            with self._border(self.folder.uri):
-                call()
-
-        retrying(lambda: retrying(attempt, what=what, policy=_RACES), what=what)
-
-    def _send(self, operations: Sequence[Operation], revision: str, parent: str, message: str) -> str:
-        """Makes a commit upon `parent` and returns its id. Raises Unreachable if the branch has another commit by now."""
-        errors = import_module("huggingface_hub.errors")
-        waited = 0.0
-        while True:
-            try:
-                made = self._api.create_commit(
-                    operations=operations, revision=revision, parent_commit=parent, commit_message=message, **self._where
-                )
-            except errors.HfHubHTTPError as exc:
-                status = exc.response.status_code
-                if status in _MOVED:
-                    raise _MovedError(f"{self.folder.uri}: {revision} has got another commit meanwhile.", uri=self.folder.uri) from exc
-                if status != _TOO_MANY or waited >= _MOST_PAUSES_SECONDS:
-                    raise
-                pause = _pause(exc.response.headers.get("Retry-After"))
-                logger.warning("%s: the Hub takes no more commits now, again in %.0f s: %s", self.folder.uri, pause, exc)
-                time.sleep(pause)
-                add_wait(pause)
-                waited += max(pause, 1.0)
-            else:
-                return str(made.oid)
-
-
-def _pause(header: str | None) -> float:
-    return float(header) if header is not None and header.isdecimal() else _PAUSE_SECONDS
