@@ -27,6 +27,7 @@ _MOST_PATHS: Final = 500
 _MOVED: Final = (409, 412)
 _TOO_MANY: Final = 429
 _PAUSE_SECONDS: Final = 60.0
+_LEAST_PAUSE_SECONDS: Final = 1.0
 _MOST_PAUSES_SECONDS: Final = 4000.0
 """The Hub counts commits by the hour."""
 
@@ -162,14 +163,17 @@ class HubRepository:
                     raise MovedError(f"{self.folder.uri}: {revision} has got another commit meanwhile.", uri=self.folder.uri) from exc
                 if status != _TOO_MANY or waited >= _MOST_PAUSES_SECONDS:
                     raise
-                pause = _pause(exc.response.headers.get("Retry-After"))
+                pause = pause_for(exc.response.headers.get("Retry-After"))
                 logger.warning("%s: the Hub takes no more commits now, again in %.0f s: %s", self.folder.uri, pause, exc)
                 time.sleep(pause)
                 add_wait(pause)
-                waited += max(pause, 1.0)
+                waited += pause
             else:
                 return str(made.oid)
 
 
-def _pause(header: str | None) -> float:
-    return float(header) if header is not None and header.isdecimal() else _PAUSE_SECONDS
+def pause_for(retry_after: str | None) -> float:
+    """Returns the seconds after which a commit is sent again, according to the header Retry-After. A server may ask for 0 seconds, or for days."""
+    if retry_after is None or not retry_after.isdecimal():
+        return _PAUSE_SECONDS
+    return min(max(float(retry_after), _LEAST_PAUSE_SECONDS), _MOST_PAUSES_SECONDS)

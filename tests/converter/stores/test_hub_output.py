@@ -38,6 +38,7 @@ from dataprep_converter.steps import convert_commit, convert_work, one_pod
 from dataprep_converter.steps.plan_step import PlannedRun, dry_run, run_plan_step
 from dataprep_converter.steps.remove import remove
 from dataprep_converter.steps.run import run
+from dataprep_converter.stores.hub_repository import pause_for
 from dataprep_converter.tools.inspect.inspection import show
 from dataprep_converter.tools.repair import repair
 from dataprep_converter.tools.verification import verify
@@ -456,11 +457,18 @@ def test_a_file_that_gitignore_excludes_is_named(hub: FakeHub, tmp_path: Path, i
 
 
 def test_the_hub_s_limit_of_commits_is_waited_for(hub: FakeHub, tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
-    hub.busy = ["0", "0"]
+    hub.busy = ["0", "1"]
     job = a_job(hub, tmp_path)
     make(job)
-    assert caplog.text.count("the Hub takes no more commits now, again in 0 s") == 2
+    assert caplog.text.count("the Hub takes no more commits now, again in 1 s") == 2
     assert verify(OUTPUT, access_of(job)).records_out == 6
+
+
+@pytest.mark.parametrize(
+    ("header", "seconds"), [("0", 1), ("30", 30), (None, 60), ("soon", 60), ("-1", 60), ("604800", 4000), ("9" * 400, 4000)]
+)
+def test_the_pause_before_the_next_commit_is_neither_nothing_nor_days(header: str | None, seconds: float) -> None:
+    assert pause_for(header) == seconds
 
 
 def test_a_data_set_of_the_hub_is_shown_repaired_and_removed(hub: FakeHub, tmp_path: Path) -> None:
