@@ -34,6 +34,9 @@ _DEFAULT_REVISION: Final = "main"
 _COMMIT: Final = re.compile("[0-9a-f]{40}")
 _FORBIDDEN: Final = 403
 _MISSING: Final = 404
+_LFS: Final = "/info/lfs/"
+_REFUSED_FILES: Final = "LFS batch API returned errors"
+"""How the library's error begins if the Hub refuses single files."""
 
 
 class HubStore(FsspecStore):
@@ -182,9 +185,12 @@ class HubStore(FsspecStore):
         """Tells a repository that needs a token, or whose conditions nobody accepted, from a file that isn't there."""
         if isinstance(error, ImportError):
             return BadSpec("hf:// needs the client huggingface_hub: pip install 'dataprep-operator[hf]'.", uri=uri)
-        status = _status(error) or _status(error.__cause__) or _status(error.__context__)
-        message = " ".join(str(error.__cause__ or error).split())[:500]
+        refusal = _refusal(error)
+        status = refusal.response.status_code if refusal is not None else None
+        message = " ".join(str(refusal or error.__cause__ or error).split())[:500]
         branch = self._branches.get(next((root for root in self._branches if uri == root or uri.startswith(f"{root}/")), ""))
+        if branch is not None and _is_of_content(error, refusal):
+            return _refused_content(branch.folder, uri, message)
         if branch is not None and (status in _REFUSED or type(error).__name__ == "RepositoryNotFoundError"):
             fault = self._fault_of_rights(branch.folder, status, message)
             if fault is not None:
@@ -205,7 +211,6 @@ class HubStore(FsspecStore):
     def _fault_of_rights(self, folder: HubFolder, status: int | None, message: str) -> ConvertError | None:
         """The error of an output that this token may not write to."""
         repository = f"{folder.kind}s/{folder.repository}"
-        fix = "into the key token of a Secret (an entry of stores), or into HF_TOKEN"
         if status == _MISSING:
             return NotFound(
                 f"{folder.uri}: there is no repository {repository}, or the token may not see it: {message}. "
@@ -215,13 +220,12 @@ class HubStore(FsspecStore):
         if self._token() is None:
             return NotPermitted(
                 f"{folder.uri}: the Hub takes no data set without a token, or {repository} doesn't exist: {message}. "
-                f"Put a token with write access to {repository} {fix}.",
+                + _with_write_access(repository),
                 uri=folder.uri,
             )
         if status == _FORBIDDEN:
             return NotPermitted(
-                f"{folder.uri}: the token may not write to {repository}: {message}. Put a token with write access to {repository} {fix}.",
-                uri=folder.uri,
+                f"{folder.uri}: the token may not write to {repository}: {message}. {_with_write_access(repository)}", uri=folder.uri
             )
         return None
 
@@ -232,9 +236,34 @@ class HubStore(FsspecStore):
         return token
 
 
-def _status(error: BaseException | None) -> int | None:
-    status = getattr(getattr(error, "response", None), "status_code", None)
-    return status if isinstance(status, int) else None
+def _refusal(error: BaseException) -> Any:
+    """The library's error with the Hub's response, or None. Other errors may be raised from it."""
+    chain = (error, error.__cause__, error.__context__)
+    return next((each for each in chain if isinstance(getattr(getattr(each, "response", None), "status_code", None), int)), None)
+
+
+def _is_of_content(error: Exception, refusal: Any) -> bool:
+    """Whether the content of a large file was refused: all of them, this one, or by the storage to which the Hub's signed address leads."""
+    if isinstance(error, ValueError):
+        return str(error).startswith(_REFUSED_FILES)
+    if refusal is None or refusal.response.status_code != _FORBIDDEN:
+        return False
+    request = refusal.response.request
+    return request.method == "PUT" or _LFS in request.url.path
+
+
+def _refused_content(folder: HubFolder, uri: str, message: str) -> ConvertError:
+    """The error of a large file whose content the Hub or its storage refuses."""
+    repository = f"{folder.kind}s/{folder.repository}"
+    return NotPermitted(
+        f"{uri}: the Hub doesn't take the content of this large file: {message}. The token may lack the permission to write to "
+        f"{repository}, or a proxy may refuse uploads. {_with_write_access(repository)}",
+        uri=uri,
+    )
+
+
+def _with_write_access(repository: str) -> str:
+    return f"Put a token with write access to {repository} into the key token of a Secret (an entry of stores), or into HF_TOKEN."
 
 
 def _folder(uri: str, parsed: Any) -> HubFolder:

@@ -51,6 +51,8 @@ class FakeHub:
         """For each coming commit, first the answer that no more commits are taken: the value of Retry-After."""
         self.ignored: Callable[[str], bool] = lambda _: False
         """Whether the repository's `.gitignore` excludes a path. The Hub only says so before a commit; the library then leaves the file out."""
+        self.refuses_content_at = ""
+        """Where the contents of large files are refused: `batch` (all of them), `object` (each by itself), or `storage`."""
         self.before_commit: Callable[[str], None] = lambda _: None
         """Called with the branch before a commit that came by the API is made."""
         self.endpoint = ""
@@ -245,6 +247,12 @@ def _handler(hub: FakeHub) -> type[BaseHTTPRequestHandler]:
             }
 
         def announced(self, request: dict[str, Any]) -> None:
+            if hub.refuses_content_at == "batch":
+                raise _RefusedError(403, "Forbidden", "no permission for large files")
+            if hub.refuses_content_at == "object":
+                error = {"code": 403, "message": "no permission for this file"}
+                self.answer_json({"transfer": "basic", "objects": [each | {"error": error} for each in request["objects"]]})
+                return
             objects = []
             for each in request["objects"]:
                 actions = {"upload": {"href": f"{hub.endpoint}/lfs/{each['oid']}"}, "verify": {"href": f"{hub.endpoint}/lfs/verify"}}
@@ -252,6 +260,8 @@ def _handler(hub: FakeHub) -> type[BaseHTTPRequestHandler]:
             self.answer_json({"transfer": "basic", "objects": objects})
 
         def large_file(self, steps: list[str], body: bytes) -> None:
+            if hub.refuses_content_at == "storage":
+                raise _RefusedError(403, "AccessDenied", "Request has expired")
             if steps == ["verify"]:
                 named = json.loads(body)
                 if len(hub.large.get(named["oid"], b"")) != named["size"]:

@@ -579,6 +579,26 @@ def test_a_token_that_may_not_write_is_named_before_anything_is_planned(
     assert hub.log == []
 
 
+@pytest.mark.parametrize(
+    ("where", "message"),
+    [("batch", "no permission for large files"), ("object", "no permission for this file"), ("storage", "Request has expired")],
+)
+def test_the_refused_content_of_a_large_file_has_an_error_of_its_own(hub: FakeHub, tmp_path: Path, where: str, message: str) -> None:
+    hub.refuses_content_at = where
+    job = a_job(hub, tmp_path, format="parquet")
+    with pytest.raises(NotPermitted) as refused:
+        make(job)
+    text = str(refused.value)
+    assert text.startswith("hf://datasets/org/set/data")
+    assert ": the Hub doesn't take the content of this large file: " in text
+    assert message in text
+    assert text.endswith(
+        "The token may lack the permission to write to datasets/org/set, or a proxy may refuse uploads. Put a token with write access to "
+        "datasets/org/set into the key token of a Secret (an entry of stores), or into HF_TOKEN."
+    )
+    assert published(hub) == {}
+
+
 def test_a_repository_or_branch_that_does_not_exist_is_named(hub: FakeHub, tmp_path: Path) -> None:
     hub.token = "hf_right"
     for uri, message in (
