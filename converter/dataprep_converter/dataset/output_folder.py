@@ -13,7 +13,7 @@
 import contextlib
 import hashlib
 import logging
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import TypeVar
 
@@ -157,10 +157,10 @@ class OutputFolder:
         if isinstance(self._store, WritesAside):
             self._store.publish(self.uri)
 
-    def abandon(self) -> None:
-        """Discards what nobody but the job has seen so far."""
+    def abandon(self, is_ours: Callable[[], bool]) -> None:
+        """Discards what nobody but the job has seen so far, if `is_ours` returns True."""
         if isinstance(self._store, WritesAside):
-            self._store.abandon(self.uri)
+            self._store.abandon(self.uri, is_ours)
 
     def indexes(self) -> dict[str, Entry]:
         """Maps the relative path of each record index of a shard to the index's entry."""

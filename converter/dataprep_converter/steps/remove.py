@@ -63,8 +63,8 @@ def remove(uri: str, access: Access, *, runs: Sequence[str]) -> RemoveResult:
     output = OutputFolder(uri, access)
     owner = _owner(output)
     if owner in runs:
-        # What an unfinished run of this job wrote aside is gone at once.
-        output.abandon()
+        # What an unfinished run of this job wrote aside is gone at once, unless another run takes the folder over.
+        output.abandon(lambda: _owner(output) in runs)
         owner = _owner(output)
     if owner is None:
         # An earlier removal may have ended before it was published.

@@ -308,8 +308,8 @@ class WritesAside(Protocol):
         """
         ...
 
-    def abandon(self, uri: str) -> None:
-        """Discards everything that was written to the folder `uri` and hasn't been published."""
+    def abandon(self, uri: str, is_ours: Callable[[], bool]) -> None:
+        """Discards everything that was written to the folder `uri` and hasn't been published, if `is_ours` returns True."""
         ...
 
     def remove_together(self, uris: Sequence[str], check: Callable[[], None]) -> None:

@@ -126,8 +126,8 @@ class HubStore(FsspecStore):
     def publish(self, uri: str) -> None:
         self._output(uri).publish()
 
-    def abandon(self, uri: str) -> None:
-        self._retry(self._output(uri).abandon, uri)
+    def abandon(self, uri: str, is_ours: Callable[[], bool]) -> None:
+        self._retry(lambda: self._output(uri).abandon(is_ours), uri)
 
     def remove_together(self, uris: Sequence[str], check: Callable[[], None]) -> None:
         branch = self._output(uris[0])

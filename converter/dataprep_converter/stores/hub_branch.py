@@ -17,8 +17,9 @@ be absent, and OWNER unchanged since the upload began (`Change`). Changes that w
 import hashlib
 import json
 import logging
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future
+from contextlib import suppress
 from dataclasses import dataclass, field
 from importlib import import_module
 from threading import Lock
@@ -136,7 +137,7 @@ class WorkingBranch:
                 and base != self._repository.target(heads)
                 and self._repository.tree(base) == self._repository.tree(heads[self.name])
             ):
-                self._remove()
+                self._remove(heads[self.name])
                 heads = self._heads()
         if self.name not in heads:
             self._repository.create_branch(self.name, self._repository.target(heads))
@@ -173,14 +174,14 @@ class WorkingBranch:
             operations += [hub.CommitOperationDelete(path, is_folder=False) for path in published if path not in ours]
             logger.info("publishing %s: %d files in one commit on %s", self.folder.uri, len(copies), self.folder.revision)
             self._repository.commit(operations, self.folder.revision, target, f"Publish {self.folder.path or 'the data set'} with dataprep")
-        # Another run may have begun on the branch in the meantime.
-        if self._heads().get(self.name) == head:
-            self._remove()
+        with suppress(MovedError):  # another run has begun on the branch in the meantime
+            self._remove(head)
 
-    def abandon(self) -> None:
-        """Removes the working branch with everything on it."""
-        if self.name in self._heads():
-            self._remove()
+    def abandon(self, is_ours: Callable[[], bool]) -> None:
+        """Removes the working branch with everything on it, if `is_ours` returns True."""
+        head = self._heads().get(self.name)
+        if head is not None and is_ours():
+            self._remove(head)
 
     def _is_finished(self, ours: Mapping[str, str], head: str) -> bool:
         """Returns whether the working branch has a finished data set, or none any more.
@@ -219,8 +220,18 @@ class WorkingBranch:
                     uri=self.folder.uri,
                 )
 
-    def _remove(self) -> None:
-        if not self._repository.delete_branch(self.name):
+    def _remove(self, commit: str) -> None:
+        """Removes the working branch if `commit` is its newest commit. Raises MovedError if there is another one, which may be another run's.
+
+        The Hub can't do both in one request, so a commit between the two requests is lost (docs/design.md).
+        """
+        head = self._heads().get(self.name)
+        if head not in (None, commit):
+            raise MovedError(
+                f"{self.folder.uri}: the branch {self.name} isn't removed, because it has got another commit meanwhile.",
+                uri=self.folder.uri,
+            )
+        if head is None or not self._repository.delete_branch(self.name):
             logger.info("another process has removed the branch %s", self.name)
         self._newer.clear()
 

@@ -53,6 +53,8 @@ class FakeHub:
         """Whether the repository's `.gitignore` excludes a path. The Hub only says so before a commit; the library then leaves the file out."""
         self.refuses_content_at = ""
         """Where the contents of large files are refused: `batch` (all of them), `object` (each by itself), or `storage`."""
+        self.before_request: Callable[[str], None] = lambda _: None
+        """Called with each request before it is answered."""
         self.before_commit: Callable[[str], None] = lambda _: None
         """Called with the branch before a commit that came by the API is made."""
         self.endpoint = ""
@@ -180,6 +182,7 @@ def _handler(hub: FakeHub) -> type[BaseHTTPRequestHandler]:
             body = self.body()
             url = urlsplit(self.path)
             hub.requests.append(f"{self.command} {unquote(url.path)}")
+            hub.before_request(hub.requests[-1])
             try:
                 self.route([unquote(step) for step in url.path.strip("/").split("/")], parse_qs(url.query), body)
             except _RefusedError as refused:

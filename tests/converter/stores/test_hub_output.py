@@ -517,6 +517,59 @@ def test_a_removal_does_not_mind_files_of_others_beside_a_run_that_only_began(hu
     assert (published(hub), list(hub.branches)) == ({"late.txt": b"mine"}, ["main"])
 
 
+def a_branch_without_a_change(hub: FakeHub, job: DataPrepJob) -> str:
+    """Begins a working branch, off a commit that isn't the newest one any more. Returns its name."""
+    OutputFolder(OUTPUT, access_of_a_pod(job)).begin()
+    hub.commit(CARD | {"other.txt": b"pushed"})
+    return next(name for name in hub.branches if name != "main")
+
+
+def test_a_branch_without_a_change_begins_again(hub: FakeHub, tmp_path: Path) -> None:
+    job = a_job(hub, tmp_path)
+    branch = a_branch_without_a_change(hub, job)
+    OutputFolder(OUTPUT, access_of_a_pod(job)).begin()
+    assert published(hub, "", branch)["other.txt"] == b"pushed"
+
+
+def test_a_branch_on_which_another_job_has_begun_meanwhile_is_not_begun_again(hub: FakeHub, tmp_path: Path) -> None:
+    job = a_job(hub, tmp_path)
+    branch = a_branch_without_a_change(hub, job)
+    trees: list[str] = []
+
+    def take(request: str) -> None:
+        trees.extend([request] * ("/tree/" in request))
+        if len(trees) == 2 and "OWNER" not in published(hub, branch=branch):
+            # Both trees have been read: the branch has no change.
+            hub.commit(hub.at(branch)[1] | {"data/OWNER": b"another job"}, branch)
+
+    hub.before_request = take
+    OutputFolder(OUTPUT, access_of_a_pod(job)).begin()
+    assert published(hub, branch=branch) == {"OWNER": b"another job"}
+
+
+@pytest.mark.parametrize("before_the_end", [1, 2, 6])
+def test_a_removal_leaves_the_branch_to_a_run_that_takes_it_over_meanwhile(hub: FakeHub, tmp_path: Path, before_the_end: int) -> None:
+    job = a_job(hub, tmp_path)
+    planned = run_plan_step(job, access_of(job))
+    commits, branches, sent = dict(hub.commits), dict(hub.branches), len(hub.requests)
+    remove(OUTPUT, access_of(job), runs=[planned.result.run_id])
+    deleting = next(number for number, request in enumerate(hub.requests[sent:]) if request.startswith("DELETE "))
+    hub.commits, hub.branches, sent = commits, branches, len(hub.requests)
+    newer, taken = a_job(hub, tmp_path, rows=8), list[PlannedRun]()
+
+    def take_over(_: str) -> None:
+        if len(hub.requests) - sent > deleting - before_the_end and not taken:
+            hub.before_request = lambda _: None
+            taken.append(run_plan_step(newer, access_of(newer)))
+
+    hub.before_request = take_over
+    result = remove(OUTPUT, access_of(job), runs=[planned.result.run_id])
+    assert (result.files, result.owner) == (0, taken[0].result.run_id)
+    work(newer, taken[0])
+    commit(newer, taken[0])
+    assert verify(OUTPUT, access_of(newer)).records_out == 8
+
+
 def test_a_data_set_is_copied_to_the_hub(hub: FakeHub, tmp_path: Path) -> None:
     make(a_job(hub, tmp_path, uri=str(tmp_path / "out")))
     spec = {"source": {"dataset": {"uri": str(tmp_path / "out")}}, "output": {"uri": OUTPUT, "format": "copy"}}
