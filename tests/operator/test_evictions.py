@@ -220,10 +220,7 @@ def test_other_steps_count_143_as_well(world: World, step: str) -> None:
     world.apply(backoffLimit=1)
     world.settle()
     if step != "plan":
-        world.planned()
-        world.settle()
-        world.converted()
-        world.settle()
+        world.committing()
     for number in range(2):
         world.pod(step, world.ended(143), name=f"p{number}")
 

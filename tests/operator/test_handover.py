@@ -71,10 +71,7 @@ def test_sagemakers_channels_are_handed_over(world: World) -> None:
 def test_the_folder_of_each_split_is_handed_over_where_it_holds_data_alone(world: World) -> None:
     world.apply(output={"uri": "s3://out/mnist", "format": "fileBatch"})
     world.settle()
-    world.planned()
-    world.settle()
-    world.converted()
-    world.settle()
+    world.committing()
     world.committed(splits=SPLITS[:1])
     assert world.settle() == "Succeeded"
     data = world.cluster.objects[("configmaps", NAMESPACE, "mnist")]["data"]

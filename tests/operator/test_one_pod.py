@@ -100,13 +100,7 @@ def finished(world: World, **changes: Any) -> str:  # Any: fields of PlanResult
 def in_three_steps() -> World:
     world = World()
     world.apply()
-    world.settle()
-    world.planned()
-    world.settle()
-    world.converted()
-    world.settle()
-    world.committed(**COMMIT)
-    assert world.settle() == "Succeeded"
+    assert world.succeed(**COMMIT) == "Succeeded"
     return world
 
 

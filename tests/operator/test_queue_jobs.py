@@ -123,10 +123,7 @@ def test_at_the_end_the_quota_is_given_back(world: World, outcome: str) -> None:
     admit(world)
     assert active(world) == 2
     if outcome == "Complete":
-        world.planned()
-        world.settle()
-        world.converted()
-        world.settle()
+        world.committing()
         world.committed()
     else:
         world.plan_fails(a_failure(Reason.INVALID_SPEC, "no such column", exit_code=2))
@@ -328,10 +325,7 @@ def test_an_attempt_with_more_memory_asks_for_more_and_its_commit_for_one_pod_on
     limits = {"parallelism": 2, "resources": {"limits": {"memory": "1Gi"}}}
     queued(world, workers=limits, retry={"maxMemory": "4Gi", "memoryGrowth": 2})
     admit(world)
-    world.planned()
-    world.settle()
-    world.converted()
-    world.settle()
+    world.committing()
     world.pod("commit-1", world.ended(137, reason="OOMKilled"))
     world.fail("commit-1", "BackoffLimitExceeded")
 
@@ -428,10 +422,7 @@ def test_without_kueue_enabled_a_whole_job_goes_on_without_its_queue_job(world: 
 def test_without_kueue_enabled_the_queue_job_of_a_finished_job_is_deleted(world: World) -> None:
     queued(world)
     admit(world)
-    world.planned()
-    world.settle()
-    world.converted()
-    world.settle()
+    world.committing()
     world.settings = replace(world.settings, kueue=False)
     world.restart()
     world.cluster.calls.clear()

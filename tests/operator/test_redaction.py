@@ -203,10 +203,7 @@ def test_an_output_with_such_a_name_keeps_it(world: World) -> None:
     uri = "s3://out/\u200fabc"
     world.apply(output={"uri": uri})
     world.settle()
-    world.planned()
-    world.settle()
-    world.converted()
-    world.settle()
+    world.committing()
     world.committed(manifest_uri=f"{uri}/_dataprep/1/manifest.json\x1b")
     world.settle()
 

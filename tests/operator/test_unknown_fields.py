@@ -57,9 +57,6 @@ def test_only_the_job_of_the_plan_step_is_created_strictly() -> None:
     world = World()
     world.apply()
     world.settle()
-    world.planned()
-    world.settle()
-    world.converted()
-    world.settle()
+    world.committing()
 
     assert world.cluster.strict == {"plan": True, "convert-1": False, "commit-1": False}

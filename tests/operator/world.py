@@ -364,15 +364,19 @@ class World:
         pod = self.pod(suffix, self.ended(result.exit_code, result))
         self.fail(suffix, "PodFailurePolicy", f"Container dataprep for pod {NAMESPACE}/{pod['metadata']['name']} failed with exit code")
 
-    def succeed(self) -> str:
+    def succeed(self, **changes: Any) -> str:  # Any: fields of CommitResult
         """Bring an applied job to its successful end, and return its phase."""
         self.settle()
+        self.committing()
+        self.committed(**changes)
+        return self.settle()
+
+    def committing(self) -> None:
+        """Bring a job with a plan Job to its commit Job."""
         self.planned()
         self.settle()
         self.converted()
         self.settle()
-        self.committed()
-        return self.settle()
 
     def running(self) -> None:
         """Bring a job to a running conversion of four tasks."""
