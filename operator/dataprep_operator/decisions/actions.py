@@ -39,8 +39,8 @@ from dataprep_operator.decisions.action_kinds import (
     PatchJob,
     SetFinalizer,
 )
+from dataprep_operator.decisions.effective import accelerator
 from dataprep_operator.decisions.events import Note
-from dataprep_operator.decisions.status import accelerator
 from dataprep_operator.decisions.steps import Blocked, Queued, Succeeded
 from dataprep_operator.objects import times, untrusted
 from dataprep_operator.objects.child_jobs import CLEANUP, QUEUE, Child

@@ -1,6 +1,6 @@
 """Determines the state of a step from its Job and pods: absent, queued, blocked, running, succeeded or failed.
 
-`pods.py` reads a single pod, and `status.py` derives the job's phase from the step's state. All functions are pure.
+`pods.py` reads a single pod, and `current_step.py` derives the job's phase from the step's state. All functions are pure.
 """
 
 from collections import Counter
