@@ -12,6 +12,7 @@ from dataprep_api.resources.job import DataPrepJob
 from dataprep_api.resources.status import MAX_LABELS, LabelStatus, SplitStatus
 from dataprep_api.spec import DataPrepJobSpec
 from dataprep_converter.core.errors import ConvertError, NotWhole, OutputExists
+from dataprep_converter.dataset.listing import is_untouched
 from dataprep_converter.dataset.output_folder import OutputFolder, RunFolder
 from dataprep_converter.inputs.access import Access
 from dataprep_converter.inputs.archive_uris import split_archive_uri
@@ -71,20 +72,24 @@ def _take_output(draft: Draft, warnings: Sequence[str], *, job: str, maker: Make
         folder.publish()
     draft.check_output(folder)
 
-    finished = _finished_by(pods, folder) if pods is not None and success is not None and success.run_id == folder.run_id else None
-    if finished is not None:
+    own = _finished_by(pods, folder) if pods is not None and success is not None and success.run_id == folder.run_id else None
+    if own is not None and success is not None and _is_whole(success, folder):
         logger.info("an earlier pod of this job has finished the data set in %s; the next steps check it", folder.uri)
-        return PlannedRun(plan=finished, result=_result(finished, draft.classes, folder, warnings=warnings))
+        return PlannedRun(plan=own, result=_result(own, draft.classes, folder, warnings=warnings))
+    # If files of this job's own data set are missing or have changed, they are made again like those of an unfinished run.
+    existing = success if own is None else None
 
-    manifest = draft.finished(success, folder) if success is not None else None
-    if success is not None and manifest is not None:
+    manifest = draft.finished(existing, folder) if existing is not None else None
+    if existing is not None and manifest is not None:
         logger.info("output %s holds a finished data set of this run, which is reused", folder.uri)
-        return PlannedRun(plan=draft.plan, result=_result(draft.plan, draft.classes, folder, warnings=warnings, reused=(manifest, success)))
+        return PlannedRun(
+            plan=draft.plan, result=_result(draft.plan, draft.classes, folder, warnings=warnings, reused=(manifest, existing))
+        )
 
-    if success is not None:
-        warnings = [*warnings, *_rule_warnings(draft, folder, success)]
-    draft.check_base(success)
-    warnings = [*warnings, *_refuse_others(draft, folder, success, job=job)]
+    if existing is not None:
+        warnings = [*warnings, *_rule_warnings(draft, folder, existing)]
+    draft.check_base(existing)
+    warnings = [*warnings, *_refuse_others(draft, folder, existing, job=job)]
     folder.begin()
     draft.take_over(folder)
     folder.claim(maker)
@@ -110,6 +115,15 @@ def _finished_by(pods: str, folder: RunFolder) -> Plan | None:
     except NotWhole as exc:
         logger.warning("%s", exc)
         return None
+
+
+def _is_whole(success: Success, folder: RunFolder) -> bool:
+    """Whether the files of the finished data set are those that the run wrote."""
+    try:
+        return is_untouched(folder.manifest(success), folder)
+    except NotWhole as exc:
+        logger.warning("%s", exc)
+        return False
 
 
 def _rule_warnings(draft: Draft, folder: RunFolder, success: Success) -> Iterator[str]:

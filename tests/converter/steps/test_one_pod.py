@@ -226,6 +226,38 @@ def test_a_pod_that_is_started_again_after_the_end_finds_the_data_set_of_its_own
     assert {report.attempt for report in reports_in(tmp_path / "out", made.run_id)} == {ATTEMPT}
 
 
+@pytest.mark.parametrize("overwrite", ["Never", "IfChanged", "Always", "Extend"])
+@pytest.mark.parametrize("damage", [Path.unlink, lambda file: file.write_bytes(b"other")], ids=["deleted", "changed"])
+def test_a_file_that_was_lost_after_the_end_is_made_again_without_a_success_meanwhile(
+    tmp_path: Path, overwrite: str, damage: Callable[[Path], object]
+) -> None:
+    job = rows_job(tmp_path, overwrite=overwrite)
+    made = finish(job, planned_by_a_pod(job))
+    before = {file: (tmp_path / "out" / file).read_bytes() for file in visible(tmp_path / "out")}
+    success = (tmp_path / "out/_SUCCESS").read_bytes()
+    damage(tmp_path / "out" / next(iter(before)))
+
+    again = planned_by_a_pod(job)
+    assert not (tmp_path / "out/_SUCCESS").exists()
+    assert (again.result.run_id, again.result.plan_sha256, again.result.reused) == (made.run_id, made.plan_sha256, False)
+    third = planned_by_a_pod(job)
+    assert (third.result, third.is_new) == (again.result, False), "the second pod was killed"
+    do_the_rest(job, third)
+    assert {file: (tmp_path / "out" / file).read_bytes() for file in visible(tmp_path / "out")} == before
+    assert (tmp_path / "out/_SUCCESS").read_bytes() == success
+
+
+def test_a_lost_manifest_of_the_own_data_set_is_written_again(tmp_path: Path) -> None:
+    job = rows_job(tmp_path, overwrite="IfChanged")
+    made = finish(job, planned_by_a_pod(job))
+    manifest = tmp_path / "out" / names.manifest_file(made.run_id)
+    content = manifest.read_bytes()
+    manifest.unlink()
+
+    do_the_rest(job, planned_by_a_pod(job))
+    assert manifest.read_bytes() == content
+
+
 def test_the_data_set_of_another_job_is_judged_by_overwrite(few: Path, tmp_path: Path) -> None:
     job = digits_job(few, tmp_path / "out", output={"overwrite": "Never"})
     finish(job, planned_by_a_pod(job))
