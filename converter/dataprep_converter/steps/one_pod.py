@@ -39,7 +39,8 @@ class TooSlowError(ConvertError):
 def is_small(planned: PlannedRun) -> bool:
     """Whether this process does the complete job.
 
-    A process that finds the plan of another process only reports it: the other process may have run out of memory.
+    A process that finds the plan of another process only reports it, unless that process has finished the data set: it may have run out of
+    memory.
     """
     result = planned.result
     return planned.is_new and planned.size is not None and planned.size <= SMALL_BYTES and 1 <= result.shards <= MOST_SHARDS

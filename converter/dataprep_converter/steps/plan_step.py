@@ -37,7 +37,8 @@ class PlannedRun:
     result: PlanResult
     """`result.reused` is set when the finished data set is already there."""
     is_new: bool = False
-    """Whether this process has stored the plan. If not, an earlier process may have worked on it."""
+    """Whether this process has stored the plan, or begins again with the plan of a finished data set. If not, an earlier process may have died at
+    the work."""
     size: int | None = None
     """The size of the data that the work step reads or writes, whichever is larger, in bytes. None if it isn't known."""
 
@@ -99,7 +100,10 @@ def _take_output(draft: Draft, warnings: Sequence[str], *, job: str, maker: Make
     if current is not None and (current == success or current.run_id != folder.run_id):
         folder.remove_success()
     plan = draft.store(folder)
-    return PlannedRun(plan=plan, result=_result(plan, draft.classes, folder, warnings=warnings), is_new=plan is draft.plan, size=draft.size)
+    # If this run was finished, no earlier process has died at it, and the processes after this one find no `_SUCCESS`.
+    begins_again = current is not None and current == success and current.run_id == folder.run_id
+    is_new = plan is draft.plan or begins_again
+    return PlannedRun(plan=plan, result=_result(plan, draft.classes, folder, warnings=warnings), is_new=is_new, size=draft.size)
 
 
 def _finished_by(pods: str, folder: RunFolder) -> Plan | None:

@@ -258,6 +258,24 @@ def test_a_lost_manifest_of_the_own_data_set_is_written_again(tmp_path: Path) ->
     assert manifest.read_bytes() == content
 
 
+def test_a_job_over_its_own_finished_data_set_is_one_pod_as_well(few: Path, tmp_path: Path) -> None:
+    job = digits_job(few, tmp_path / "out", output=EIGHT | {"overwrite": "Always"})
+    made = finish(job, planned_by_a_pod(job))
+    before, success = sha256s(tmp_path / "out"), (tmp_path / "out/_SUCCESS").read_bytes()
+
+    again = planned_by_a_pod(job, pods="another-")
+    assert not (tmp_path / "out/_SUCCESS").exists()
+    assert one_pod.is_small(again)
+    killed = planned_by_a_pod(job, pods="another-")
+    assert not one_pod.is_small(killed), "the pod that began again was killed, perhaps for its memory"
+    seen: list[tuple[int, int]] = []
+    result = finish(job, again, attempt="another-plan-1-abcde/1", watch=lambda now: seen.append((now.shards_done, now.shards_skipped)))
+    assert result.commit is not None
+    assert result.run_id == made.run_id
+    assert seen[-1] == (again.result.shards, again.result.shards), "finished shards are kept"
+    assert (sha256s(tmp_path / "out"), (tmp_path / "out/_SUCCESS").read_bytes()) == (before, success)
+
+
 def test_the_data_set_of_another_job_is_judged_by_overwrite(few: Path, tmp_path: Path) -> None:
     job = digits_job(few, tmp_path / "out", output={"overwrite": "Never"})
     finish(job, planned_by_a_pod(job))

@@ -149,6 +149,32 @@ def test_a_kill_at_any_operation_of_a_small_job_in_one_pod_costs_nothing(local: 
     assert killed >= len(chosen) - (4 if ALL else 2)
 
 
+def test_a_kill_at_any_operation_of_a_small_job_over_its_own_data_set_costs_nothing(local: Place) -> None:
+    job = small_jobs.of_rows(local)
+    expected = finished(job)
+
+    def laid(output: str) -> DataPrepJob:
+        # Copy the files' modification times too, because the data set's reports contain them as pins.
+        shutil.copytree(local.at("whole"), local.at(output))
+        return job.to(output, overwrite="Always")
+
+    counted = Operations()
+    small_jobs.live_in_one_pod(laid("counted"), CrashingAccess((local.settings,), counted))
+    assert_whole(local, "counted", expected)
+    points = [Point(number, "before") for number in range(1, len(counted.names) + 1)] + [Point(len(counted.names), "after")]
+
+    killed = 0
+    chosen = points if ALL else [*random.Random(10).sample(points[:-10], 5), *points[-10::2]]  # noqa: S311 - the same points each time
+    for point in chosen:
+        output = f"{point.number}-{point.when}"
+        again = laid(output)
+        killed += killed_for_real(again, local, point, life=small_jobs.live_in_one_pod)
+        assert_nothing_broken(local, output, expected)
+        small_jobs.live_in_one_pod(again, accessed(local))
+        assert_whole(local, output, expected)
+    assert killed >= len(chosen) - (4 if ALL else 2)
+
+
 def test_a_kill_at_any_operation_of_an_extension_leaves_the_old_data_set_or_the_new_one(local: Place) -> None:
     job = small_jobs.of_files(local, "a", "c")
     small_jobs.live(job.to("old", overwrite="Extend"), accessed(local))
