@@ -1,6 +1,7 @@
 """A small job in one pod: which jobs may be, and that the job ends as if each step had had its own pods."""
 
 from dataclasses import replace
+from datetime import timedelta
 from typing import Any
 
 import pytest
@@ -334,6 +335,19 @@ def test_without_a_pod_the_next_leader_shows_the_plan(world: World) -> None:
     world.cluster.remove("pods", NAMESPACE, f"{world.job('plan')['metadata']['name']}-0-pod")
     world.restart()
     assert world.settle() == "Planning"
+
+
+def test_the_next_leader_does_not_take_a_new_pod_for_the_one_that_reported(world: World) -> None:
+    world.apply()
+    world.settle()
+    reported(world, 1, shards=2, records=300, pod=working_pod(world))
+    assert world.settle() == "Running"
+    # A drained node had both the pod and the operator.
+    world.cluster.remove("pods", NAMESPACE, f"{world.job('plan')['metadata']['name']}-0-pod")
+    world.cluster.now += timedelta(seconds=5)
+    working_pod(world, "the-next-pod")
+    world.restart()
+    assert (world.settle(), doing(world)) == ("Planning", ("Planning", "The plan step lists the input and divides it into shards."))
 
 
 def test_after_a_suspension_the_pod_only_plans(world: World) -> None:

@@ -4,14 +4,16 @@ Normally each step is an activity. The pod of the plan step of a small job also 
 does.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Final, NamedTuple
 
 from dataprep_api.reasons import ConditionType, Reason
 from dataprep_api.resources.status import DataPrepJobStatus, Phase
 from dataprep_operator.decisions import conditions
+from dataprep_operator.objects import times
 from dataprep_operator.objects.child_jobs import Child
 from dataprep_operator.objects.observed import Observed
+from dataprep_operator.objects.pods import Pod
 
 
 class Activity(NamedTuple):
@@ -39,10 +41,16 @@ def of_plan_pod(status: DataPrepJobStatus, observed: Observed, child: Child | No
     live, pods = observed.live_progress, observed.pods_of(child) if child is not None else ()
     if live.shards_total is None:
         # Another operator process may have got the reports so far. If a pod has ended, it may be the one that sent them.
-        return _shown(status) if pods and not any(pod.finished for pod in pods) else OF_STEP["Plan"]
+        return _shown(status) if _may_have_reported(status, pods) and not any(pod.finished for pod in pods) else OF_STEP["Plan"]
     if not any(pod.uid == live.pod_uid and not pod.finished for pod in pods):
         return OF_STEP["Plan"]
     return _CONVERTS_ALONE if live.shards_done < live.shards_total else _COMMITS_ALONE
+
+
+def _may_have_reported(status: DataPrepJobStatus, pods: Sequence[Pod]) -> bool:
+    """Return whether one of the pods can have sent the reports in the status, because it was there before them."""
+    reported_at = times.parse(status.progress.updated_at) if status.progress is not None else None
+    return reported_at is not None and any(pod.scheduled_at is not None and pod.scheduled_at <= reported_at for pod in pods)
 
 
 def _shown(status: DataPrepJobStatus) -> Activity:
