@@ -122,9 +122,10 @@ def _finished_by(pods: str, folder: RunFolder) -> Plan | None:
 
 
 def _is_whole(success: Success, folder: RunFolder) -> bool:
-    """Whether the files of the finished data set are those that the run wrote."""
+    """Whether the files of the finished data set are those that the run wrote, and the run still owns the folder, as the next steps need it."""
     try:
-        return is_untouched(folder.manifest(success), folder)
+        owner = folder.owner()
+        return owner is not None and owner.run_id == folder.run_id and is_untouched(folder.manifest(success), folder)
     except NotWhole as exc:
         logger.warning("%s", exc)
         return False

@@ -14,7 +14,7 @@ from tests.converter.stores.small_jobs import a_copy
 
 from dataprep_api import names
 from dataprep_api.dataset.messages import PlanResult
-from dataprep_api.dataset.plan import shards
+from dataprep_api.dataset.plan import Owner, shards
 from dataprep_api.dataset.report import ShardReport
 from dataprep_api.resources.job import DataPrepJob
 from dataprep_api.spec.workers import Workers
@@ -256,6 +256,32 @@ def test_a_lost_manifest_of_the_own_data_set_is_written_again(tmp_path: Path) ->
 
     do_the_rest(job, planned_by_a_pod(job))
     assert manifest.read_bytes() == content
+
+
+def remove_owner(owner: Path) -> None:
+    owner.unlink()
+
+
+def damage_owner(owner: Path) -> None:
+    owner.write_bytes(b"?")
+
+
+def give_away(owner: Path) -> None:
+    other = Owner.model_validate_json(owner.read_bytes()).model_copy(update={"run_id": "0123456789abcdef"})
+    owner.write_bytes(other.to_bytes())
+
+
+@pytest.mark.parametrize("damage", [remove_owner, damage_owner, give_away])
+def test_the_own_data_set_is_claimed_again_if_it_has_lost_its_owner(tmp_path: Path, damage: Callable[[Path], None]) -> None:
+    job = rows_job(tmp_path, overwrite="IfChanged")
+    finish(job, planned_by_a_pod(job))
+    success, owner = (tmp_path / "out/_SUCCESS").read_bytes(), tmp_path / "out" / names.OWNER
+    damage(owner)
+
+    again = planned_by_a_pod(job)
+    assert Owner.model_validate_json(owner.read_bytes()).run_id == again.result.run_id
+    do_the_rest(job, again)
+    assert (tmp_path / "out/_SUCCESS").read_bytes() == success
 
 
 def test_a_job_over_its_own_finished_data_set_is_one_pod_as_well(few: Path, tmp_path: Path) -> None:
