@@ -81,9 +81,11 @@ def test_a_small_job_is_one_pod_and_writes_the_bytes_of_three_steps(namespace: N
     assert (one["progress"]["percent"], one["progress"]["records"]["out"]) == (100, 70_000)
     assert {"planningSeconds", "runningSeconds", "committingSeconds"} <= set(one["timings"])
     events = namespace.events("one")
-    assert {"Planning", "Converting", "Planned", "Completed"} <= {reason for reason, _ in events}
-    assert {message for reason, message in events if reason == "Converting"} == {
-        "The pod of the plan step writes the shards of this small job."
+    assert {"Planning", "Planned", "Completed"} <= {reason for reason, _ in events}
+    # The pod reports for the first time after a second. On a quick machine, all shards may be finished by then.
+    assert {message for reason, message in events if reason in ("Converting", "Committing")} <= {
+        "The pod of the plan step writes the shards of this small job.",
+        "The pod of the plan step checks every shard of this small job and writes the manifest.",
     }
     files = {
         name: sorted(key.removeprefix(f"{folder}/") for key in stores.s3.keys(BUCKET, f"{folder}/")) for name, folder in folders.items()
