@@ -19,7 +19,6 @@ import json
 import logging
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future
-from contextlib import suppress
 from dataclasses import dataclass, field
 from importlib import import_module
 from threading import Lock
@@ -144,11 +143,15 @@ class WorkingBranch:
             heads = self._heads()
         if self.name in heads and self._base(heads[self.name]) is None:
             # Nothing is written to the branch before this file.
-            content = json.dumps({"base": heads[self.name]}).encode() + b"\n"
             try:
-                self.change([Change(f"{self.folder.uri} ({BASE})", BASE, content, replace=False)])
+                self._begin_at(heads[self.name], replace=False)
             except AlreadyExists:
                 logger.info("another process has begun the branch %s at the same time", self.name)
+
+    def _begin_at(self, commit: str, *, replace: bool) -> None:
+        """Records the commit at which the working branch begins."""
+        content = json.dumps({"base": commit}).encode() + b"\n"
+        self.change([Change(f"{self.folder.uri} ({BASE})", BASE, content, replace=replace)])
 
     def publish(self) -> None:
         """Makes the folder on the output's branch equal to that of the working branch, in one commit, and removes the working branch.
@@ -173,9 +176,14 @@ class WorkingBranch:
             operations = [hub.CommitOperationCopy(path, path, src_revision=head) for path in copies]
             operations += [hub.CommitOperationDelete(path, is_folder=False) for path in published if path not in ours]
             logger.info("publishing %s: %d files in one commit on %s", self.folder.uri, len(copies), self.folder.revision)
-            self._repository.commit(operations, self.folder.revision, target, f"Publish {self.folder.path or 'the data set'} with dataprep")
-        with suppress(MovedError):  # another run has begun on the branch in the meantime
+            title = f"Publish {self.folder.path or 'the data set'} with dataprep"
+            target = self._repository.commit(operations, self.folder.revision, target, title)
+        try:
             self._remove(head)
+        except MovedError:
+            # Another run has begun on the branch in the meantime. What it changes is what has been published.
+            if ours == self._repository.tree(target):
+                self._begin_at(target, replace=True)
 
     def abandon(self, is_ours: Callable[[], bool]) -> None:
         """Removes the working branch with everything on it, if `is_ours` returns True."""

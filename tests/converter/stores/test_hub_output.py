@@ -16,7 +16,8 @@ from tests.builders.specs import parse_job
 from tests.converter.stores.crashing import Killed
 from tests.converter.stores.hub_fake import FakeHub, fake_hub
 
-from dataprep_api.dataset.plan import shards
+from dataprep_api import names
+from dataprep_api.dataset.plan import Owner, shards
 from dataprep_api.resources.job import DataPrepJob
 from dataprep_converter.cli.display import Display
 from dataprep_converter.core.errors import (
@@ -574,6 +575,30 @@ def test_a_removal_leaves_the_branch_to_a_run_that_takes_it_over_meanwhile(hub: 
     work(newer, taken[0])
     commit(newer, taken[0])
     assert verify(OUTPUT, access_of(newer)).records_out == 8
+
+
+def test_a_run_that_takes_the_branch_over_while_another_is_published_is_published_too(hub: FakeHub, tmp_path: Path) -> None:
+    job = a_job(hub, tmp_path)
+    planned = run_plan_step(job, access_of(job))
+    work(job, planned)
+    newer = a_job(hub, tmp_path, rows=8)
+    run_id = dry_run(newer, access_of(newer)).run_id
+
+    def take_over(branch: str) -> None:
+        if branch == "main":
+            hub.before_commit = lambda _: None
+            [working] = set(hub.branches) - {"main"}
+            hub.commit(hub.at(working)[1] | {f"data/{names.OWNER}": Owner(run_id=run_id, epoch=2).to_bytes()}, working)
+
+    hub.before_commit = take_over
+    commit(job, planned)
+    assert verify(OUTPUT, access_of(job)).records_out == 6
+    planned = run_plan_step(newer, access_of(newer))
+    assert planned.result.run_id == run_id
+    work(newer, planned)
+    commit(newer, planned)
+    assert verify(OUTPUT, access_of(newer)).records_out == 8
+    assert list(hub.branches) == ["main"]
 
 
 def test_a_data_set_is_copied_to_the_hub(hub: FakeHub, tmp_path: Path) -> None:
