@@ -2,9 +2,12 @@
 
 Each process starts its own store servers and imports TensorFlow itself. Both cost ten and more seconds of processor time, so the files that
 need them stay together: one process takes the files of tests on stores, another one those of third-party readers. A process that has no
-such file left takes any other file, so that all processes end at the same time.
+such file left takes any other file, so that all processes end at the same time. Of the tests on stores, those on HDFS come first, because
+its servers cost the most: what other processes may take at the end needs none.
 """
 
+import functools
+import re
 import tempfile
 import time
 from collections.abc import Iterable
@@ -16,7 +19,16 @@ from xdist.scheduler import LoadFileScheduling  # type: ignore[import-untyped]  
 from xdist.workermanage import WorkerController  # type: ignore[import-untyped]  # as above
 
 _TESTS: Final = Path(__file__).parent
-_FOLDERS: Final = ("tests/converter/stores/", "tests/interop/")
+ON_STORES: Final = (
+    "tests/converter/stores/",
+    "tests/converter/inputs/test_input_uris.py",
+    "tests/converter/steps/test_preflight.py",
+    "tests/converter/steps/test_remove.py",
+)
+"""The files whose tests need store servers."""
+_TOGETHER: Final = (ON_STORES, ("tests/interop/",))
+_ON_HDFS: Final = re.compile(r"\b(?:hdfs_cluster|hdfs_lane|PLACES|remote: Place)\b|places import .*\bhdfs\b")
+"""What a file contains that uses the HDFS which the tests of a process share."""
 _COLLECTION_SECONDS: Final = 180.0
 """How long the other processes wait at most, such as for a process that has died."""
 _COLLECTED: Final = pytest.StashKey[Path]()
@@ -32,16 +44,25 @@ class ByWhatFilesStart(LoadFileScheduling):  # type: ignore[misc]  # mypy takes 
 
 
 def next_file(files: Iterable[str], process: int) -> str:
-    """Return the first file of the process's own folder, else the first that starts nothing, else the first."""
-    own = _FOLDERS[process] if process < len(_FOLDERS) else None
+    """Return the first file of the process's own ones, else the first that starts nothing, else the first. Files on HDFS are taken first by
+    their own process and last by the others.
+    """
+    own = _TOGETHER[process] if process < len(_TOGETHER) else None
 
     def rank(file: str) -> int:
-        folder = next((each for each in _FOLDERS if file.startswith(each)), None)
-        if folder is None:
-            return 1
-        return 0 if folder == own else 2
+        group = next((each for each in _TOGETHER if file.startswith(each)), None)
+        if group is None:
+            return 2
+        is_on_hdfs = group is ON_STORES and on_hdfs(file)
+        return int(not is_on_hdfs) if group is own else 3 + is_on_hdfs
 
     return min(files, key=rank)
+
+
+@functools.cache
+def on_hdfs(file: str) -> bool:
+    """Whether tests of a file use the HDFS that the tests of a process share."""
+    return _ON_HDFS.search((_TESTS.parent / file).read_text(encoding="utf-8")) is not None
 
 
 def collect_one_after_the_other(node: WorkerController) -> None:
