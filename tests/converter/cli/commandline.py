@@ -1,16 +1,20 @@
 """Runs `dataprep` as a user would, as a separate process without our environment variables.
 
-Tests of messages can run it in this process.
+Most of such processes are forks of one that has imported the modules. Tests of messages can run the command in this process.
 """
 
+import atexit
+import functools
 import os
 import subprocess
 import sys
+import tempfile
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 import pytest
 from tests.builders.files import visible
+from tests.converter.cli.forks import Forks
 
 from dataprep_converter.cli import commands
 
@@ -26,10 +30,31 @@ def environment(more: Mapping[str, str] | None = None) -> dict[str, str]:
     return {name: value for name, value in os.environ.items() if not name.startswith(_OURS)} | dict(more or {})
 
 
-def dataprep(
+@functools.cache
+def forks() -> Forks:
+    """Returns the process that forks commands. It is started when a test first needs it."""
+    started = Forks(environment())
+    atexit.register(started.close)
+    return started
+
+
+def dataprep(*arguments: str | Path, where: Path | None = None, more: Mapping[str, str] | None = None) -> subprocess.CompletedProcess[str]:
+    """Runs the command in a fork until it ends. `more` is added to its environment."""
+    words = [str(argument) for argument in arguments]
+    with Path(os.devnull).open("rb") as nothing, tempfile.TemporaryFile() as out, tempfile.TemporaryFile() as err:
+        forks().start(words, environment=environment(more), folder=where or Path.cwd(), streams=(nothing, out, err))
+        code = forks().wait()
+        said = []
+        for file in (out, err):
+            file.seek(0)
+            said.append(file.read().decode())
+    return subprocess.CompletedProcess(words, code, *said)
+
+
+def new_dataprep(
     *arguments: str | Path, stdin: str = "", where: Path | None = None, more: Mapping[str, str] | None = None
 ) -> subprocess.CompletedProcess[str]:
-    """Runs the command until it ends. `more` is added to its environment."""
+    """Runs the command in a new process, which imports its modules, until it ends. `more` is added to its environment."""
     return subprocess.run(
         [*DATAPREP, *map(str, arguments)],
         input=stdin,

@@ -9,10 +9,11 @@ import os
 import pty
 import re
 import struct
-import subprocess
 import termios
 from collections.abc import Mapping, Sequence
 from pathlib import Path
+
+from tests.converter.cli.commandline import forks
 
 _SEQUENCE = re.compile(r"\x1b\[(\??)([\d;]*)([A-Za-z])")
 COLOUR = re.compile(r"⟨[\d;]*\b(?:3[0-7]|38|4[0-7]|48|9[0-7]|10[0-7])\b[\d;]*⟩")
@@ -70,11 +71,11 @@ def _marked(cells: Sequence[tuple[str, str]]) -> str:
     return "".join(parts).rstrip()
 
 
-def session(command: Sequence[str], *, columns: int, environment: Mapping[str, str], folder: Path) -> tuple[int, str]:
-    """Run a command in a terminal of this width. Return its exit code and the screen at its end."""
+def session(arguments: Sequence[str], *, columns: int, environment: Mapping[str, str], folder: Path) -> tuple[int, str]:
+    """Run `dataprep` in a terminal of this width. Return its exit code and the screen at its end."""
     ours, theirs = pty.openpty()
     fcntl.ioctl(theirs, termios.TIOCSWINSZ, struct.pack("HHHH", 50, columns, 0, 0))
-    process = subprocess.Popen(command, stdin=theirs, stdout=theirs, stderr=theirs, env=environment, cwd=folder)
+    forks().start(arguments, environment=environment, folder=folder, streams=(theirs, theirs, theirs))
     os.close(theirs)
     output = b""
     while True:
@@ -84,4 +85,4 @@ def session(command: Sequence[str], *, columns: int, environment: Mapping[str, s
             break
         output += piece
     os.close(ours)
-    return process.wait(timeout=60), shown(output.decode())
+    return forks().wait(), shown(output.decode())

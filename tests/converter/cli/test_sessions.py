@@ -8,7 +8,7 @@ import re
 from pathlib import Path
 
 import pytest
-from tests.converter.cli.commandline import DATAPREP, environment
+from tests.converter.cli.commandline import environment
 from tests.converter.cli.screen import COLOUR, session, shown
 
 pytestmark = pytest.mark.slow
@@ -69,7 +69,7 @@ def test_a_session_looks_as_it_did(columns: int, colour: str, folder: Path) -> N
     variables.pop("COLORTERM", None)
     parts = []
     for command in COMMANDS:
-        code, screen = session([*DATAPREP, *command.split()], columns=columns, environment=variables, folder=folder)
+        code, screen = session(command.split(), columns=columns, environment=variables, folder=folder)
         for pattern, instead in _REPLACED:
             screen = pattern.sub(instead, screen)
         parts.append(f"$ dataprep {command}\n{screen}{f'[exit code {code}]' if code else ''}\n")

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 from tests.availability import unavailable
-from tests.converter.cli.commandline import dataprep, environment, mnist_run
+from tests.converter.cli.commandline import environment, mnist_run, new_dataprep
 
 from dataprep_converter import __version__
 
@@ -34,7 +34,7 @@ def test_an_explanation_loads_no_model() -> None:
 
 
 def test_the_version_is_the_packages() -> None:
-    assert dataprep("--version").stdout == f"dataprep {__version__}\n"
+    assert new_dataprep("--version").stdout == f"dataprep {__version__}\n"
 
 
 @pytest.mark.slow

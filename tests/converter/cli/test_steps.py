@@ -4,12 +4,12 @@ import json
 import signal
 import subprocess
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
 import pytest
 from tests.builders.files import visible
-from tests.converter.cli.commandline import code_of, contents, dataprep, environment, mnist_run
+from tests.converter.cli.commandline import code_of, contents, dataprep, environment, mnist_run, new_dataprep
 from tests.converter.readers import annotated
 
 from dataprep_api.dataset import messages
@@ -44,9 +44,18 @@ class Pod:
         self.environment = {"DATAPREP_MOUNTS": str(folder / "mounts"), "DATAPREP_TERMINATION_LOG": str(self.log)}
 
     def run(self, *arguments: str | Path, **more: str) -> tuple[int, object]:
-        """Runs a step and returns its exit code and result. A successful step also prints its result."""
+        """Runs a step in a fork, and returns its exit code and result. A successful step also prints its result."""
+        return self._result_of(dataprep, arguments, more)
+
+    def run_anew(self, *arguments: str | Path, **more: str) -> tuple[int, object]:
+        """Runs a step in a new process, as `run` does in a fork."""
+        return self._result_of(new_dataprep, arguments, more)
+
+    def _result_of(
+        self, command: Callable[..., subprocess.CompletedProcess[str]], arguments: Sequence[str | Path], more: Mapping[str, str]
+    ) -> tuple[int, object]:
         self.log.write_text("")
-        done = dataprep(*arguments, more=self.environment | more)
+        done = command(*arguments, more=self.environment | dict(more))
         assert "Traceback" not in done.stderr
         assert done.stdout.strip() == (self.log.read_text() if done.returncode == 0 else "")
         return done.returncode, messages.parse(self.log.read_text())
@@ -67,7 +76,7 @@ def plan_of(planned: object) -> list[str]:
 def whole(few: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The output of a complete run."""
     output = tmp_path_factory.mktemp("whole") / "out"
-    assert dataprep("run", *mnist_run(few, output, FIELDS)).returncode == 0
+    assert code_of("run", *mnist_run(few, output, FIELDS), "--quiet") == 0
     return output
 
 
@@ -133,13 +142,14 @@ def test_a_retry_does_the_listed_tasks_by_the_pods_index(
 @pytest.mark.slow
 def test_the_steps_of_pods_leave_their_results(few: Path, tmp_path: Path, pod: Pod) -> None:
     job = mnist_run(few, tmp_path / "out", {"workers.parallelism": 3})
-    code, planned = pod.run("plan", *job)
+    code, planned = pod.run_anew("plan", *job)
     assert (code, type(planned)) == (0, messages.PlanResult)
     for index in range(3):
-        code, worked = pod.run("work", *job, *plan_of(planned), JOB_COMPLETION_INDEX=str(index))
+        run = pod.run_anew if index == 2 else pod.run
+        code, worked = run("work", *job, *plan_of(planned), JOB_COMPLETION_INDEX=str(index))
         assert isinstance(worked, messages.WorkResult)
         assert (code, worked.index, worked.shards_done) == (0, index, 1)
-    code, made = pod.run("commit", *job, *plan_of(planned))
+    code, made = pod.run_anew("commit", *job, *plan_of(planned))
     assert isinstance(made, messages.CommitResult)
     assert (code, made.records.out) == (0, 6200)
 
@@ -284,7 +294,7 @@ def test_a_bad_spec_is_told_to_the_operator_too(few: Path, tmp_path: Path, pod: 
 
 
 def test_a_name_that_is_not_utf_8_can_be_told(tmp_path: Path, pod: Pod) -> None:
-    code, failure = pod.run("validate", tmp_path / "absent-\udcff.yaml")
+    code, failure = pod.run_anew("validate", tmp_path / "absent-\udcff.yaml")
     assert isinstance(failure, messages.FailureResult)
     assert code == 2
     assert "absent-\\udcff.yaml: No such file" in failure.message

@@ -1,0 +1,106 @@
+"""Commands in processes of their own that needn't import the modules again, which takes most of a command's time.
+
+Each command is a fork of one process that has imported the modules. Like a process from a shell, it has its own arguments, environment, folder
+and standard streams, and it ends through the interpreter's exit. This file is also the program of the process that forks.
+"""
+
+import importlib
+import json
+import os
+import signal
+import socket
+import subprocess
+import sys
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import IO, Any, Final
+
+_MODULES: Final = (
+    "dataprep_converter.cli.commands",
+    "dataprep_converter.cli.display",
+    "dataprep_converter.inputs.job_file",
+    "dataprep_converter.steps.run",
+    "dataprep_converter.steps.worker_imports",
+    "dataprep_converter.tools.inspect.inspection",
+    "dataprep_converter.tools.verification",
+    "rich.progress",
+)
+"""The modules that most commands import."""
+_SECONDS: Final = 300.0
+"""How long a command may take."""
+_MOST_BYTES: Final = 1 << 20
+"""The maximum size of a command's arguments and environment."""
+
+
+class Forks:
+    """A process that forks one command at a time."""
+
+    def __init__(self, environment: Mapping[str, str]) -> None:
+        self._socket, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        self._socket.settimeout(_SECONDS)
+        with theirs:
+            self._process = subprocess.Popen(
+                [sys.executable, __file__, str(theirs.fileno())],
+                stdin=subprocess.DEVNULL,
+                pass_fds=[theirs.fileno()],
+                env=dict(environment),
+                start_new_session=True,
+            )
+
+    def start(self, arguments: Sequence[str], *, environment: Mapping[str, str], folder: Path, streams: Sequence[int | IO[Any]]) -> None:
+        """Start a command with these arguments. `streams` are its standard input, output and error."""
+        order = {"arguments": list(arguments), "environment": dict(environment), "folder": str(folder)}
+        descriptors = [stream if isinstance(stream, int) else stream.fileno() for stream in streams]
+        socket.send_fds(self._socket, [json.dumps(order).encode()], descriptors)
+
+    def wait(self) -> int:
+        """Return the exit code of the command once it has ended: for a signal its number, negative, as `subprocess` does."""
+        return int(self._socket.recv(_MOST_BYTES))
+
+    def close(self) -> None:
+        """End the process."""
+        self._socket.close()
+        self._process.wait()
+
+
+def _serve(connection: socket.socket) -> None:
+    """Fork a command for each order. A child returns, and the other process exits when the tests have ended."""
+    while True:
+        order, descriptors, _, _ = socket.recv_fds(connection, _MOST_BYTES, 3)
+        if not order:
+            os._exit(0)
+        child = os.fork()
+        if child == 0:
+            connection.close()
+            _become(descriptors, **json.loads(order))
+            return
+        for descriptor in descriptors:
+            os.close(descriptor)
+        connection.send(str(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])).encode())
+
+
+def _become(descriptors: Sequence[int], *, arguments: list[str], environment: dict[str, str], folder: str) -> None:
+    """Give this process the arguments, the environment, the folder and the streams of a command."""
+    os.environ.clear()
+    os.environ.update(environment)
+    os.chdir(folder)
+    sys.argv[1:] = arguments
+    for number, descriptor in enumerate(descriptors):
+        os.dup2(descriptor, number)
+        os.close(descriptor)
+    given, said = sys.stdin, sys.stdout
+    sys.stdin = open(0, encoding=given.encoding, errors=given.errors, closefd=False)  # noqa: SIM115 - they stay open until the end
+    sys.stdout = open(1, "w", encoding=said.encoding, errors=said.errors, closefd=False)  # noqa: SIM115 - see above
+    sys.stderr = open(2, "w", encoding=said.encoding, errors="backslashreplace", buffering=1, closefd=False)  # noqa: SIM115 - see above
+    signal.signal(signal.SIGINT, signal.default_int_handler)
+
+
+if __name__ == "__main__":
+    # As in a command, before numpy is imported.
+    os.environ["OPENBLAS_NUM_THREADS"] = "1"
+    for _name in _MODULES:
+        importlib.import_module(_name)
+    from dataprep_converter.__main__ import main
+
+    _serve(socket.socket(fileno=int(sys.argv[1])))
+    main()
