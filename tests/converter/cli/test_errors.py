@@ -13,7 +13,7 @@ from typing import NoReturn
 import pytest
 from PIL import Image
 from tests.builders.files import visible
-from tests.converter.cli.commandline import DATAPREP, code_of, dataprep, environment, mnist_run
+from tests.converter.cli.commandline import DATAPREP, code_of, dataprep, environment, mnist_run, new_dataprep
 
 from dataprep_api.exits import Exit
 from dataprep_api.reasons import Reason
@@ -136,8 +136,9 @@ def test_an_address_that_is_none_is_refused(
 
 
 @pytest.mark.slow
-def test_any_number_of_records_may_be_asked_for(few: Path, tmp_path: Path) -> None:
-    assert code_of("run", *mnist_run(few, tmp_path / "out")) == 0
+def test_any_number_of_records_may_be_asked_for(tmp_path: Path) -> None:
+    photos(tmp_path, "train/cat/1.png")
+    assert code_of("run", a_file(tmp_path, IMAGES.replace("[in]", f"[{tmp_path}/in]").replace("uri: out", f"uri: {tmp_path}/out"))) == 0
     assert code_of("inspect", tmp_path / "out", "--records", str(10**30)) == 0
 
 
@@ -155,7 +156,7 @@ def test_the_job_beside_other_objects_of_a_file_is_found(tmp_path: Path) -> None
 
 @pytest.mark.slow
 def test_standard_input_is_a_file_too() -> None:
-    done = dataprep("validate", "-", stdin=MINIMAL)
+    done = new_dataprep("validate", "-", stdin=MINIMAL)
     assert (done.returncode, done.stdout) == (0, "minimal is valid: idx to tfrecord at out\n")
 
 
@@ -289,7 +290,7 @@ def test_a_folder_that_can_not_name_a_split_is_refused_with_advice(tmp_path: Pat
 
 @pytest.mark.slow
 def test_a_process_ends_with_the_code_and_the_line(few: Path, tmp_path: Path) -> None:
-    done = dataprep(*missing_input(few, tmp_path / "out"))
+    done = new_dataprep(*missing_input(few, tmp_path / "out"))
     assert (done.returncode, done.stdout) == (5, "")
     assert lines(done.stderr)[-1].startswith("dataprep: error: ")
 
@@ -374,14 +375,14 @@ def test_help_lists_every_command(capsys: pytest.CaptureFixture[str]) -> None:
 
 @pytest.mark.slow
 def test_a_reader_that_leaves_early_is_no_error(tmp_path: Path) -> None:
-    for number in range(5000):
-        (tmp_path / f"{number:04d}-with-a-long-name-to-fill-the-pipe").touch()
+    for number in range(1500):
+        (tmp_path / f"{number:04d}-with-a-long-name-to-fill-the-pipe{'-' * 100}").touch()
     process = subprocess.Popen(
         [*DATAPREP, "ls", str(tmp_path)], stdout=subprocess.PIPE, stderr=subprocess.PIPE, env=environment(), text=True
     )
     assert process.stdout is not None
     assert process.stderr is not None
-    assert process.stdout.readline() == "Found 5000 items\n"
+    assert process.stdout.readline() == "Found 1500 items\n"
     process.stdout.close()
     assert process.stderr.read() == ""
     process.stderr.close()
