@@ -38,11 +38,13 @@ def forks() -> Forks:
     return started
 
 
-def dataprep(*arguments: str | Path, where: Path | None = None, more: Mapping[str, str] | None = None) -> subprocess.CompletedProcess[str]:
-    """Runs the command in a fork until it ends. `more` is added to its environment."""
+def dataprep(
+    *arguments: str | Path, where: Path | None = None, more: Mapping[str, str] | None = None, program: str = ""
+) -> subprocess.CompletedProcess[str]:
+    """Runs the command, or a program that runs it, in a fork until it ends. `more` is added to its environment."""
     words = [str(argument) for argument in arguments]
     with Path(os.devnull).open("rb") as nothing, tempfile.TemporaryFile() as out, tempfile.TemporaryFile() as err:
-        forks().start(words, environment=environment(more), folder=where or Path.cwd(), streams=(nothing, out, err))
+        forks().start(words, environment=environment(more), folder=where or Path.cwd(), streams=(nothing, out, err), program=program)
         code = forks().wait()
         said = []
         for file in (out, err):

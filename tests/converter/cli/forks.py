@@ -47,15 +47,30 @@ class Forks:
                 start_new_session=True,
             )
 
-    def start(self, arguments: Sequence[str], *, environment: Mapping[str, str], folder: Path, streams: Sequence[int | IO[Any]]) -> None:
-        """Start a command with these arguments. `streams` are its standard input, output and error."""
-        order = {"arguments": list(arguments), "environment": dict(environment), "folder": str(folder)}
+    def start(
+        self,
+        arguments: Sequence[str],
+        *,
+        environment: Mapping[str, str],
+        folder: Path,
+        streams: Sequence[int | IO[Any]],
+        program: str = "",
+    ) -> None:
+        """Start a command with these arguments. `streams` are its standard input, output and error.
+
+        With a program, start this Python code instead of the command.
+        """
+        order = {"arguments": list(arguments), "environment": dict(environment), "folder": str(folder), "program": program}
         descriptors = [stream if isinstance(stream, int) else stream.fileno() for stream in streams]
         socket.send_fds(self._socket, [json.dumps(order).encode()], descriptors)
 
     def wait(self) -> int:
         """Return the exit code of the command once it has ended: for a signal its number, negative, as `subprocess` does."""
-        return int(self._socket.recv(_MOST_BYTES))
+        try:
+            return int(self._socket.recv(_MOST_BYTES))
+        except TimeoutError:
+            os.killpg(self._process.pid, signal.SIGKILL)
+            raise
 
     def close(self) -> None:
         """End the process."""
@@ -63,8 +78,8 @@ class Forks:
         self._process.wait()
 
 
-def _serve(connection: socket.socket) -> None:
-    """Fork a command for each order. A child returns, and the other process exits when the tests have ended."""
+def _serve(connection: socket.socket) -> str:
+    """Fork a command for each order. A child returns its program, and the other process exits when the tests have ended."""
     while True:
         order, descriptors, _, _ = socket.recv_fds(connection, _MOST_BYTES, 3)
         if not order:
@@ -72,15 +87,14 @@ def _serve(connection: socket.socket) -> None:
         child = os.fork()
         if child == 0:
             connection.close()
-            _become(descriptors, **json.loads(order))
-            return
+            return _become(descriptors, **json.loads(order))
         for descriptor in descriptors:
             os.close(descriptor)
         connection.send(str(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])).encode())
 
 
-def _become(descriptors: Sequence[int], *, arguments: list[str], environment: dict[str, str], folder: str) -> None:
-    """Give this process the arguments, the environment, the folder and the streams of a command."""
+def _become(descriptors: Sequence[int], *, arguments: list[str], environment: dict[str, str], folder: str, program: str) -> str:
+    """Give this process the arguments, the environment, the folder and the streams of a command. Return its program."""
     os.environ.clear()
     os.environ.update(environment)
     os.chdir(folder)
@@ -93,6 +107,7 @@ def _become(descriptors: Sequence[int], *, arguments: list[str], environment: di
     sys.stdout = open(1, "w", encoding=said.encoding, errors=said.errors, closefd=False)  # noqa: SIM115 - see above
     sys.stderr = open(2, "w", encoding=said.encoding, errors="backslashreplace", buffering=1, closefd=False)  # noqa: SIM115 - see above
     signal.signal(signal.SIGINT, signal.default_int_handler)
+    return program
 
 
 if __name__ == "__main__":
@@ -102,5 +117,8 @@ if __name__ == "__main__":
         importlib.import_module(_name)
     from dataprep_converter.__main__ import main
 
-    _serve(socket.socket(fileno=int(sys.argv[1])))
-    main()
+    _program = _serve(socket.socket(fileno=int(sys.argv[1])))
+    if _program:
+        exec(_program, {"__name__": "__main__"})  # noqa: S102 - the code of a test
+    else:
+        main()

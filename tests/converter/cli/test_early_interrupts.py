@@ -243,7 +243,7 @@ def test_an_interrupt_at_any_line_of_main_says_one_line_at_most() -> None:
 @pytest.mark.parametrize(
     ("more", "workers", "moments"),
     [
-        pytest.param("", "1", 5, id="alone"),
+        pytest.param("", "1", 3, id="alone"),
         pytest.param("", "1", 20, id="alone at twenty", marks=pytest.mark.nightly),
         pytest.param(_POOL, "2", 20, id="pool at twenty", marks=pytest.mark.nightly),
     ],

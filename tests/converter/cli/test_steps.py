@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 from tests.builders.files import visible
-from tests.converter.cli.commandline import code_of, contents, dataprep, environment, mnist_run, new_dataprep
+from tests.converter.cli.commandline import code_of, contents, dataprep, mnist_run, new_dataprep
 from tests.converter.readers import annotated
 
 from dataprep_api.dataset import messages
@@ -205,21 +205,14 @@ commands.main(sys.argv[2:])
 @pytest.mark.parametrize(("number", "code"), [(signal.SIGKILL, 0), (signal.SIGABRT, 0), (signal.SIGTERM, 143)])
 def test_a_process_that_is_killed_at_the_work_has_done_the_plan_step(few: Path, tmp_path: Path, pod: Pod, number: int, code: int) -> None:
     """A pod that is told to stop is replaced, and the next pod finds the plan."""
-    arguments = [str(argument) for argument in ("plan", *mnist_run(few, tmp_path / "out", FIELDS))]
-    done = subprocess.run(
-        [sys.executable, "-c", SIGNALLED, str(int(number)), *arguments],
-        env=environment(pod.environment | ONE_POD),
-        capture_output=True,
-        text=True,
-        check=False,
-        timeout=60,
-    )
+    job = mnist_run(few, tmp_path / "out", FIELDS)
+    done = dataprep(str(int(number)), "plan", *job, program=SIGNALLED, more=pod.environment | ONE_POD)
     assert done.returncode == code, done.stderr
     planned = messages.parse(pod.log.read_text())
     assert isinstance(planned, messages.PlanResult)
     assert planned.commit is None
     assert ("was killed after it had stored the plan" in done.stderr) is (code == 0)
-    code, again = pod.run("plan", *mnist_run(few, tmp_path / "out", FIELDS), **ONE_POD)
+    code, again = pod.run("plan", *job, **ONE_POD)
     assert (code, again) == (0, planned)
 
 
