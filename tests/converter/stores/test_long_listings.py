@@ -39,7 +39,7 @@ class Bucket:
         )
 
 
-@pytest.fixture(params=[20_000, pytest.param(100_000, marks=pytest.mark.nightly)])
+@pytest.fixture(params=[5_000, pytest.param(100_000, marks=pytest.mark.nightly)])
 def bucket(request: pytest.FixtureRequest) -> Iterator[Bucket]:
     here = Bucket(request.param)
 

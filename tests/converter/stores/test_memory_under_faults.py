@@ -55,6 +55,8 @@ class Course:
     kinds: Sequence[Kind]
     writing: Sequence[int]
     reading: Sequence[int]
+    reads: int = 2
+    """How often the file is read. The faults follow each other, so they hit the first two reads."""
 
 
 def of_requests(lane: Stretching) -> Course:
@@ -67,7 +69,7 @@ COURSES = {
     "gcs": of_requests(of_objects("gcs", "gcs_fake", gcs, expired="")),
     "azure": of_requests(azure_lane),
     # Only HDFS's NameNode is behind the proxy, not its DataNodes.
-    "hdfs": Course(hdfs_lane, OF_TCP, writing=range(9, 49, 10), reading=range(2, 10, 2)),
+    "hdfs": Course(hdfs_lane, OF_TCP, writing=range(9, 49, 10), reading=range(2, 10, 2), reads=5),
     "webhdfs": Course(webhdfs_lane, _KINDS, writing=range(2, 7), reading=range(1, 6)),
 }
 
@@ -125,8 +127,8 @@ def written(uri: str, settings: StoreSettings, pieces: int, half_way: Path | Non
     return grown(lambda: again_and_again(write, _ATTEMPTS if half_way is None else _ATTEMPTS_OF_THE_DEAD))
 
 
-def read(uri: str, settings: StoreSettings, pieces: int, half_way: Path | None = None) -> int:
-    """Read the file as a stream, once for each kind of fault. Return the growth of memory."""
+def read(uri: str, settings: StoreSettings, pieces: int, half_way: Path | None = None, *, reads: int = 2) -> int:
+    """Read the file as a stream, several times. Return the growth of memory."""
 
     def whole() -> None:
         with Access([settings]).store(uri).open(uri) as source:
@@ -138,7 +140,7 @@ def read(uri: str, settings: StoreSettings, pieces: int, half_way: Path | None =
             assert size == pieces * MIB
 
     def often() -> None:
-        for _ in _KINDS:
+        for _ in range(reads):
             again_and_again(whole, 1 if half_way is None else _ATTEMPTS_OF_THE_DEAD)
 
     return grown(often)
@@ -210,7 +212,7 @@ def test_faults_make_nothing_pile_up_in_memory(request: pytest.FixtureRequest, c
         by_writing = child.submit(written, uri, settings, PIECES).result()
         hits = [fault.kind for fault in proxy.hits]
         proxy.arm([Fault(number, kind) for number, kind in zip(course.reading, reversed(course.kinds), strict=True)])
-        by_reading = child.submit(read, uri, settings, PIECES).result()
+        by_reading = child.submit(read, uri, settings, PIECES, reads=course.reads).result()
         hits += [fault.kind for fault in proxy.hits]
     assert hits == [*course.kinds, *reversed(course.kinds)]
     # The file has 64 MiB. Four parts of 5 MiB are being sent while the next one fills.

@@ -68,10 +68,11 @@ def test_an_upload_is_whole_whichever_of_its_requests_is_changed_on_the_way(
             assert direct.store().get(place.at(f"parts-{number}")) == content
 
 
-def test_faults_make_nothing_pile_up_in_memory(request: pytest.FixtureRequest, oss_fake: FakeOss) -> None:
+def test_faults_make_nothing_pile_up_in_memory(request: pytest.FixtureRequest, oss_fake: FakeOss, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("dataprep_converter.stores.objects.oss.part_bytes_for", lambda _: 2 << 20)
     place = oss(request)
     store = place.store()
-    piece, pieces = bytes(range(256)) * (16 << 10), 64
+    piece, pieces = bytes(range(256)) * (4 << 10), 64
     for fault in (
         InjectedFault("error", skip=2, count=2, matching="UploadPart .*/large"),
         InjectedFault("drop", skip=7, count=2, matching="UploadPart .*/large"),
@@ -96,7 +97,7 @@ def test_faults_make_nothing_pile_up_in_memory(request: pytest.FixtureRequest, o
     finally:
         tracemalloc.stop()
     assert oss_fake.faults() == []
-    # The object has 256 MiB. Four parts of 8 MiB are being sent, each with copies for the request and in the fake, and one part is being
+    # The object has 64 MiB. Four parts of 2 MiB are being sent, each with copies for the request and in the fake, and one part is being
     # filled.
-    assert written < 128 << 20
+    assert written < 32 << 20
     assert read < 24 << 20

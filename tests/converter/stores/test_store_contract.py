@@ -13,6 +13,8 @@ from dataprep_converter.core.errors import AlreadyExists, NotFound, Unreachable
 from dataprep_converter.stores import MovesFiles, Store, Upload, folders_of
 
 MIB = 1 << 20
+OF_PARTS = 9 * MIB
+"""A size that object stores get in two parts, of which one is sent before the commit."""
 
 
 @pytest.fixture(params=PLACES)
@@ -77,7 +79,7 @@ def test_a_size_hint_changes_nothing_that_is_read(place: Place, store: Store) ->
     assert store.get(place.at("hinted")) == content
 
 
-@pytest.mark.parametrize("size", [100, 20 * MIB], ids=str)
+@pytest.mark.parametrize("size", [100, OF_PARTS], ids=str)
 def test_nothing_is_visible_before_the_commit(place: Place, store: Store, size: int) -> None:
     upload = store.create(place.at("file"))
     upload.write(some_bytes(size))
@@ -88,7 +90,7 @@ def test_nothing_is_visible_before_the_commit(place: Place, store: Store, size: 
     assert place.names() == ["file"]
 
 
-@pytest.mark.parametrize("size", [0, 100, 20 * MIB], ids=str)
+@pytest.mark.parametrize("size", [0, 100, OF_PARTS], ids=str)
 def test_an_abort_leaves_nothing(place: Place, store: Store, size: int) -> None:
     upload = store.create(place.at("file"))
     upload.write(some_bytes(size))
@@ -112,7 +114,7 @@ def test_an_exception_in_the_middle_publishes_nothing(place: Place, store: Store
     def convert() -> None:
         upload = store.create(place.at("file"))
         try:
-            upload.write(some_bytes(10 * MIB))
+            upload.write(some_bytes(OF_PARTS))
             raise RuntimeError("a defect")
         finally:
             upload.abort()
@@ -125,7 +127,7 @@ def test_an_exception_in_the_middle_publishes_nothing(place: Place, store: Store
 
 def test_a_commit_without_replace_leaves_the_existing_object(place: Place, store: Store) -> None:
     store.put(place.at("file"), b"first")
-    for size in (5, 20 * MIB):
+    for size in (5, OF_PARTS):
         upload = store.create(place.at("file"))
         upload.write(some_bytes(size))
         with pytest.raises(AlreadyExists, match="file"):
@@ -138,9 +140,9 @@ def test_a_commit_without_replace_leaves_the_existing_object(place: Place, store
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("size", [64, 17 * MIB], ids=str)
+@pytest.mark.parametrize("size", [64, OF_PARTS], ids=str)
 def test_of_commits_at_once_one_wins(place: Place, size: int) -> None:
-    contents = [some_bytes(size, seed=number) for number in range(8)]
+    contents = [some_bytes(size, seed=number) for number in range(8 if size < MIB else 4)]
     together = threading.Barrier(len(contents))
 
     def commit(content: bytes) -> bool:
@@ -283,9 +285,11 @@ def test_a_folder_that_is_not_recursed_into_shows_its_own_files(place: Place, st
 
 @pytest.mark.slow
 def test_the_listing_spans_many_pages_in_order(place: Place, store: Store) -> None:
-    names = [f"{number % 7}/{number:05d}" for number in range(1203)]
+    # S3, OSS and Cloud Storage list a thousand objects a page.
+    in_pages = place.root.startswith(("s3:", "oss:", "gs:"))
+    names = [f"{number % 7}/{number:05d}" for number in range(1010 if in_pages else 60)]
     with ThreadPoolExecutor(4) as threads:
-        list(threads.map(lambda name: store.put(place.at(name), b""), names if "hdfs" not in place.root.partition(":")[0] else names[:60]))
+        list(threads.map(lambda name: store.put(place.at(name), b""), names))
 
     found = [entry.uri for entry in store.list(place.root)]
 
@@ -313,34 +317,35 @@ def test_an_absent_object_is_named(place: Place, store: Store) -> None:
         store.get(place.at("absent"))
 
 
-@pytest.mark.parametrize(
-    ("offset", "length"),
-    [(0, 0), (0, 1), (0, 10), (5, 5), (MIB - 1, 2), (9 * MIB - 3, 3), (9 * MIB - 3, 100), (9 * MIB, 5), (10 * MIB, 5), (0, 20 * MIB)],
-)
-def test_a_range_is_exact(place: Place, store: Store, offset: int, length: int) -> None:
+RANGES = [(0, 0), (0, 1), (0, 10), (5, 5), (MIB - 1, 2), (9 * MIB - 3, 3), (9 * MIB - 3, 100), (9 * MIB, 5), (10 * MIB, 5), (0, 20 * MIB)]
+
+
+def test_a_range_is_exact(place: Place, store: Store) -> None:
     content = some_bytes(9 * MIB)
     store.put(place.at("file"), content)
 
-    with store.open(place.at("file")) as source:
-        assert source.size == len(content)
-        found = source.read_at(offset, length)
-        assert type(found) is bytes
-        assert found == content[offset : offset + length]
+    for offset, length in RANGES:
+        with store.open(place.at("file")) as source:
+            assert source.size == len(content)
+            found = source.read_at(offset, length)
+            assert type(found) is bytes
+            assert found == content[offset : offset + length], (offset, length)
 
 
-@pytest.mark.parametrize(
-    ("offset", "length"), [(0, None), (0, 0), (7, None), (3 * MIB + 1, 4 * MIB), (9 * MIB - 1, None), (9 * MIB, 10), (0, 99 * MIB)]
-)
-def test_a_stream_is_exact(place: Place, store: Store, offset: int, length: int | None) -> None:
+STRETCHES = [(0, None), (0, 0), (7, None), (3 * MIB + 1, 4 * MIB), (9 * MIB - 1, None), (9 * MIB, 10), (0, 99 * MIB)]
+
+
+def test_a_stream_is_exact(place: Place, store: Store) -> None:
     content = some_bytes(9 * MIB)
     store.put(place.at("file"), content)
 
-    with store.open(place.at("file")) as source:
-        pieces = list(source.stream(offset, length))
+    for offset, length in STRETCHES:
+        with store.open(place.at("file")) as source:
+            pieces = list(source.stream(offset, length))
 
-    assert b"".join(pieces) == content[offset : None if length is None else offset + length]
-    assert all(type(piece) is bytes and len(piece) <= 8 * MIB for piece in pieces)
-    assert len(pieces) <= 10
+        assert b"".join(pieces) == content[offset : None if length is None else offset + length], (offset, length)
+        assert all(type(piece) is bytes and len(piece) <= 8 * MIB for piece in pieces)
+        assert len(pieces) <= 10
 
 
 def test_an_empty_object_streams_nothing(place: Place, store: Store) -> None:
@@ -384,7 +389,7 @@ def test_a_deleted_object_is_gone_and_deleting_it_again_is_fine(place: Place, st
 def test_the_sweep_removes_what_dead_writers_left_and_only_that(place: Place, store: Store) -> None:
     store.put(place.at("kept"), b"x")
     dead = store.create(place.at("a/dead"))
-    dead.write(some_bytes(20 * MIB))
+    dead.write(some_bytes(OF_PARTS))
     assert place.leftovers() == place.sweeps
 
     # A store's clock may be ahead of ours, so that new uploads appear to be from the future.
@@ -400,7 +405,7 @@ def test_the_sweep_removes_what_dead_writers_left_and_only_that(place: Place, st
 
 def test_a_writer_whose_upload_was_swept_publishes_nothing(place: Place, store: Store) -> None:
     upload = store.create(place.at("file"))
-    upload.write(some_bytes(20 * MIB))
+    upload.write(some_bytes(OF_PARTS))
     if place.sweeps:
         await_upload(place)
         await_parts(upload)
@@ -417,7 +422,7 @@ def test_a_writer_whose_upload_was_swept_publishes_nothing(place: Place, store: 
     assert place.leftovers() == 0
 
 
-@pytest.mark.parametrize("size", [0, 100, 9 * MIB], ids=str)
+@pytest.mark.parametrize("size", [0, 100, OF_PARTS], ids=str)
 @pytest.mark.parametrize("is_there", [False, True], ids=["new", "replaced"])
 def test_a_staged_upload_is_visible_after_its_commit(place: Place, store: Store, size: int, is_there: bool) -> None:
     if is_there:
@@ -516,7 +521,7 @@ def test_an_ended_upload_takes_no_more(place: Place, store: Store) -> None:
         upload.write(b"more")
 
 
-@pytest.mark.parametrize("size", [100, 20 * MIB], ids=str)
+@pytest.mark.parametrize("size", [100, OF_PARTS], ids=str)
 def test_an_upload_that_was_swept_fails_as_worth_another_attempt(place: Place, store: Store, size: int) -> None:
     content = some_bytes(size)
     upload = store.create(place.at("file"))
