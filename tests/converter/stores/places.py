@@ -181,3 +181,9 @@ PLACES = [
     pytest.param(azure, id="azure", marks=pytest.mark.store),
 ]
 """Parameters for a fixture: functions that make a place from pytest's request."""
+
+
+def on_some(*ids: str) -> pytest.MarkDecorator:
+    """Run a test that uses the fixture `remote` on these stores, and on the others only at night."""
+    others = [pytest.param(*each.values, id=each.id, marks=[*each.marks, pytest.mark.nightly]) for each in PLACES[1:] if each.id not in ids]
+    return pytest.mark.parametrize("remote", [*(each for each in PLACES if each.id in ids), *others], indirect=True)

@@ -62,33 +62,35 @@ def of_rows(place: Place) -> SmallJob:
     return of_csv(place, place.at("in/rows.csv"))
 
 
-_LEAST_PART_BYTES: Final = {"oss": 100 << 10, "s3": 5 << 20, "gs": 5 << 20, "abfs": 5 << 20}
-"""Maps a store to the smallest size that its server accepts for parts other than the last.
-
-Azure has no limit, but shares its module with S3. Other stores have no parts.
-"""
+_LEAST_PART_BYTES: Final = {"oss": 100 << 10, "s3": 5 << 20, "gs": 5 << 20, "abfs": 100 << 10}
+"""Maps a store to the smallest size that its server accepts for parts other than the last. Azure has no limit. Other stores have no parts."""
 
 
-def least_parts(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Make uploads use parts of the smallest size."""
+def least_parts(monkeypatch: pytest.MonkeyPatch, place: Place | None = None) -> None:
+    """Make uploads use parts of the smallest size that the place's store accepts. Without a place, all stores of a module accept it."""
+    of_objects = _LEAST_PART_BYTES.get(_scheme(place) if place is not None else "s3", _LEAST_PART_BYTES["s3"])
     monkeypatch.setattr(oss, "part_bytes_for", lambda _: _LEAST_PART_BYTES["oss"])
-    monkeypatch.setattr(objects, "part_bytes_for", lambda _: _LEAST_PART_BYTES["s3"])
+    monkeypatch.setattr(objects, "part_bytes_for", lambda _: of_objects)
 
 
 def of_parts(place: Place) -> SmallJob:
     """Return a job whose rows contain so much text that each shard needs two of the `least_parts`. For stores without parts, return
     `of_rows`."""
-    least = _LEAST_PART_BYTES.get(place.root.partition(":")[0])
-    if least is None:
+    if _scheme(place) not in _LEAST_PART_BYTES:
         return of_rows(place)
+    part_bytes: int = vars(oss if _scheme(place) == "oss" else objects)["part_bytes_for"](None)
     # A shard has 11 or 12 such rows.
-    text = "x" * (least // 10)
+    text = "x" * (part_bytes // 10)
     store, rows = place.store(), [f"{row},{text}" for row in _ROWS]
     # Each file is read completely and was uploaded in one request, because stores have checksums only for such objects.
     uris = [place.at(f"in/rows-{number}.csv") for number in range(RECORDS // _ROWS_OF_A_FILE)]
     for number, uri in enumerate(uris):
         store.put(uri, "\n".join(rows[number * _ROWS_OF_A_FILE :][:_ROWS_OF_A_FILE]).encode())
     return SmallJob(place, {"csv": {"uris": uris, "columns": [*_COLUMNS, {"name": "text", "type": "String"}]}})
+
+
+def _scheme(place: Place) -> str:
+    return place.root.partition(":")[0]
 
 
 def of_files(place: Place, *names: str) -> SmallJob:

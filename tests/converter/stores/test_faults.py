@@ -1,6 +1,6 @@
 """Seeded faults between the converter and real servers.
 
-Either the data set has exactly the same bytes, or the job reports the reason and no incomplete file is visible. CI runs 3 seeds for each
+Either the data set has exactly the same bytes, or the job reports the reason and no incomplete file is visible. CI runs 2 seeds for each
 store, the nightly run 20. `make faults SEEDS=300` runs 300 for each store and writes docs/faults.md.
 """
 
@@ -40,7 +40,7 @@ from storeservers.faulty import Fault, Kind
 
 pytestmark = pytest.mark.store
 
-_SEEDS_IN_CI, _SEEDS_AT_NIGHT = 3, 20
+_SEEDS_IN_CI, _SEEDS_AT_NIGHT = 2, 20
 _LANES, _LANES_OF = 4, {"maxcompute": 1}
 """The number of seeds that run concurrently, because a life with faults mostly waits.
 
@@ -84,7 +84,6 @@ def short(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(maxcompute, "ANSWER_SECONDS", int(ANSWER_SECONDS))
     monkeypatch.setattr(converter_working, "_SHARD_RETRY_POLICY", RetryPolicy(attempts=3, first_delay_seconds=0.01))
     monkeypatch.setattr(preflight, "_RETRY_SECONDS", 30.0)
-    small_jobs.least_parts(monkeypatch)
 
 
 def stretch(lane: Lane) -> Stretch:
@@ -115,8 +114,9 @@ def lanes(request: pytest.FixtureRequest) -> Iterator[list[Lane]]:
 
 
 @pytest.mark.parametrize("seeds", [_SEEDS_IN_CI, pytest.param(_SEEDS_AT_NIGHT, marks=pytest.mark.nightly)])
-def test_faults_change_no_byte_or_are_named(lanes: Sequence[Lane], seeds: int) -> None:
+def test_faults_change_no_byte_or_are_named(lanes: Sequence[Lane], seeds: int, monkeypatch: pytest.MonkeyPatch) -> None:
     name, kinds = lanes[0].name, lanes[0].kinds
+    small_jobs.least_parts(monkeypatch, lanes[0].place)
     seeds = int(os.environ.get("SEEDS", seeds))
     lanes = lanes[:seeds]
 

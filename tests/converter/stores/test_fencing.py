@@ -17,7 +17,7 @@ from typing import Any, Final
 import pytest
 from tests.converter.stores import small_jobs
 from tests.converter.stores.crashing import Before, CrashingAccess, Operations, Point
-from tests.converter.stores.places import Place
+from tests.converter.stores.places import Place, on_some
 from tests.converter.stores.sleeping import Sleeper
 from tests.converter.stores.small_jobs import SmallJob
 
@@ -213,6 +213,7 @@ def test_a_commit_that_sleeps_while_another_run_takes_over_does_no_harm_on_other
 
 
 @pytest.mark.store
+@on_some("hdfs", "s3")
 def test_a_finished_data_set_names_no_process(remote: Place) -> None:
     runs = Runs(small_jobs.of_rows(remote))
     planned = runs.lay("out", replaces=False)

@@ -363,10 +363,10 @@ def test_a_quota_of_objects_that_is_used_up_is_named_and_nothing_half_is_seen(
     request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch, made: PlaceMaker, server: str, status: int, code: str, shard: str
 ) -> None:
     """These servers don't support quotas, so a proxy sends the error that real services send."""
-    small_jobs.least_parts(monkeypatch)
     running = request.getfixturevalue(server)
     with HttpProxy(running.port, expired=code, status=status) as proxy:
         place = made(request)
+        small_jobs.least_parts(monkeypatch, place)
         place = replace(place, settings=replace(place.settings, endpoint=running.endpoint.replace(f":{running.port}", f":{proxy.port}")))
         job = small_jobs.of_parts(place)
         operations = Operations()
