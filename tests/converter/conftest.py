@@ -1,5 +1,6 @@
 """Fixtures shared by the tests of the converter: a few digits, store servers that are started only once, and the fake MaxCompute."""
 
+import os
 import tempfile
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -8,6 +9,7 @@ from typing import TypeVar
 import pytest
 from tests.availability import unavailable
 from tests.converter.stores import oss_clients
+from tests.sharing_out import on_hdfs
 
 from dataprep_converter.core import native
 from dataprep_converter.readers.databases import table
@@ -26,6 +28,17 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
             item.add_marker(pytest.mark.nightly)
 
 
+_HDFS = pytest.StashKey[HdfsCluster]()
+
+
+@pytest.hookimpl(trylast=True)  # after the fixtures, which may start servers again
+def pytest_runtest_teardown(item: pytest.Item, nextitem: pytest.Item | None) -> None:
+    """Stops HDFS in a process that has done the files on HDFS, which come first there. Idle, it costs a second of a processor a minute."""
+    cluster = item.config.stash.get(_HDFS, None)
+    if cluster is not None and nextitem is not None and "PYTEST_XDIST_WORKER" in os.environ and not on_hdfs(nextitem.nodeid.split("::")[0]):
+        cluster.stop()
+
+
 T = TypeVar("T", HdfsCluster, S3Server, FakeOss, AzureServer, FakeGcs)
 
 BUCKET = "contract-bucket"
@@ -39,8 +52,18 @@ def servers_folder() -> Iterator[Path]:
 
 
 @pytest.fixture(scope="session")
-def hdfs_cluster(servers_folder: Path) -> Iterator[HdfsCluster]:
-    yield from _running(lambda: HdfsCluster(servers_folder / "hdfs"), "HDFS (needs java, mvn)")
+def hdfs_servers(servers_folder: Path, pytestconfig: pytest.Config) -> Iterator[HdfsCluster]:
+    for cluster in _running(lambda: HdfsCluster(servers_folder / "hdfs"), "HDFS (needs java, mvn)"):
+        pytestconfig.stash[_HDFS] = cluster
+        yield cluster
+
+
+@pytest.fixture
+def hdfs_cluster(hdfs_servers: HdfsCluster) -> HdfsCluster:
+    """HDFS, which is started again if it was stopped."""
+    if not hdfs_servers.processes:
+        hdfs_servers.start()
+    return hdfs_servers
 
 
 @pytest.fixture(scope="session")
