@@ -91,7 +91,8 @@ class ReaderContract:
 
     reader: ClassVar[type[Reader]]
     memory_as: ClassVar[str] = ""
-    """The name of the reader whose memory test covers this reader, because both have the same base. The separate test runs only at night."""
+    """The name of the reader whose memory test covers this reader, because both have the same base and read in the same way. The separate test
+    runs only at night. A whole job reads lines of text (`csv`) in `test_memory.py`."""
 
     def a_source(self, folder: Path, *, size: int = 1) -> Source:
         """Writes some dozens of good samples to `folder`: `size` times the smallest useful input."""
@@ -128,21 +129,25 @@ class ReaderContract:
         assert [row[SAMPLE] for row in found] == list(range(units.samples))
         assert units.samples >= 20
 
-    @pytest.mark.parametrize("size", [1, 3, 8, 10_000])
-    def test_the_size_of_a_batch_changes_no_row(self, tmp_path: Path, size: int) -> None:
+    def test_the_size_of_a_batch_changes_no_row(self, tmp_path: Path) -> None:
         source = self.a_source(tmp_path)
-        found = batches(self.reader, source, size=size)
-        assert rows(found) == rows(batches(self.reader, source))
-        assert all(batch.records.num_rows <= size for batch in found)
+        units, state = plan(self.reader, source)
+        samples = np.arange(units.samples, dtype=np.int64)
+        at_once = rows(read_all(opened(self.reader, source, state), units, chunks(samples, 10_000)))
+        for size in (1, 3, 8):
+            found = read_all(opened(self.reader, source, state), units, chunks(samples, size))
+            assert rows(found) == at_once, size
+            assert all(batch.records.num_rows <= size for batch in found)
 
-    @pytest.mark.parametrize("size", [1, 5, 10_000])
-    def test_any_order_gives_the_rows_of_the_first(self, tmp_path: Path, size: int) -> None:
+    def test_any_order_gives_the_rows_of_the_first(self, tmp_path: Path) -> None:
         source = self.a_source(tmp_path)
-        in_order = rows(batches(self.reader, source))
+        units, state = plan(self.reader, source)
+        in_order = rows(read_all(opened(self.reader, source, state), units, chunks(np.arange(units.samples, dtype=np.int64), 1000)))
         order = np.random.default_rng(3).permutation(len(in_order)).astype(np.int64)
-        assert rows(batches(self.reader, source, size=size, order=order)) == [in_order[sample] for sample in order]
-        backwards = order[::2][::-1]
-        assert rows(batches(self.reader, source, size=size, order=backwards)) == [in_order[sample] for sample in backwards]
+        for size in (1, 5, 10_000):
+            for samples in (order, order[::2][::-1]):
+                found = rows(read_all(opened(self.reader, source, state), units, chunks(samples, size)))
+                assert found == [in_order[sample] for sample in samples], size
 
     def test_some_samples_give_the_rows_of_all(self, tmp_path: Path) -> None:
         source = self.a_source(tmp_path)

@@ -59,8 +59,8 @@ class TestAvro(ReaderContract):
         fields = [field("n", "long"), field("word", "string"), field("noise", "string"), field("o", inner)]
         for name, first in (("a", 0), ("b", 1_000_000)):
             records = [
-                {"n": n, "word": f"word {n % 3}", "noise": str(n) * 50, "o": {"l": list(range(n % 3))}}
-                for n in range(first, first + 100 * size)
+                {"n": n, "word": f"word {n % 3}", "noise": str(n) * 100, "o": {"l": list(range(n % 3))}}
+                for n in range(first, first + 50 * size)
             ]
             put(folder / f"{name}.avro", fields, records, size=4000)
         return a_source(folder)
