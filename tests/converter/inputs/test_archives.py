@@ -108,6 +108,7 @@ class TestFixedLengthInZip(FixedLengthContract):
 
 
 class TestFixedLengthInTar(FixedLengthContract):
+    memory_as = "the same in a gzipped tar"
     suffix = "tar"
 
 
@@ -130,14 +131,17 @@ class WholeFileContract(ArchiveContract):
 
 
 class TestWholeFilesInStoredZip(WholeFileContract):
+    memory_as = "fixedLength in zip"
     suffix = "stored.zip"
 
 
 class TestWholeFilesInGzippedTar(WholeFileContract, GzippedContract):
+    memory_as = "fixedLength in a gzipped tar"
     suffix = "tgz"
 
 
 class TestWholeFilesInTarOfLz4(WholeFileContract, GzippedContract):
+    memory_as = "fixedLength in a gzipped tar"
     suffix = "tar.lz4"
 
 

@@ -25,6 +25,7 @@ def a_list(folder: Path, name: str, content: bytes, **options: Any) -> Source:
 
 
 class TestListedImages(ReaderContract):
+    memory_as = "images"
     reader: ClassVar[type[Reader]] = ImagesReader
 
     def a_source(self, folder: Path, *, size: int = 1) -> Source:

@@ -57,6 +57,7 @@ def json_lines(records: list[dict[str, Any]]) -> bytes:
 
 
 class TestImagesWithATable(ReaderContract):
+    memory_as = "images"
     reader: ClassVar[type[Reader]] = ImagesReader
 
     def a_source(self, folder: Path, *, size: int = 1) -> Source:

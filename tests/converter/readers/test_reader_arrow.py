@@ -61,11 +61,12 @@ class ArrowContract(ReaderContract):
 
 
 class TestFiles(ArrowContract):
+    memory_as = "parquet"
     kind = "file"
 
 
 class TestStreams(ArrowContract):
-    memory_as = "the same in files"
+    memory_as = "parquet"
     kind = "stream"
 
 

@@ -83,6 +83,7 @@ class TestPlainFiles(CsvContract):
 
 
 class TestGzipFiles(CsvContract):
+    memory_as = "csv-shuffled"
     zipped = True
 
 

@@ -42,6 +42,7 @@ def of_bytes(folder: Path, data: bytes, **options: Any) -> Source:
 
 
 class TestContract(ReaderContract):
+    memory_as = "idx"
     reader: ClassVar[type[Reader]] = FixedLengthReader
 
     def a_source(self, folder: Path, *, size: int = 1) -> Source:

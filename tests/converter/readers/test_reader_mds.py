@@ -83,11 +83,11 @@ class Contract(ReaderContract):
 
 
 class TestMds(Contract):
-    pass
+    memory_as = "avro"
 
 
 class TestCompressedMds(Contract):
-    memory_as = "mds"
+    memory_as = "avro"
     options: ClassVar[dict[str, Any]] = {"mds": {"compression": "Zstd"}}
 
 

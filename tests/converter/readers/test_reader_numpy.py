@@ -52,6 +52,8 @@ class NumpyContract(ReaderContract):
 
 
 class TestNpy(NumpyContract):
+    memory_as = "idx"
+
     def a_source(self, folder: Path, *, size: int = 1) -> Source:
         for number in range(2):
             save(folder / f"{number}.npy", ramp(30 * size, 4, 5, first=number))
@@ -62,6 +64,8 @@ class TestNpy(NumpyContract):
 
 
 class TestPairs(NumpyContract):
+    memory_as = "idx"
+
     def a_source(self, folder: Path, *, size: int = 1) -> Source:
         save(folder / "x0.npy", ramp(20 * size, 8))
         save(folder / "x1.npy", ramp(30 * size, 8))
@@ -89,6 +93,7 @@ class NpzContract(NumpyContract):
 
 
 class TestStoredNpz(NpzContract):
+    memory_as = "the same deflated"
     save: ClassVar[Any] = staticmethod(np.savez)
 
 

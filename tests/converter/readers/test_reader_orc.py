@@ -37,6 +37,7 @@ def read(source: Source) -> list[dict[str, Any]]:
 
 
 class TestOrc(ReaderContract):
+    memory_as = "parquet"
     reader: ClassVar[type[Reader]] = OrcReader
 
     def a_source(self, folder: Path, *, size: int = 1) -> Source:

@@ -75,6 +75,7 @@ class ParquetContract(ReaderContract):
 
 
 class TestWholeRowGroups(ParquetContract):
+    memory_as = "the same in parts"
     part_bytes = 8 << 20
 
 

@@ -99,6 +99,7 @@ def a_source(*uris: Path | str, function: str = "mine:pairs", **more: Any) -> So
 
 
 class TestContract(ReaderContract):
+    memory_as = "avro"
     reader: ClassVar[type[Reader]] = PluginReader
 
     def a_source(self, folder: Path, *, size: int = 1) -> Source:

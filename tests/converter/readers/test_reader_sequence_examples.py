@@ -38,7 +38,7 @@ def sequence(context: Mapping[str, Any], **lists: Sequence[Any]) -> bytes:
 
 
 class TestSequenceExamples(ReaderContract):
-    memory_as = "tfrecord"
+    memory_as = "avro"
     reader: ClassVar[type[Reader]] = TfrecordReader
 
     @pytest.fixture(autouse=True)

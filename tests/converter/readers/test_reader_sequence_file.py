@@ -70,17 +70,23 @@ class Contract(ReaderContract):
 
 
 class TestRecords(Contract):
+    memory_as = "avro"
+
     def content(self, count: int, first: int) -> bytes:
         return head("Text", "LongWritable") + records(numbered(count, first))
 
 
 class TestCompressedRecords(Contract):
+    memory_as = "avro"
+
     def content(self, count: int, first: int) -> bytes:
         packed = [(key, zlib.compress(value)) for key, value in numbered(count, first)]
         return head("Text", "LongWritable", compression="Record") + records(packed)
 
 
 class TestBlocks(Contract):
+    memory_as = "avro"
+
     def content(self, count: int, first: int) -> bytes:
         pairs = numbered(count, first)
         blocks = b"".join(block(pairs[at : at + 9]) for at in range(0, count, 9))

@@ -72,11 +72,12 @@ class TfrecordContract(ReaderContract):
 
 
 class TestPlainFiles(TfrecordContract):
+    memory_as = "avro"
     suffix = ""
 
 
 class TestGzipFiles(TfrecordContract):
-    memory_as = "the same plainly"
+    memory_as = "avro"
     suffix = ".gz"
 
 

@@ -96,11 +96,11 @@ class Contract(ReaderContract):
 
 
 class TestWebdataset(Contract):
-    pass
+    memory_as = "avro"
 
 
 class TestZippedWebdataset(Contract):
-    memory_as = "webdataset"
+    memory_as = "avro"
     pack = "gz"
 
 

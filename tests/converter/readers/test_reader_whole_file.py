@@ -19,6 +19,7 @@ def a_source(*uris: Path | str, **options: Any) -> Source:
 
 
 class TestContract(ReaderContract):
+    memory_as = "images"
     reader: ClassVar[type[Reader]] = WholeFileReader
 
     def a_source(self, folder: Path, *, size: int = 1) -> Source:
