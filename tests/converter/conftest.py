@@ -21,10 +21,19 @@ from workbench import mnist
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Runs some memory tests only at night: those of readers whose base class another reader's tests already cover."""
+    """Runs some tests only at night.
+
+    - The memory tests of readers whose base class another reader's tests already cover.
+    - The slow tests of formats without the C library. `tests/converter/core/test_native.py` compares each function of the library with the
+      Python code that replaces it, and the quick tests of formats run with both.
+    """
     for item in items:
-        contract = item.cls if isinstance(item, pytest.Function) else None
-        if item.name.startswith("test_memory_does_not_grow_with_the_input") and vars(contract or object).get("memory_as"):
+        if not isinstance(item, pytest.Function):
+            continue
+        is_covered = item.name.startswith("test_memory_does_not_grow_with_the_input") and vars(item.cls or object).get("memory_as")
+        known = item.callspec.params if hasattr(item, "callspec") else {}
+        is_slow_twin = known.get("native_and_python") == "python" and item.get_closest_marker("slow")
+        if is_covered or is_slow_twin:
             item.add_marker(pytest.mark.nightly)
 
 

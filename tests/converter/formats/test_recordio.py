@@ -198,6 +198,7 @@ def test_keys_outside_the_shape_and_of_another_number_are_refused() -> None:
 floats = st.floats(width=32)
 
 
+@pytest.mark.slow
 @settings(max_examples=examples(40))
 @given(
     rows=st.lists(

@@ -24,7 +24,8 @@ from dataprep_converter.tools.repair import RepairResult, repair
 from dataprep_converter.tools.verification import Verification, verify
 from dataprep_reader import open as open_data_set
 
-pytestmark = pytest.mark.usefixtures("native_and_python")
+# Records are read with native.c and without it. The other tests don't depend on it.
+both = pytest.mark.usefixtures("native_and_python")
 
 
 def a_job(folder: Path, **more: Any) -> DataPrepJob:
@@ -55,6 +56,7 @@ def shard(folder: Path, number: int) -> Path:
 # --- verify ----------------------------------------------------------------------------------------------------------
 
 
+@both
 def test_every_fault_is_listed(finished: Path, capsys: pytest.CaptureFixture[str]) -> None:
     flip_bit(shard(finished, 1), 12)
     shard(finished, 2).unlink()
@@ -145,6 +147,7 @@ def test_an_edited_manifest_with_an_unknown_type_is_named(
     assert code_of("verify", finished) == (0 if is_readable else 5)
 
 
+@both
 def test_all_records_can_be_parsed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     run_job(a_job(tmp_path, output={"uri": str(tmp_path / "out")}))
     parsed: list[object] = []
@@ -217,6 +220,7 @@ def test_values_become_a_column(feature: dict[str, Any], rows: list[Any], plain:
 # --- repair ----------------------------------------------------------------------------------------------------------
 
 
+@both
 def test_only_what_is_broken_is_made_again(finished: Path) -> None:
     kept = {number: shard(finished, number).stat().st_mtime_ns for number in (0, 1, 3)}
     flip_bit(shard(finished, 2), 20)
