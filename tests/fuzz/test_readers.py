@@ -38,7 +38,7 @@ from dataprep_converter.readers.tfrecord import tfrecord
 from dataprep_converter.records.batch import SAMPLE, Batch
 from dataprep_converter.runtime import plugins
 
-ROUNDS: Final = int(os.environ.get("FUZZ", "6"))
+ROUNDS: Final = int(os.environ.get("FUZZ", "4"))
 ONLY: Final = os.environ.get("ROUND")
 _MOST_MEMORY: Final = 4 << 30
 """The address space that may be allocated beyond the initial usage. The header of a small file must not cause a larger allocation."""

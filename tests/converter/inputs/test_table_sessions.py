@@ -41,8 +41,15 @@ def plan_of(fake: FakeMaxCompute, **options: Any) -> tuple[Source, UnitTable, di
 
 @pytest.mark.slow
 @pytest.mark.usefixtures("small_slices")
-@pytest.mark.parametrize("pin", ["Sampled", "Content"])
-@pytest.mark.parametrize("how", ["end_sessions", "forget_sessions"])
+@pytest.mark.parametrize(
+    ("how", "pin"),
+    [
+        ("end_sessions", "Sampled"),
+        ("forget_sessions", "Content"),
+        pytest.param("end_sessions", "Content", marks=pytest.mark.nightly),
+        pytest.param("forget_sessions", "Sampled", marks=pytest.mark.nightly),
+    ],
+)
 def test_a_session_that_has_ended_is_followed_by_another_with_the_same_rows(fake: FakeMaxCompute, pin: str, how: str) -> None:
     source, units, state = plan_of(fake, pin=pin)
     before = read(source, units, state)

@@ -93,6 +93,7 @@ CASES: dict[str, tuple[str, Callable[[Path], bytes], Callable[[bytes], bytes], d
 
 
 @pytest.mark.slow
+@pytest.mark.parametrize("rounds", [50, pytest.param(150, marks=pytest.mark.nightly)])
 @pytest.mark.parametrize(("kind", "make", "last", "options", "within"), CASES.values(), ids=CASES.keys())
 def test_damage_never_ends_in_anything_but_an_error_of_ours(
     tmp_path: Path,
@@ -101,6 +102,7 @@ def test_damage_never_ends_in_anything_but_an_error_of_ours(
     last: Callable[[bytes], bytes],
     options: dict[str, Any],
     within: str,
+    rounds: int,
 ) -> None:
     (tmp_path / "in").mkdir()
     whole = make(tmp_path)
@@ -108,7 +110,7 @@ def test_damage_never_ends_in_anything_but_an_error_of_ours(
     source = Source.model_validate({kind: {"uris": [f"{file}{within}"], **options}})
     chance = np.random.default_rng(1)
     ended = 0
-    for _ in range(150):
+    for _ in range(rounds):
         data = bytearray(whole)
         for _ in range(chance.choice([1, 1, 1, 2, 8])):
             data[chance.integers(len(data))] = [0, 0xFF, 0x80, int(chance.integers(256))][chance.integers(4)]

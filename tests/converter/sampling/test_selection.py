@@ -1,10 +1,13 @@
 """Selection: each rank maps to exactly one sample, for any ranges, fractions and shuffle."""
 
+from typing import Final
+
 import numpy as np
 import numpy.typing as npt
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from tests.builders import pairs
 
 from dataprep_api.dataset.plan import HASH_BLOCK, HashInterval, SplitPlan
 from dataprep_converter.sampling import selection
@@ -58,9 +61,17 @@ def excess(counts: npt.NDArray[np.int64], expected: npt.NDArray[np.float64], *, 
     return float((((counts - expected) ** 2 / expected).sum() - freedom) / np.sqrt(2 * freedom))
 
 
+SHUFFLED_SIZES: Final = (2, 3, 4, 5, 7, 8, 16, 17, 64, 100, 256, 1000, 1024, 4096, 10_000)
+
+
 @pytest.mark.slow
-@pytest.mark.parametrize("window", [False, True], ids=["shards", "the reader's windows"])
-@pytest.mark.parametrize("size", [2, 3, 4, 5, 7, 8, 16, 17, 64, 100, 256, 1000, 1024, 4096, 10_000])
+@pytest.mark.parametrize(
+    ("size", "window"),
+    pairs.chosen(
+        ((size, window) for size in SHUFFLED_SIZES for window in (False, True)),
+        lambda size, window: pairs.has_turn(size, window, SHUFFLED_SIZES, (False, True)),
+    ),
+)
 def test_positions_and_neighbours_of_a_shuffle_are_as_likely_as_any_others(size: int, window: bool) -> None:
     drawn = max(60, min(1500, 150_000 // size))
     if window:
