@@ -3,6 +3,7 @@
 Its CEL rules are covered by tests/api/test_admission.py.
 """
 
+import functools
 import json
 import re
 from collections.abc import Iterator, Mapping
@@ -62,6 +63,7 @@ def _faults_within(value: Value, schema: Schema, path: str) -> Iterator[str]:
                 yield f"{path}.{name} is not known"
 
 
+@functools.cache
 def schema_of(plural: str) -> Schema:
     (version,) = DEFINITIONS[plural]()["spec"]["versions"]
     schema: Schema = version["schema"]["openAPIV3Schema"]

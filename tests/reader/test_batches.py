@@ -1,6 +1,8 @@
 """The content of batches: types and shapes, lists, text, bytes, missing values. They are the same for all formats."""
 
 import json
+from collections.abc import Callable
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -29,6 +31,12 @@ from workbench.example_inputs import INPUTS
 TABLES = [*OF_ROWS, "recordioProtobuf"]
 
 
+@pytest.fixture(scope="module")
+def table(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], Path]:
+    """Return a data set of 30 rows in a format, which is made only once."""
+    return cache(lambda format_: data_set(tmp_path_factory.mktemp(format_), lines(30), format=format_))
+
+
 def one(source: Any, **options: Any) -> dict[str, Any]:
     """Returns the only batch."""
     (batch,) = opened(source, batch_size=1_000, **options)
@@ -37,8 +45,8 @@ def one(source: Any, **options: Any) -> dict[str, Any]:
 
 
 @pytest.mark.parametrize("format_", TABLES)
-def test_arrays_have_the_types_and_shapes_of_the_features(format_: str, tmp_path: Path) -> None:
-    reader = opened(data_set(tmp_path, lines(30), format=format_), batch_size=12)
+def test_arrays_have_the_types_and_shapes_of_the_features(format_: str, table: Callable[[str], Path]) -> None:
+    reader = opened(table(format_), batch_size=12)
     number = "float32" if format_ == "recordioProtobuf" else "int64"
     found = list(reader)
     assert [len(batch["n"]) for batch in found] == [12, 12, 6]
@@ -143,8 +151,8 @@ def test_sequences_of_vectors_have_a_dimension_more(format_: str, tmp_path: Path
 
 
 @pytest.mark.parametrize("format_", TABLES)
-def test_only_the_wanted_features_in_the_wanted_order(format_: str, tmp_path: Path) -> None:
-    reader = opened(data_set(tmp_path, lines(30), format=format_), columns=["word", "n"], as_="arrow")
+def test_only_the_wanted_features_in_the_wanted_order(format_: str, table: Callable[[str], Path]) -> None:
+    reader = opened(table(format_), columns=["word", "n"], as_="arrow")
     assert reader.schema.names == ["word", "n"]
     assert rows(reader) == [{"word": row["word"], "n": row["n"]} for row in expected(30)]
 

@@ -47,16 +47,33 @@ def tree(tmp_path_factory: pytest.TempPathFactory) -> Path:
     copy = tmp_path_factory.mktemp("tree")
     for name in _COPIED:
         if (ROOT / name).is_dir():
-            shutil.copytree(ROOT / name, copy / name, ignore=shutil.ignore_patterns("__pycache__"))
+            # The byte code is copied too, which saves most of the time of the programs.
+            shutil.copytree(ROOT / name, copy / name)
         else:
             shutil.copy(ROOT / name, copy / name)
     (copy / "examples").symlink_to(ROOT / "examples")
     for path, edit in EDITS.items():
         file = copy / path
         file.write_text(edit(file.read_text(encoding="utf-8") if file.exists() else ""), encoding="utf-8")
-    python(copy, "-m", "dataprep_api.generate.crd")
-    python(copy, "-m", "dataprep_api.generate.reasons_page")
+    modules(copy, ["dataprep_api.generate.crd"], ["dataprep_api.generate.reasons_page"])
     return copy
+
+
+_MODULES: Final = """
+import json, runpy, sys
+for module, *arguments in json.loads(sys.argv[1]):
+    sys.argv = [module, *arguments]
+    try:
+        runpy.run_module(module, run_name="__main__", alter_sys=True)
+    except SystemExit as ended:
+        if ended.code:
+            raise
+"""
+
+
+def modules(tree: Path, *programs: list[str]) -> None:
+    """Run modules of the copy as programs, each with its arguments, one after the other in one process."""
+    python(tree, "-c", _MODULES, json.dumps(programs))
 
 
 def python(tree: Path, *arguments: str | Path, where: Path | None = None) -> str:
@@ -78,7 +95,7 @@ def python(tree: Path, *arguments: str | Path, where: Path | None = None) -> str
 
 @pytest.mark.long
 def test_the_definition_knows_the_format(tree: Path) -> None:
-    python(tree, "-m", "dataprep_api.generate.crd", "--check")
+    modules(tree, ["dataprep_api.generate.crd", "--check"])
     definition = yaml.safe_load((tree / "crds" / "dataprepjobs.dataprep.io.yaml").read_text(encoding="utf-8"))
     spec = definition["spec"]["versions"][0]["schema"]["openAPIV3Schema"]["properties"]["spec"]
     output = spec["properties"]["output"]["properties"]
@@ -90,8 +107,7 @@ def test_the_definition_knows_the_format(tree: Path) -> None:
 def test_the_tests_of_all_formats_hold_for_it(tree: Path) -> None:
     # Waiting for disks would take most of the time.
     (tree / "tests" / "cluster" / "no_waiting.py").write_text("import os\n\nos.fsync = lambda _: None\n")
-    # Rewriting the assertions of all these files would take as long as the tests.
-    quick = ("--assert=plain", "-p", "no_waiting", "-p", "no:cacheprovider")
+    quick = ("-p", "no_waiting", "-p", "no:cacheprovider")
     told = python(tree, "-m", "pytest", "-q", *quick, "-m", "not nightly", "-k", f"{NAME} or every_format", *_TESTS)
     assert int(re.findall(r"(\d+) passed", told)[-1]) >= 40, told
 

@@ -25,7 +25,7 @@ from dataprep_converter.tools.verification import verify
 
 
 class TestDatasetReader(DatasetReaderContract):
-    pass
+    memory_as = "avro"
 
 
 def without_numbers(found: list[dict[str, Any]]) -> list[dict[str, Any]]:
@@ -122,8 +122,9 @@ def test_a_record_that_is_not_as_the_manifest_says_is_bad(tmp_path: Path) -> Non
 SPLITS = {"into": [{"name": "train", "fraction": 0.7}, {"name": "test", "fraction": 0.3}]}
 
 
-def a_split_set(folder: Path) -> Path:
-    folder.mkdir()
+@pytest.fixture(scope="module")
+def split_set(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("split-set")
     (folder / "rows.csv").write_text("".join(f"{line}\n" for line in lines(60)))
     columns = [
         {"name": name, "type": kind}
@@ -156,8 +157,8 @@ def records_of(folder: Path) -> dict[str, list[dict[str, Any]]]:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("format_", [*OF_ROWS, "recordioProtobuf"])
-def test_convert_keeps_splits_order_values_and_labels(format_: str, tmp_path: Path) -> None:
-    before = a_split_set(tmp_path / "a")
+def test_convert_keeps_splits_order_values_and_labels(format_: str, split_set: Path, tmp_path: Path) -> None:
+    before = split_set
     after = tmp_path / "b"
     assert code_of("convert", before, after, "--format", format_, "--set", "output.shards.count=3", "--quiet") == 0
     assert records_of(after) == records_of(before)
@@ -169,8 +170,8 @@ def test_convert_keeps_splits_order_values_and_labels(format_: str, tmp_path: Pa
     assert (manifest.records_in, manifest.records_out, manifest.bad) == (60, 60, 0)
 
 
-def test_there_and_back_are_the_same_bytes(tmp_path: Path) -> None:
-    before = a_split_set(tmp_path / "a")
+def test_there_and_back_are_the_same_bytes(split_set: Path, tmp_path: Path) -> None:
+    before = split_set
     shards = ("--set", "output.shards.count=2", "--quiet")
     assert code_of("convert", before, tmp_path / "b", "--format", "parquet", *shards) == 0
     assert code_of("convert", tmp_path / "b", tmp_path / "c", "--format", "tfrecord", *shards) == 0
