@@ -4,7 +4,6 @@ All test processes share the cluster, the operator and HDFS. Each process has an
 writes or deny any right. A test that kills a DataNode starts its own HDFS.
 """
 
-import json
 import os
 import shutil
 import tempfile
@@ -130,11 +129,8 @@ def namespace(cluster: Cluster, operator: Installation, stores: Stores) -> Itera
     del operator  # requested for its effect
     name = f"test-{uuid.uuid4().hex[:8]}"
     labels = {"pod-security.kubernetes.io/enforce": "restricted"}
-    cluster.kubectl(
-        "create", "--filename=-", stdin=json.dumps({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name, "labels": labels}})
-    )
     made = Namespace(cluster, name)
-    made.apply(*stores.secrets())
+    made.apply({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name, "labels": labels}}, *stores.secrets())
     yield made
     cluster.kubectl("delete", "namespace", name, "--wait=false", "--ignore-not-found")
 

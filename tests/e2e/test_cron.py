@@ -60,8 +60,8 @@ def test_a_version_is_made_every_minute_and_old_jobs_are_deleted(namespace: Name
 
     until(moved_on, what="the first job gone and another one there")
     namespace.kubectl("patch", "dpcj", "minutely", "--type=merge", '--patch={"spec":{"suspend":true}}')
-    until(lambda: condition(namespace.get("dpcj", "minutely")["status"], "Suspended").get("status") == "True", what="suspended")
-    status = namespace.get("dpcj", "minutely")["status"]
+    until(lambda: condition(namespace.get("dataprepcronjobs", "minutely")["status"], "Suspended").get("status") == "True", what="suspended")
+    status = namespace.get("dataprepcronjobs", "minutely")["status"]
     assert status["lastSuccessfulTime"]
     assert "nextScheduleTime" not in status
     versions = sorted(folder.name for folder in (stores.volume / f"{namespace.name}-versions").iterdir())
@@ -73,7 +73,7 @@ def test_a_version_is_made_every_minute_and_old_jobs_are_deleted(namespace: Name
 def test_an_invalid_schedule_says_why(namespace: Namespace) -> None:
     namespace.apply(a_cron("wrong", {"source": {"csv": {"uris": ["/in"]}}, "output": {}}, timeZone="Europe/Berln"))
 
-    validated = until(lambda: condition(namespace.get("dpcj", "wrong").get("status", {}), "Validated"), what="looked at")
+    validated = until(lambda: condition(namespace.get("dataprepcronjobs", "wrong").get("status", {}), "Validated"), what="looked at")
     assert (validated["status"], validated["reason"]) == ("False", "InvalidSpec")
     assert "spec.jobTemplate.spec.output.uri: is required" in validated["message"]
     assert jobs_of(namespace, "wrong") == []

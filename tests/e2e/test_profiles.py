@@ -17,5 +17,5 @@ def test_a_job_waits_for_its_profile_and_takes_its_stores_and_labels(namespace: 
     namespace.apply({"apiVersion": "dataprep.io/v1alpha1", "kind": "DataPrepProfile", "metadata": {"name": "team"}, "spec": spec})
     namespace.wait_phase("short", "Succeeded")
 
-    assert condition(namespace.get("dpj", "short")["status"], "Validated")["message"] == "The spec is valid, with the DataPrepProfile team."
+    assert condition(namespace.status("short"), "Validated")["message"] == "The spec is valid, with the DataPrepProfile team."
     assert {pod["spec"]["nodeSelector"]["kubernetes.io/os"] for pod in namespace.pods("short")} == {"linux"}

@@ -33,7 +33,7 @@ def limited(namespace: Namespace) -> Namespace:
 def until_quota(namespace: Namespace, part: str, amounts: dict[str, str], *, seconds: float = 60) -> None:
     """Wait until this part of the quota's status contains these amounts."""
     deadline = time.monotonic() + seconds
-    while not amounts.items() <= (found := namespace.get("resourcequota", "dataprep").get("status", {}).get(part, {})).items():
+    while not amounts.items() <= (found := namespace.get("resourcequotas", "dataprep").get("status", {}).get(part, {})).items():
         assert time.monotonic() < deadline, f"after {seconds:.0f} s, {part} of the quota is {found}, without {amounts}"
         time.sleep(0.3)
 

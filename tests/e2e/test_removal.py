@@ -15,7 +15,7 @@ def gone(namespace: Namespace, name: str) -> bool:
 def wait_until_gone(namespace: Namespace, name: str) -> None:
     deadline = time.monotonic() + SECONDS
     while not gone(namespace, name):
-        assert time.monotonic() < deadline, namespace.get("dpj", name)["status"]["conditions"]
+        assert time.monotonic() < deadline, namespace.status(name)["conditions"]
         time.sleep(1)
 
 
@@ -44,9 +44,9 @@ def test_a_denied_removal_says_so_and_ends_once_the_policy_is_retain(namespace: 
     namespace.kubectl("delete", "dpj", "denied", "--wait=false")
 
     deadline = time.monotonic() + SECONDS
-    while condition(namespace.get("dpj", "denied")["status"], "OutputRemoved").get("reason") != "NotPermitted":
+    while condition(namespace.status("denied"), "OutputRemoved").get("reason") != "NotPermitted":
         assert time.monotonic() < deadline
         time.sleep(1)
-    assert "set spec.deletionPolicy to Retain" in condition(namespace.get("dpj", "denied")["status"], "OutputRemoved")["message"]
+    assert "set spec.deletionPolicy to Retain" in condition(namespace.status("denied"), "OutputRemoved")["message"]
     namespace.kubectl("patch", "dpj", "denied", "--type=merge", '--patch={"spec":{"deletionPolicy":"Retain"}}')
     wait_until_gone(namespace, "denied")

@@ -26,7 +26,7 @@ def wait_for_end(namespace: Namespace) -> str:
     """Returns the condition with which the Job ended, Complete or Failed."""
     deadline = time.monotonic() + PATIENCE_SECONDS
     while time.monotonic() < deadline:
-        conditions = namespace.get("job", JOB).get("status", {}).get("conditions", [])
+        conditions = namespace.get("jobs", JOB).get("status", {}).get("conditions", [])
         ended = [each["type"] for each in conditions if each["type"] in ("Complete", "Failed") and each["status"] == "True"]
         if ended:
             return str(ended[0])

@@ -4,13 +4,13 @@ import copy
 import functools
 import json
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final, cast
 
 import yaml
-from kubernetes.client import CustomObjectsApi
+from kubernetes.client import ApiClient
 from kubernetes.config import new_client_from_config
 
 from dataprep_api import GROUP, VERSION
@@ -25,8 +25,17 @@ Events = list[tuple[str, str]]
 PATIENCE_SECONDS = 300
 
 
-LISTED = {"pods": "/api/v1", "configmaps": "/api/v1", "jobs": "/apis/batch/v1", "dataprepjobs": f"/apis/{GROUP}/{VERSION}"}
-"""API groups of the kinds that tests poll."""
+READ: Final = {
+    "configmaps": "/api/v1",
+    "events": "/api/v1",
+    "pods": "/api/v1",
+    "resourcequotas": "/api/v1",
+    "jobs": "/apis/batch/v1",
+    "dataprepcronjobs": f"/apis/{GROUP}/{VERSION}",
+    "dataprepjobs": f"/apis/{GROUP}/{VERSION}",
+    "workloads": "/apis/kueue.x-k8s.io/v1beta2",
+}
+"""API groups of the kinds that tests read."""
 
 
 class JobNotAsExpected(AssertionError):
@@ -50,29 +59,24 @@ class Namespace:
         return self.kubectl("apply", "--validate=strict", "--filename=-", stdin=text)
 
     def get(self, kind: str, name: str) -> Document:
-        """One object."""
-        found: Document = json.loads(self.kubectl("get", kind, name, "--output=json"))
-        return found
+        """One object of a kind in `READ`."""
+        return self._read(f"{READ[kind]}/namespaces/{self.name}/{kind}/{name}")
 
-    def all(self, kind: str, *, selector: str = "") -> Documents:
-        """All objects of a kind, sorted by name; kinds in `LISTED` are requested over a persistent connection."""
-        if kind not in LISTED:
-            items: Documents = json.loads(self.kubectl("get", kind, f"--selector={selector}", "--output=json"))["items"]
-            return items
-        client = _api(self.cluster.kubeconfig).api_client
-        path = f"{LISTED[kind]}/namespaces/{self.name}/{kind}"
-        answer = client.call_api(
-            *client.param_serialize("GET", path, query_params=[("labelSelector", selector)], auth_settings=["BearerToken"])
-        )
-        answer.read()
+    def all(self, kind: str, *, selector: str = "", fields: str = "") -> Documents:
+        """All objects of a kind in `READ`, sorted by name, with these labels and fields."""
+        query = [("labelSelector", selector), ("fieldSelector", fields)]
+        return cast("Documents", self._read(f"{READ[kind]}/namespaces/{self.name}/{kind}", query)["items"])
+
+    def _read(self, path: str, query: Sequence[tuple[str, str]] = ()) -> Document:
+        client = _client(self.cluster.kubeconfig)
+        answer = client.call_api(*client.param_serialize("GET", path, query_params=list(query), auth_settings=["BearerToken"]))
+        answer.read()  # type: ignore[no-untyped-call]  # it has no types
         # Raises for any status but 200.
-        found = client.response_deserialize(answer, {"200": "object"}).data
-        return cast("Documents", found["items"])
+        return cast("Document", client.response_deserialize(answer, {"200": "object"}).data)
 
     def job(self, name: str) -> Document:
         """One DataPrepJob."""
-        api = _api(self.cluster.kubeconfig)
-        return cast("Document", api.get_namespaced_custom_object(GROUP, VERSION, self.name, plural="dataprepjobs", name=name))
+        return self.get("dataprepjobs", name)
 
     def status(self, name: str) -> Document:
         """A DataPrepJob's status, empty until the first one is written."""
@@ -85,10 +89,8 @@ class Namespace:
 
     def events(self, job: str) -> Events:
         """(reason, message) of the events on a DataPrepJob, oldest first."""
-        found = json.loads(
-            self.kubectl("get", "events", f"--field-selector=involvedObject.kind=DataPrepJob,involvedObject.name={job}", "--output=json")
-        )
-        items = sorted(found["items"], key=lambda item: item["metadata"]["creationTimestamp"])
+        found = self.all("events", fields=f"involvedObject.kind=DataPrepJob,involvedObject.name={job}")
+        items = sorted(found, key=lambda item: str(item["metadata"]["creationTimestamp"]))
         return [(item["reason"], item["message"]) for item in items]
 
     def wait(self, name: str, until: Callable[[Document], bool], *, what: str, seconds: float = PATIENCE_SECONDS) -> Document:
@@ -124,9 +126,9 @@ class Namespace:
 
 
 @functools.cache
-def _api(kubeconfig: Path) -> CustomObjectsApi:
+def _client(kubeconfig: Path) -> ApiClient:
     # A persistent connection: tests poll several times a second, and running kubectl each time would cost more than the work under test.
-    return CustomObjectsApi(new_client_from_config(str(kubeconfig)))  # type: ignore[no-untyped-call]  # it has no types
+    return cast("ApiClient", new_client_from_config(str(kubeconfig)))  # type: ignore[no-untyped-call]  # it has no types
 
 
 def condition(status: Document, kind: str) -> Document:
