@@ -40,7 +40,8 @@ def test_a_release_can_be_tested_upgraded_and_removed_and_the_jobs_stay(
         try:
             release.install()
             release.helm("test", release.release, "--timeout=90s")
-            space.apply(a_job(stores, name="before", source=digits_on_s3, output=f"s3://{BUCKET}/{space.name}-a", limit=1000, suspend=True))
+            output = f"s3://{BUCKET}/{space.name}-a"
+            space.apply(a_job(stores, name="before", source=digits_on_s3, output=output, limit=1000, suspend=True, one_pod=True))
             space.wait_phase("before", "Suspended")
             release.install({"replicas": 1})
             assert len(release.pods()) == 1
@@ -67,7 +68,8 @@ def test_namespaced_mode_needs_no_cluster_role_and_sees_nothing_else(
         )
         assert roles["items"] == []
         for space in (inside, outside):
-            space.apply(a_job(stores, name="job", source=digits_on_s3, output=f"s3://{BUCKET}/{space.name}", limit=1000))
+            output = f"s3://{BUCKET}/{space.name}"
+            space.apply(a_job(stores, name="job", source=digits_on_s3, output=output, limit=1000, one_pod=True))
         inside.wait_phase("job", "Succeeded")
         assert outside.status("job") == {"observedGeneration": -1}, "no operator has seen it"
         assert outside.all("jobs") == []

@@ -13,7 +13,7 @@ SECONDS = 300
 
 
 def a_template(stores: Stores, namespace: Namespace, digits: Path, *, output: str) -> Document:
-    """A spec that reads the shared folder and writes its output there."""
+    """The spec of a job in one pod that reads the shared folder and writes its output there."""
     folder = f"/data/{digits.relative_to(stores.volume)}"
     volume: dict[str, Any] = mount(namespace, stores)
     train = {"name": "train", "images": f"{folder}/train-images-idx3-ubyte.gz", "labels": f"{folder}/train-labels-idx1-ubyte.gz"}
@@ -21,7 +21,7 @@ def a_template(stores: Stores, namespace: Namespace, digits: Path, *, output: st
         "source": {"idx": {"subsets": [train]}},
         "limit": 1000,
         "output": {"uri": output, "shards": {"count": 2}},
-        "workers": EACH_STEP | {"volumes": volume["workers__volumes"], "volumeMounts": volume["workers__volumeMounts"]},
+        "workers": {"volumes": volume["workers__volumes"], "volumeMounts": volume["workers__volumeMounts"]},
     }
 
 
@@ -80,12 +80,13 @@ def test_an_invalid_schedule_says_why(namespace: Namespace) -> None:
 
 
 def test_a_job_reads_what_another_one_writes(namespace: Namespace, stores: Stores, digits: Path) -> None:
+    """The first job is a single pod. Each step of the second one has its own."""
     out = f"/data/{namespace.name}-chain"
     first = a_template(stores, namespace, digits, output=f"{out}/first")
     second = {
         "source": {"fromJob": {"name": "first", "split": "train"}},
         "output": {"uri": f"{out}/second", "format": "parquet"},
-        "workers": first["workers"],
+        "workers": EACH_STEP | first["workers"],
     }
     head = {"apiVersion": "dataprep.io/v1alpha1", "kind": "DataPrepJob"}
     namespace.apply({**head, "metadata": {"name": "second"}, "spec": second})

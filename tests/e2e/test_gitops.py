@@ -35,7 +35,7 @@ def test_flux_reports_a_failed_job_while_another_one_still_waits(namespace: Name
 
 
 def test_flux_waits_for_a_mended_and_resumed_job_and_finds_no_drift_in_it(namespace: Namespace, stores: Stores) -> None:
-    [job] = small_jobs(stores, namespace, ["mended"])
+    [job] = small_jobs(stores, namespace, ["mended"], one_pod=True)
     invalid = job | {"spec": job["spec"] | {"output": {"uri": "/data/${place}"}}}
     suspended = job | {"spec": job["spec"] | {"suspend": True}}
     name = f"DataPrepJob/{namespace.name}/mended"

@@ -23,10 +23,10 @@ def test_photographs_keep_their_bytes(namespace: Namespace, stores: Stores, phot
     job = example(
         str(EXAMPLES / "images-local.yaml"),
         name="photos",
+        one_pod=True,
         params={"input": f"/data/{photos.name}"},
         output__uri=f"/data/{namespace.name}",
         output__shards={"count": 2},
-        workers__parallelism=2,
         **volume,
     )
     namespace.apply(job)

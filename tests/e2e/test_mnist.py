@@ -27,6 +27,7 @@ def assert_is_the_data_set(status: Document, files: Mapping[str, mnist.Expected]
 
 
 def test_mnist_on_hdfs_has_the_sizes_hashes_replication_and_permission(namespace: Namespace, stores: Stores, digits_on_hdfs: str) -> None:
+    """Each step has its own pods."""
     output = "/mnist-tfrecord"
     namespace.apply(a_job(stores, name="mnist", source=digits_on_hdfs, output=f"{stores.hdfs.uri}{output}", workers__parallelism=4))
     status = namespace.wait_phase("mnist", "Succeeded")
@@ -57,7 +58,7 @@ def read_s3(stores: Stores) -> Callable[[str], bytes]:
 def test_mnist_on_an_object_store_has_the_same_hashes(
     namespace: Namespace, stores: Stores, digits_on_hdfs: str, scheme: str, reader: Callable[[Stores], Callable[[str], bytes]]
 ) -> None:
-    namespace.apply(a_job(stores, name="mnist", source=digits_on_hdfs, output=f"{scheme}://{BUCKET}/mnist"))
+    namespace.apply(a_job(stores, name="mnist", source=digits_on_hdfs, output=f"{scheme}://{BUCKET}/mnist", one_pod=True))
     assert_is_the_data_set(namespace.wait_phase("mnist", "Succeeded"))
     for name, file in mnist.FILES.items():
         assert hashlib.sha256(reader(stores)(name)).hexdigest() == file.sha256
@@ -101,7 +102,7 @@ def test_a_small_job_is_one_pod_and_writes_the_bytes_of_three_steps(namespace: N
 
 def test_mnist_on_a_mounted_volume_has_the_same_hashes(namespace: Namespace, stores: Stores, digits: Path) -> None:
     volume = mount(namespace, stores)
-    job = a_job(stores, name="mnist", source=f"/data/{digits.name}", output=f"/data/{namespace.name}", **volume)
+    job = a_job(stores, name="mnist", source=f"/data/{digits.name}", output=f"/data/{namespace.name}", one_pod=True, **volume)
     namespace.apply(job)
     assert_is_the_data_set(namespace.wait_phase("mnist", "Succeeded"))
     for name, file in mnist.FILES.items():
@@ -114,15 +115,12 @@ def test_fashion_mnist_from_debian_has_the_hashes_of_bytes_written_by_hand(names
     for file in sorted(FASHION.glob("*.gz")):
         stores.hdfs.write(f"/fashion/{file.name}", file.read_bytes())
     output = "/fashion-tfrecord"
-    namespace.apply(a_job(stores, name="fashion", source=f"{stores.hdfs.uri}/fashion", output=f"{stores.hdfs.uri}{output}"))
+    namespace.apply(a_job(stores, name="fashion", source=f"{stores.hdfs.uri}/fashion", output=f"{stores.hdfs.uri}{output}", one_pod=True))
     assert_is_the_data_set(namespace.wait_phase("fashion", "Succeeded"), mnist.FASHION_FILES)
     for name, expected in mnist.FASHION_FILES.items():
         assert hashlib.sha256(stores.hdfs.read(f"{output}/{name}")).hexdigest() == expected.sha256
 
 
-SHARDS = (1, 2, 4, 7, 8, 10, 16)
-ON_CLUSTER = ("n1", "n7", "n16", "target")
-"""The jobs that run on the cluster too. All run locally."""
 TRAIN_SHARD_BYTES = {
     1: {49_005_000},
     2: {24_502_500},
@@ -132,37 +130,55 @@ TRAIN_SHARD_BYTES = {
     10: {4_900_500},
     16: {3_062_367, 3_063_258},
 }
+NAMES = {"output__fileName": "{split}-{shard}-of-{shards}.{ext}"}
+WORKERS = {"n1": 0, "n7": 4, "n16": 1, "target": 0}
+"""The jobs on the cluster, with their numbers of workers. A job without a worker is a single pod."""
 
 
 @pytest.mark.long
 def test_shard_counts_and_parallelism_keep_the_bytes(namespace: Namespace, stores: Stores, digits: Path, tmp_path: Path) -> None:
-    """All shard counts yield the same bytes, with parallelism 1 and 4 on the cluster and also locally."""
+    """All shard counts yield the same bytes, in one pod, with parallelism 1 and 4 on the cluster and also locally."""
     volume = mount(namespace, stores)
-    wanted: dict[str, dict[str, Any]] = {f"n{count}": {"count": count} for count in SHARDS} | {"target": {"targetSize": "8Mi"}}
-    names = {"output__fileName": "{split}-{shard}-of-{shards}.{ext}"}
-    for name in ON_CLUSTER:
-        changes = (volume | names) | {
+    wanted: dict[str, dict[str, Any]] = {name: {"count": int(name[1:])} for name in WORKERS if name != "target"}
+    wanted["target"] = {"targetSize": "8Mi"}
+    for name, workers in WORKERS.items():
+        changes = (volume | NAMES) | {
             "output__shards": wanted[name],
-            "workers__parallelism": 4 if name in ("n7", "target") else 1,
+            "workers__parallelism": max(1, workers),
             # One pod per node at a time, to leave room for the pods of other tests.
             "workers__resources__requests__cpu": "1",
         }
-        namespace.apply(a_job(stores, name=name, source=f"/data/{digits.name}", output=f"/data/{namespace.name}-{name}", **changes))
+        job = a_job(
+            stores, name=name, source=f"/data/{digits.name}", output=f"/data/{namespace.name}-{name}", one_pod=workers == 0, **changes
+        )
+        namespace.apply(job)
     # Runs while the cluster is busy.
     for name, shards in wanted.items():
-        run_here(a_job(stores, name=name, source=str(digits), output=str(tmp_path / name), output__shards=shards, **names))
-        for whole, expected in mnist.FILES.items():
-            joined = b"".join(file.read_bytes() for file in sorted((tmp_path / name).glob(f"{Path(whole).stem}-*")))
-            assert hashlib.sha256(joined).hexdigest() == expected.sha256
-        if "count" in shards:
-            assert {file.stat().st_size for file in (tmp_path / name).glob("train-*")} == TRAIN_SHARD_BYTES[shards["count"]]
-    for name in ON_CLUSTER:
+        make_here(stores, digits, tmp_path / name, shards)
+    for name, workers in WORKERS.items():
         namespace.wait_phase(name, "Succeeded", seconds=900)
+        assert bool(namespace.pods(name, step="convert")) == (workers > 0)
         on_cluster, here = (
             {file.name: hashlib.sha256(file.read_bytes()).hexdigest() for file in folder.glob("*.tfrecords")}
             for folder in (stores.volume / f"{namespace.name}-{name}", tmp_path / name)
         )
         assert on_cluster == here
+
+
+@pytest.mark.nightly
+@pytest.mark.parametrize("count", [2, 4, 8, 10])
+def test_more_shard_counts_keep_the_bytes(stores: Stores, digits: Path, tmp_path: Path, count: int) -> None:
+    make_here(stores, digits, tmp_path, {"count": count})
+
+
+def make_here(stores: Stores, digits: Path, folder: Path, shards: Mapping[str, Any]) -> None:
+    """Makes the data set locally, from the same YAML, and checks its bytes."""
+    run_here(a_job(stores, name="here", source=str(digits), output=str(folder), output__shards=shards, **NAMES))
+    for whole, expected in mnist.FILES.items():
+        joined = b"".join(file.read_bytes() for file in sorted(folder.glob(f"{Path(whole).stem}-*")))
+        assert hashlib.sha256(joined).hexdigest() == expected.sha256
+    if "count" in shards:
+        assert {file.stat().st_size for file in folder.glob("train-*")} == TRAIN_SHARD_BYTES[shards["count"]]
 
 
 def run_here(job: Document) -> None:

@@ -34,7 +34,7 @@ def waits(namespace: Namespace, name: str, *, reason: str, words: list[str]) -> 
 
 def test_an_evicted_pod_is_replaced_and_not_counted_as_a_failure(namespace: Namespace, stores: Stores, digits_on_hdfs: str) -> None:
     with slow_writes(stores, seconds=1.0):
-        namespace.apply(slow_job(namespace, stores, digits_on_hdfs, backoffLimitPerIndex=0, **FEWER))
+        namespace.apply(slow_job(namespace, stores, digits_on_hdfs, backoffLimitPerIndex=0, workers__parallelism=1, **FEWER))
         done = some_reports(stores, namespace, at_least=1)
         namespace.wait("slow", lambda _: evict(namespace) > 0, what="at work", seconds=60)
     namespace.wait_phase("slow", "Succeeded", seconds=180)
@@ -64,7 +64,7 @@ def test_a_pod_over_its_memory_limit_says_so(namespace: Namespace, stores: Store
 
 def test_a_quota_that_is_used_up_is_named_and_the_job_goes_on_once_there_is_room(namespace: Namespace, stores: Stores) -> None:
     quota = {"apiVersion": "v1", "kind": "ResourceQuota", "metadata": {"name": "narrow"}, "spec": {"hard": {"pods": "0"}}}
-    namespace.apply(quota, *small_jobs(stores, namespace, ["waiting"]))
+    namespace.apply(quota, *small_jobs(stores, namespace, ["waiting"], one_pod=True))
     waits(namespace, "waiting", reason="PodRefused", words=["exceeded quota: narrow", "pods=0"])
     namespace.kubectl("patch", "resourcequota", "narrow", "--type=merge", '--patch={"spec": {"hard": {"pods": "10"}}}')
     wait_all(namespace, "Succeeded", seconds=HEALED_SECONDS)
@@ -82,7 +82,7 @@ def test_a_missing_config_map_is_named(namespace: Namespace, stores: Stores) -> 
 
 
 def test_a_missing_volume_claim_is_named_and_the_job_goes_on_once_it_is_there(namespace: Namespace, stores: Stores) -> None:
-    [job] = small_jobs(stores, namespace, ["no-claim"])
+    [job] = small_jobs(stores, namespace, ["no-claim"], one_pod=True)
     namespace.kubectl("delete", "persistentvolumeclaim/shared", f"persistentvolume/shared-{namespace.name}")
     namespace.apply(job)
     waits(namespace, "no-claim", reason="Unschedulable", words=['persistentvolumeclaim "shared" not found'])
@@ -127,7 +127,7 @@ def until_child(namespace: Namespace, wanted: Callable[[Document], bool]) -> Non
 def test_a_resumed_child_of_a_finished_job_is_suspended_again(namespace: Namespace, stores: Stores, digits_on_hdfs: str) -> None:
     """A job exceeds its deadline, and its condition keeps that reason."""
     with slow_writes(stores, seconds=3.0):
-        namespace.apply(slow_job(namespace, stores, digits_on_hdfs, stepDeadlines={"convertSeconds": 5}, **FEWER))
+        namespace.apply(slow_job(namespace, stores, digits_on_hdfs, stepDeadlines={"convertSeconds": 5}, workers__parallelism=1, **FEWER))
         failed = condition(namespace.wait_phase("slow", "Failed", seconds=120), "Failed")
         assert failed["reason"] == "DeadlineExceeded"
         assert failed["message"] == "The convert step ran for longer than stepDeadlines.convertSeconds (5 s)."

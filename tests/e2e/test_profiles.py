@@ -6,7 +6,7 @@ from workbench.stores import Stores, a_job
 
 def test_a_job_waits_for_its_profile_and_takes_its_stores_and_labels(namespace: Namespace, stores: Stores, digits_on_hdfs: str) -> None:
     output = f"{stores.hdfs.uri}/{namespace.name}"
-    job = a_job(stores, name="short", source=digits_on_hdfs, output=output, limit=1000, profile="team")
+    job = a_job(stores, name="short", source=digits_on_hdfs, output=output, limit=1000, profile="team", one_pod=True)
     settings = job["spec"].pop("stores")
     namespace.apply(job)
     namespace.wait(

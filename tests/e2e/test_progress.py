@@ -65,7 +65,7 @@ def test_progress_rises_and_ends_exact(namespace: Namespace, stores: Stores, dig
 
 def test_suspend_keeps_what_is_done_and_resume_goes_on(namespace: Namespace, stores: Stores, digits_on_hdfs: str) -> None:
     """Resumes with fewer workers, and ends with more workers again."""
-    namespace.apply(a_slow_job(namespace, stores, digits_on_hdfs, parallelism=3))
+    namespace.apply(a_slow_job(namespace, stores, digits_on_hdfs, parallelism=2))
     try:
         namespace.wait("slow", lambda s: (s.get("progress") or {}).get("shards", {}).get("done", 0) >= 1, what="one shard far")
         namespace.kubectl("scale", "dpj", "slow", "--replicas=1")
@@ -80,12 +80,12 @@ def test_suspend_keeps_what_is_done_and_resume_goes_on(namespace: Namespace, sto
         done = {k: stores.oss.read(BUCKET, k) for k in stores.oss.keys(BUCKET, f"{namespace.name}/") if "/reports/" in k}
         assert len(done) >= 2
         namespace.kubectl("patch", "dpj", "slow", "--type=merge", '--patch={"spec": {"suspend": false}}')
-        namespace.kubectl("scale", "dpj", "slow", "--replicas=3")
+        namespace.kubectl("scale", "dpj", "slow", "--replicas=2")
     finally:
         stores.oss.clear_faults()
     status = namespace.wait_phase("slow", "Succeeded")
     assert {k: stores.oss.read(BUCKET, k) for k in done} == done
-    assert status["effective"]["parallelism"] == 3
+    assert status["effective"]["parallelism"] == 2
     assert status.get("failures", []) == []
 
 
@@ -141,7 +141,8 @@ def test_explain_reads_well(cluster: Cluster, namespace: Namespace) -> None:
 
 
 def test_old_children_are_not_created_again(namespace: Namespace, stores: Stores, digits_on_hdfs: str) -> None:
-    namespace.apply(a_job(stores, name="done", source=digits_on_hdfs, output=f"{stores.hdfs.uri}/{namespace.name}", limit=1000))
+    output = f"{stores.hdfs.uri}/{namespace.name}"
+    namespace.apply(a_job(stores, name="done", source=digits_on_hdfs, output=output, limit=1000, one_pod=True))
     before = namespace.wait_phase("done", "Succeeded")
     namespace.kubectl("delete", "jobs", "--all")
     time.sleep(5)

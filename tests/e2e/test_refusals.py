@@ -71,7 +71,9 @@ def test_a_missing_right_on_oss_is_named(namespace: Namespace, stores: Stores, d
 
 def test_a_missing_secret_is_named(namespace: Namespace, stores: Stores, digits_on_hdfs: str) -> None:
     namespace.kubectl("delete", "secret", "s3-key")
-    job = a_job(stores, name="no-secret", source=digits_on_hdfs, output=f"s3://{BUCKET}/{namespace.name}")
+    output = f"s3://{BUCKET}/{namespace.name}"
+    # The default time is tested with a missing ConfigMap.
+    job = a_job(stores, name="no-secret", source=digits_on_hdfs, output=output, blockedDeadlineSeconds=5)
     fails(namespace, job, reason="ConfigMissing", words=["s3-key"])
 
 
@@ -95,7 +97,7 @@ def test_an_image_that_can_not_be_pulled_is_named(namespace: Namespace, stores: 
         output=f"{stores.hdfs.uri}/{namespace.name}",
         workers__image="nowhere.invalid/none:1",
         # An unknown host name may become resolvable, so by default the job waits longer for it.
-        blockedDeadlineSeconds=30,
+        blockedDeadlineSeconds=5,
     )
     fails(namespace, job, reason="ImagePullFailed", words=["nowhere.invalid/none:1"])
 
@@ -117,7 +119,7 @@ def test_a_source_can_only_change_before_the_job_starts(namespace: Namespace, st
 
 
 def test_a_job_with_an_invalid_spec_starts_after_an_edit(namespace: Namespace, stores: Stores, digits_on_hdfs: str) -> None:
-    job = a_job(stores, name="mended", source=digits_on_hdfs, output=f"{stores.hdfs.uri}/{namespace.name}", limit=1000)
+    job = a_job(stores, name="mended", source=digits_on_hdfs, output=f"{stores.hdfs.uri}/{namespace.name}", limit=1000, one_pod=True)
     namespace.apply(job | {"spec": job["spec"] | {"features": [{"name": "${NAME}"}]}})
     status = namespace.wait_phase("mended", "Failed")
     assert (condition(status, "Failed")["reason"], condition(status, "Stalled")["status"]) == ("InvalidSpec", "True")
@@ -130,7 +132,7 @@ def test_a_job_with_an_invalid_spec_starts_after_an_edit(namespace: Namespace, s
 
 def test_never_refuses_an_output_that_holds_a_finished_data_set(namespace: Namespace, stores: Stores, digits_on_hdfs: str) -> None:
     output = f"{stores.hdfs.uri}/{namespace.name}"
-    namespace.apply(a_job(stores, name="first", source=digits_on_hdfs, output=output, limit=1000))
+    namespace.apply(a_job(stores, name="first", source=digits_on_hdfs, output=output, limit=1000, one_pod=True))
     namespace.wait_phase("first", "Succeeded")
     job = a_job(stores, name="second", source=digits_on_hdfs, output=output, limit=1000, output__overwrite="Never")
     fails(namespace, job, reason="OutputExists", words=[output])
@@ -139,7 +141,7 @@ def test_never_refuses_an_output_that_holds_a_finished_data_set(namespace: Names
 def test_the_same_finished_spec_is_reused(namespace: Namespace, stores: Stores, digits_on_hdfs: str) -> None:
     path = f"/{namespace.name}"
     output = f"{stores.hdfs.uri}{path}"
-    namespace.apply(a_job(stores, name="first", source=digits_on_hdfs, output=output, limit=1000))
+    namespace.apply(a_job(stores, name="first", source=digits_on_hdfs, output=output, limit=1000, one_pod=True))
     first = namespace.wait_phase("first", "Succeeded")
     before = {entry.path: entry for entry in stores.hdfs.files(path)}
     times = {p: stores.hdfs.stat(p) for p in before}
@@ -159,7 +161,7 @@ def test_a_younger_job_waits_for_the_output_of_an_unfinished_one(namespace: Name
     namespace.apply(a_job(stores, name="older", source=digits_on_hdfs, output=output, limit=1000, suspend=True))
     namespace.wait_phase("older", "Suspended")
     time.sleep(1.1)  # creation timestamps have a resolution of a second
-    namespace.apply(a_job(stores, name="younger", source=digits_on_hdfs, output=f"{output}/", limit=1000))
+    namespace.apply(a_job(stores, name="younger", source=digits_on_hdfs, output=f"{output}/", limit=1000, one_pod=True))
     waiting = condition(namespace.wait_phase("younger", "Pending"), "Running")
     assert waiting["reason"] == "OutputInUse"
     assert f"{namespace.name}/older" in waiting["message"]

@@ -1,7 +1,11 @@
-"""Runs one example of each family of sources on the cluster, all at the same time. The bytes must equal those of a local run."""
+"""Runs one example of each family of sources on the cluster, all at the same time. The bytes must equal those of a local run.
+
+Most of these jobs are a single pod, as for users.
+"""
 
 import hashlib
 import shutil
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +18,8 @@ from workbench.jobs import Document, Namespace, example
 from workbench.stores import EXAMPLES, Stores, mount
 
 FAMILIES = ("annotated-images", "archive", "csv-sequences", "images-decoded", "join", "parquet", "plugin", "sql", "tfrecord")
+IN_STEPS = ("join", "tfrecord")
+"""Each step of these jobs has its own pods: a worker reads the records that another pod has joined, and two workers share the shards."""
 
 
 def sha256_of(folder: Path) -> dict[str, str]:
@@ -27,7 +33,10 @@ def config_maps(file: Path) -> list[Document]:
 
 
 @pytest.mark.long
-def test_a_cluster_writes_the_same_bytes_as_a_laptop(namespace: Namespace, stores: Stores, tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    "in_steps", [pytest.param(IN_STEPS, id="most in one pod"), pytest.param(FAMILIES, id="in three steps", marks=pytest.mark.nightly)]
+)
+def test_a_cluster_writes_the_same_bytes_as_a_laptop(namespace: Namespace, stores: Stores, tmp_path: Path, in_steps: Sequence[str]) -> None:
     inputs = stores.volume / f"{namespace.name}-in"
     volume: dict[str, Any] = mount(namespace, stores)
     for family in FAMILIES:
@@ -41,6 +50,7 @@ def test_a_cluster_writes_the_same_bytes_as_a_laptop(namespace: Namespace, store
         job = example(
             str(file),
             name=family,
+            one_pod=family not in in_steps,
             params={"input": in_pods},
             output__uri=f"/data/{namespace.name}-out/{family}",
             workers__parallelism=2,

@@ -36,7 +36,8 @@ def wait_for_end(namespace: Namespace) -> str:
 
 def test_a_training_job_waits_for_its_data_and_counts_the_55000_records(namespace: Namespace, stores: Stores, digits_on_hdfs: str) -> None:
     namespace.apply(training(stores))
-    namespace.apply(a_job(stores, name="mnist-hdfs", source=digits_on_hdfs, output=f"{stores.hdfs.uri}/{namespace.name}/mnist"))
+    output = f"{stores.hdfs.uri}/{namespace.name}/mnist"
+    namespace.apply(a_job(stores, name="mnist-hdfs", source=digits_on_hdfs, output=output, one_pod=True))
     namespace.wait_phase("mnist-hdfs", "Succeeded")
 
     ended = wait_for_end(namespace)

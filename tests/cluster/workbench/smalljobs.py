@@ -1,8 +1,9 @@
-"""Many small jobs of three pods each, for tests of how jobs survive faults."""
+"""Many small jobs, for tests of how jobs survive faults. Usually, each step has its own pod."""
 
 import json
 import time
 from collections import Counter
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -21,8 +22,13 @@ def write_input(stores: Stores, namespace: Namespace) -> Path:
     return file
 
 
-def small_jobs(stores: Stores, namespace: Namespace, names: list[str], **spec: Any) -> list[Document]:  # Any: YAML
-    """A job for each name that reads the file of `write_input` and writes next to it, to a folder named by namespace and job."""
+def small_jobs(
+    stores: Stores, namespace: Namespace, names: list[str], *, one_pod: bool = False, **spec: Any
+) -> list[Document]:  # Any: YAML
+    """A job for each name that reads the file of `write_input` and writes next to it, to a folder named by namespace and job.
+
+    Each step has its own pod. With `one_pod`, a job is a single pod, as for users.
+    """
     file = write_input(stores, namespace)
     mounted = mount(namespace, stores)
     return [
@@ -35,7 +41,7 @@ def small_jobs(stores: Stores, namespace: Namespace, names: list[str], **spec: A
                 "features": [{"name": "features", "columns": ["0", "1"], "dtype": "float32"}],
                 "labels": [{"name": "label", "columns": ["2"], "dtype": "int64", "numClasses": 3}],
                 "output": {"uri": f"/data/{namespace.name}-out/{name}", "shards": {"count": 1}},
-                "workers": EACH_STEP
+                "workers": ({} if one_pod else EACH_STEP)
                 | {
                     "volumes": mounted["workers__volumes"],
                     "volumeMounts": mounted["workers__volumeMounts"],
@@ -69,6 +75,8 @@ def wait_all(namespace: Namespace, phase: str, *, seconds: float) -> float:
 def assert_done_once(stores: Stores, namespace: Namespace, *, lost_answers: bool = False) -> None:
     """Checks that each job succeeded at its first attempt with one Job and one pod per step, and that all wrote the same bytes.
 
+    A job in one pod has only the Job and the pod of the step plan.
+
     With `lost_answers`, a Job may have had a second pod: if the API server dies after storing a new pod but before responding, the Job
     controller creates another one. It deletes this other pod later, unless both pods have finished by then.
     """
@@ -77,7 +85,7 @@ def assert_done_once(stores: Stores, namespace: Namespace, *, lost_answers: bool
     assert {name: (status["phase"], status["attempt"], status.get("failures", [])) for name, status in statuses.items()} == {
         name: ("Succeeded", 1, []) for name in statuses
     }
-    expected = Counter((name, step) for name in statuses for step in STEPS)
+    expected = Counter((job["metadata"]["name"], step) for job in jobs for step in _own_steps(job))
     for kind in ("jobs", "pods"):
         # A job in a Kueue queue also has a queue Job, which has no pods.
         found = namespace.all(kind, selector="dataprep.io/job,dataprep.io/step!=queue")
@@ -99,6 +107,11 @@ def assert_done_once(stores: Stores, namespace: Namespace, *, lost_answers: bool
         folder = stores.volume / f"{namespace.name}-out" / name
         assert (folder / "_SUCCESS").is_file()
         assert [left.name for left in folder.iterdir() if left.name.startswith(".dataprep-tmp")] == []
+
+
+def _own_steps(job: Document) -> Sequence[str]:
+    """The steps that have a Job of their own."""
+    return STEPS if job["spec"]["workers"].get("onePod") == "Never" else STEPS[:1]
 
 
 def _work(child: Document) -> tuple[str, str]:
