@@ -35,7 +35,7 @@ def gpu_node(cluster: Cluster) -> Iterator[str]:
     cluster.kubectl("label", "node", node, "accelerator-")
 
 
-def job(namespace: Namespace, stores: Stores, source: str, **accelerator: object) -> Document:
+def job(namespace: Namespace, stores: Stores, source: str, *, parallelism: int = 1, **accelerator: object) -> Document:
     gpu = {"nodeSelector": {"accelerator": "gpu"}, "tolerations": [{"key": GPU, "operator": "Exists"}]}
     return a_job(
         stores,
@@ -43,7 +43,7 @@ def job(namespace: Namespace, stores: Stores, source: str, **accelerator: object
         source=source,
         output=f"s3://{BUCKET}/{namespace.name}",
         workers__accelerator=gpu | accelerator,
-        workers__parallelism=2,
+        workers__parallelism=parallelism,
         limit=1000,
     )
 
@@ -137,7 +137,7 @@ def test_two_gpus_come_from_the_selected_node(
     namespace: Namespace, stores: Stores, digits_on_s3: str, gpu_node: str, other_gpu_node: str
 ) -> None:
     """There is room for one of two workers at a time. The second worker waits, and does not use GPUs of a node with another label."""
-    namespace.apply(job(namespace, stores, digits_on_s3, policy="Required", count=2))
+    namespace.apply(job(namespace, stores, digits_on_s3, parallelism=2, policy="Required", count=2))
     status = namespace.wait_phase("gpu", "Succeeded")
     assert status["effective"]["accelerator"] == "GPU"
     for pod in workers(namespace):

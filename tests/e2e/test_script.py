@@ -76,10 +76,10 @@ def repository(stores: Stores, tmp_path: Path) -> Iterator[tuple[str, str]]:
     commit = porcelain.commit(str(work), message=b"m", author=author, committer=author).decode()
     with Repo(str(work)) as served:
         backends: dict[bytes, BackendRepo] = {b"/code.git": served}
-        server = make_server(stores.hdfs.host, 0, HTTPGitApplication(DictBackend(backends)))
+        server = make_server(stores.s3.host, 0, HTTPGitApplication(DictBackend(backends)))
         thread = threading.Thread(target=server.serve_forever)
         thread.start()
-        yield f"http://{stores.hdfs.host}:{server.server_port}/code.git", commit
+        yield f"http://{stores.s3.host}:{server.server_port}/code.git", commit
         server.shutdown()
         thread.join()
         server.server_close()
