@@ -227,9 +227,10 @@ class Expression:
                 f"but {values[0]!r} is {kinds[0]} and {values[other]!r} is {kinds[other]}.{advice}"
             )
         try:
-            return pa.array(values)
+            array: Array = pa.array(values)
         except (pa.ArrowInvalid, OverflowError) as exc:
             raise BadSpec(f"{self._of}: {self._text!r}: no type of numbers holds all values of the list: {_reason(exc)}.") from exc
+        return array
 
     def _function(self, name: str, args: list[ast.expr], inner: Callable[[ast.expr], _Value]) -> _Value:
         count, kernel = _FUNCTIONS[name]
