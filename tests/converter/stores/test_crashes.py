@@ -1,7 +1,8 @@
 """Crash points: a job is killed before and after every operation on its store, and then run again.
 
-By default, this tests a small seeded sample of points on one store of each family, and the completion of an upload on the others. `make
-nightly` tests all points of the file store, with SIGKILL. `make crashes` tests all points of the other stores.
+By default, this tests a small seeded sample of points on the file store, HDFS, S3 and OSS, and the completion of an upload on the other
+stores. `make nightly` tests all points of the file store, with SIGKILL, and a sample of points on every other store. `make crashes` tests
+all points of the other stores.
 """
 
 import os
@@ -9,12 +10,12 @@ import random
 import shutil
 import signal
 import traceback
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 from tests.converter.stores import small_jobs
-from tests.converter.stores.crashing import CrashingAccess, Killed, Operations, Point, dies, stops
+from tests.converter.stores.crashing import Before, CrashingAccess, Killed, Operations, Point, dies, stops
 from tests.converter.stores.places import PLACES, Place, gcs, on_some
 from tests.converter.stores.sleeping import Sleeper
 from tests.converter.stores.small_jobs import SmallJob, Whole, assert_nothing_broken, assert_whole
@@ -34,8 +35,12 @@ SAMPLE = {"hdfs": 1, "webhdfs": 0, "s3": 1, "oss": 2, "abfs": 0, "gs": 0}
 """The number of points in a store's sample, beside the last ones. HDFS has few because closing a file takes half a second, S3 because its
 parts have 5 MiB.
 
-A store with 0 shares its operations with hdfs or s3. Only the completion of a shard's upload is its own, so this is its only point.
+A store with 0 differs from hdfs or s3 only in how it completes an upload, so `COMPLETION` is its only point.
 """
+NIGHTLY_SAMPLE = {"hdfs": 1, "webhdfs": 1, "s3": 2, "oss": 2, "abfs": 1, "gs": 1}
+"""The number of points in a store's sample at night, beside the last ones."""
+COMPLETION = Before("commit", ".tfrecords")
+"""The point before the upload of the first shard is completed. The shard's index is completed earlier, and has another ending."""
 AT_ONCE = 4
 """The number of lives that run concurrently on such a store."""
 Life = Callable[[DataPrepJob, Access], object]
@@ -84,7 +89,7 @@ def killed_for_real(job: DataPrepJob, place: Place, point: Point, *, life: Life 
     return False
 
 
-def stopped(job: DataPrepJob, place: Place, point: Point, *, life: Life = small_jobs.live) -> bool:
+def stopped(job: DataPrepJob, place: Place, point: Point | Before, *, life: Life = small_jobs.live) -> bool:
     """Run the job in this process, and refuse all operations from the point on. Return whether the job reached the point."""
     operations = Operations(point, stops)
     try:
@@ -97,17 +102,12 @@ def stopped(job: DataPrepJob, place: Place, point: Point, *, life: Life = small_
 
 
 def points_of(names: list[str], *, sample: int | None = None) -> list[Point]:
-    """Return the points before each operation and after the last one, or a seeded sample of them that includes the last ones.
-
-    With a sample of 0, return the point before the completion of the first shard's upload.
-    """
+    """Return the points before each operation and after the last one, or a seeded sample of them that includes the last ones."""
     # Because a thread reads ahead, the number of operations varies by one or two.
     count = len(names)
     points = [Point(number, "before") for number in range(1, count + 1)] + [Point(count, "after")]
     if ALL or sample is None:
         return points
-    if sample == 0:
-        return [next(point for point, name in zip(points, names, strict=False) if name.startswith("commit ") and ".tfrecords" in name)]
     return [*random.Random(6).sample(points[:-2], sample), *points[-2:]]  # noqa: S311 - the same points each time
 
 
@@ -236,7 +236,7 @@ def test_a_kill_at_any_operation_of_a_copy_costs_nothing(local: Place) -> None:
 
 
 @pytest.mark.store
-@on_some("hdfs", "s3")
+@on_some("hdfs", "s3", "oss")
 def test_a_copy_goes_to_another_store_and_back_and_is_resumed_on_the_way(local: Place, remote: Place) -> None:
     expected = finished(small_jobs.of_rows(local))
     both = (local.settings, remote.settings)
@@ -256,21 +256,30 @@ def test_a_copy_goes_to_another_store_and_back_and_is_resumed_on_the_way(local: 
 
 @pytest.mark.store
 @pytest.mark.parametrize(
-    "life",
+    ("life", "samples"),
     [
-        pytest.param(small_jobs.live, id="three steps"),
-        pytest.param(small_jobs.live_in_one_pod, id="one pod", marks=pytest.mark.nightly),
+        pytest.param(small_jobs.live, SAMPLE, id="three steps"),
+        pytest.param(
+            small_jobs.live,
+            NIGHTLY_SAMPLE,
+            id="three steps, more points",
+            marks=[pytest.mark.nightly, pytest.mark.skipif(ALL, reason="all points are tested with `three steps`")],
+        ),
+        pytest.param(small_jobs.live_in_one_pod, NIGHTLY_SAMPLE, id="one pod", marks=pytest.mark.nightly),
     ],
 )
-def test_a_death_at_any_operation_costs_nothing_on_other_stores(remote: Place, life: Life, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_death_at_any_operation_costs_nothing_on_other_stores(
+    remote: Place, life: Life, samples: Mapping[str, int], monkeypatch: pytest.MonkeyPatch
+) -> None:
     small_jobs.least_parts(monkeypatch, remote)
     job = small_jobs.of_parts(remote)
     expected, names = finished_and_counted(job, life=life)
-    points = points_of(names, sample=SAMPLE[remote.root.partition(":")[0]])
+    sample = samples[remote.root.partition(":")[0]]
+    points: list[Point | Before] = [COMPLETION] if sample == 0 and not ALL else [*points_of(names, sample=sample)]
 
-    def dies_and_lives(point: Point) -> bool:
-        output = f"{point.number}-{point.when}"
-        died = stopped(job.to(output), remote, point, life=life)
+    def dies_and_lives(number: int) -> bool:
+        output = f"life-{number}"
+        died = stopped(job.to(output), remote, points[number], life=life)
         assert_nothing_broken(remote, output, expected)
         life(job.to(output), accessed(remote))
         assert_whole(remote, output, expected)
@@ -278,7 +287,7 @@ def test_a_death_at_any_operation_costs_nothing_on_other_stores(remote: Place, l
 
     # The lives are independent and mostly wait for the store.
     with ThreadPoolExecutor(AT_ONCE) as threads:
-        assert sum(threads.map(dies_and_lives, points)) >= max(1, len(points) - 2)
+        assert sum(threads.map(dies_and_lives, range(len(points)))) >= max(1, len(points) - 2)
 
 
 Step = Callable[[DataPrepJob, Access], None]

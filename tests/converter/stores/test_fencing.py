@@ -213,7 +213,7 @@ def test_a_commit_that_sleeps_while_another_run_takes_over_does_no_harm_on_other
 
 
 @pytest.mark.store
-@on_some("hdfs", "s3")
+@on_some("hdfs", "s3", "oss")
 def test_a_finished_data_set_names_no_process(remote: Place) -> None:
     runs = Runs(small_jobs.of_rows(remote))
     planned = runs.lay("out", replaces=False)
