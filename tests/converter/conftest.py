@@ -21,19 +21,14 @@ from workbench import mnist
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Runs some tests only at night.
+    """Runs the slow tests of formats without the C library only at night.
 
-    - The memory tests of readers whose base class another reader's tests already cover.
-    - The slow tests of formats without the C library. `tests/converter/core/test_native.py` compares each function of the library with the
-      Python code that replaces it, and the quick tests of formats run with both.
+    The tests of the library compare each of its functions with the Python code that replaces it (most of them in
+    `tests/converter/core/test_native.py`), and the quick tests of formats run with both.
     """
     for item in items:
-        if not isinstance(item, pytest.Function):
-            continue
-        is_covered = item.name.startswith("test_memory_does_not_grow_with_the_input") and vars(item.cls or object).get("memory_as")
-        known = item.callspec.params if hasattr(item, "callspec") else {}
-        is_slow_twin = known.get("native_and_python") == "python" and item.get_closest_marker("slow")
-        if is_covered or is_slow_twin:
+        known = item.callspec.params if isinstance(item, pytest.Function) and hasattr(item, "callspec") else {}
+        if known.get("native_and_python") == "python" and item.get_closest_marker("slow"):
             item.add_marker(pytest.mark.nightly)
 
 
@@ -42,7 +37,7 @@ _HDFS = pytest.StashKey[HdfsCluster]()
 
 @pytest.hookimpl(trylast=True)  # after the fixtures, which may start servers again
 def pytest_runtest_teardown(item: pytest.Item, nextitem: pytest.Item | None) -> None:
-    """Stops HDFS in a process that has done the files on HDFS, which come first there. Idle, it costs a second of a processor a minute."""
+    """Stops HDFS in a process that has finished the files on HDFS, which it takes first. Idle servers need a second of processor time a minute."""
     cluster = item.config.stash.get(_HDFS, None)
     if cluster is not None and nextitem is not None and "PYTEST_XDIST_WORKER" in os.environ and not on_hdfs(nextitem.nodeid.split("::")[0]):
         cluster.stop()
@@ -71,7 +66,7 @@ def hdfs_servers(servers_folder: Path, pytestconfig: pytest.Config) -> Iterator[
 def hdfs_cluster(hdfs_servers: HdfsCluster) -> HdfsCluster:
     """HDFS, which is started again if it was stopped."""
     if not hdfs_servers.processes:
-        hdfs_servers.start()
+        hdfs_servers.start_missing()
     return hdfs_servers
 
 

@@ -67,8 +67,8 @@ def data_sets() -> dict[str, type[ReaderContract]]:
 
     def of(make: Callable[[Path, int], Path]) -> type[ReaderContract]:
         class DataSet(DatasetReaderContract):
-            def a_source(self, folder: Path, *, size: int = 1) -> Source:
-                return dataset_source(make(folder, 40 * size))
+            def a_source(self, folder: Path) -> Source:
+                return dataset_source(make(folder, 40))
 
         return DataSet
 

@@ -12,8 +12,8 @@ from dataprep_converter.readers.dataset import DatasetReader
 class DatasetReaderContract(ReaderContract):
     reader = DatasetReader
 
-    def a_source(self, folder: Path, *, size: int = 1) -> Source:
-        return dataset_source(data_set(folder, lines(40 * size)))
+    def a_source(self, folder: Path) -> Source:
+        return dataset_source(data_set(folder, lines(40)))
 
     def an_empty_source(self, folder: Path) -> Source:
         return dataset_source(data_set(folder, []))

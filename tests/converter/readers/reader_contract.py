@@ -1,7 +1,9 @@
-"""The tests that every reader must pass. The test of a reader subclasses `ReaderContract` and defines how its inputs are made."""
+"""The tests that every reader must pass. The test of a reader subclasses `ReaderContract` and defines how its inputs are made.
+
+`test_memory_of_readers.py` tests the memory of the readers.
+"""
 
 import contextlib
-import tracemalloc
 from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
@@ -90,12 +92,9 @@ class ReaderContract:
     """The tests that every reader must pass."""
 
     reader: ClassVar[type[Reader]]
-    memory_as: ClassVar[str] = ""
-    """The name of the reader whose memory test covers this reader, because both have the same base and read in the same way. The separate test
-    runs only at night. A whole job reads lines of text (`csv`) in `test_memory.py`."""
 
-    def a_source(self, folder: Path, *, size: int = 1) -> Source:
-        """Writes some dozens of good samples to `folder`: `size` times the smallest useful input."""
+    def a_source(self, folder: Path) -> Source:
+        """Writes some dozens of good samples to `folder`."""
         raise NotImplementedError
 
     def an_empty_source(self, folder: Path) -> Source:
@@ -246,25 +245,3 @@ class ReaderContract:
         gone.unlink()
         with pytest.raises(InputChanged, match="is gone"):
             read_all(opened(self.reader, source, state), units, iter([np.arange(units.samples, dtype=np.int64)]))
-
-    @pytest.mark.slow
-    def test_memory_does_not_grow_with_the_input(self, tmp_path: Path) -> None:
-        (tmp_path / "small").mkdir()
-        (tmp_path / "large").mkdir()
-        small = self._peak(self.a_source(tmp_path / "small", size=20))
-        large = self._peak(self.a_source(tmp_path / "large", size=200))
-        assert large < small + 6 * 2**20
-
-    def _peak(self, source: Source) -> int:
-        units, state = plan(self.reader, source)
-        arrow = pa.total_allocated_bytes()
-        most = 0
-        tracemalloc.start()
-        try:
-            with opened(self.reader, source, state) as reader:
-                for batch in reader.read(units, chunks(np.arange(units.samples, dtype=np.int64), 200)):
-                    most = max(most, pa.total_allocated_bytes() - arrow)
-                    del batch
-            return most + tracemalloc.get_traced_memory()[1]
-        finally:
-            tracemalloc.stop()

@@ -25,12 +25,11 @@ def a_list(folder: Path, name: str, content: bytes, **options: Any) -> Source:
 
 
 class TestListedImages(ReaderContract):
-    memory_as = "images"
     reader: ClassVar[type[Reader]] = ImagesReader
 
-    def a_source(self, folder: Path, *, size: int = 1) -> Source:
-        count = 24 * (size + 9) // 10
-        put(folder, {f"{n:04}.jpg": an_image(width=20 + size // 2, height=20) + bytes([n % 251]) for n in range(count)})
+    def a_source(self, folder: Path) -> Source:
+        count = 24
+        put(folder, {f"{n:04}.jpg": an_image(width=20, height=20) + bytes([n % 251]) for n in range(count)})
         lines = "".join(f"{n:04}.jpg,{('cat', 'dog')[n % 2]}\n" for n in reversed(range(count)))
         (folder / "list.csv").write_text("path,class\n" + lines)
         return Source.model_validate({"images": {"list": {"uri": str(folder / "list.csv"), "labelColumn": "class"}, "labelFrom": "List"}})

@@ -57,12 +57,11 @@ def json_lines(records: list[dict[str, Any]]) -> bytes:
 
 
 class TestImagesWithATable(ReaderContract):
-    memory_as = "images"
     reader: ClassVar[type[Reader]] = ImagesReader
 
-    def a_source(self, folder: Path, *, size: int = 1) -> Source:
-        count = 24 * (size + 9) // 10
-        put(folder, {f"{n:04}.jpg": an_image(width=20 + size // 2, height=20) + bytes([n % 251]) for n in range(count)})
+    def a_source(self, folder: Path) -> Source:
+        count = 24
+        put(folder, {f"{n:04}.jpg": an_image(width=20, height=20) + bytes([n % 251]) for n in range(count)})
         lines = "".join(f"{n:04}.jpg,caption {n},{n / 4}\n" for n in reversed(range(count)))
         (folder / "list.csv").write_text("path,caption,score\n" + lines)
         listed = {"uri": str(folder / "list.csv"), "columns": ["caption", "score"]}

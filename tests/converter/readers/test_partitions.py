@@ -62,12 +62,11 @@ def read(source: Source) -> list[dict[str, Any]]:
 
 
 class TestParquetInFolders(ReaderContract):
-    memory_as = "parquet"
     reader: ClassVar[type[Reader]] = ParquetReader
 
-    def a_source(self, folder: Path, *, size: int = 1) -> Source:
+    def a_source(self, folder: Path) -> Source:
         for name in ("country=at/day=2024-01-02", "country=de/day=2024-01-01"):
-            put(folder / name / "part-0.parquet", list(range(300 * size)))
+            put(folder / name / "part-0.parquet", list(range(300)))
         return a_source(folder)
 
     def an_empty_source(self, folder: Path) -> Source:
@@ -83,12 +82,11 @@ class TestParquetInFolders(ReaderContract):
 
 
 class TestCsvInFolders(ReaderContract):
-    memory_as = "csv"
     reader: ClassVar[type[Reader]] = CsvReader
 
-    def a_source(self, folder: Path, *, size: int = 1) -> Source:
+    def a_source(self, folder: Path) -> Source:
         for name in ("country=at/day=2024-01-02", "country=de/day=2024-01-01"):
-            put(folder / name / "part-0.csv", list(range(1000, 1000 + 100 * size)))
+            put(folder / name / "part-0.csv", list(range(1000, 1100)))
         return a_source(folder, kind="csv")
 
     def an_empty_source(self, folder: Path) -> Source:

@@ -43,8 +43,8 @@ class AnnotatedContract(ReaderContract):
     reader: ClassVar[type[Reader]] = AnnotatedImagesReader
     kind: ClassVar[str]
 
-    def a_source(self, folder: Path, *, size: int = 1) -> Source:
-        images = {f"{('x', 'y')[n % 2]}/{n:04}.jpg": [("dog", 0, 0, n % 20 + 1, 5)] * (n % 4) for n in range(24 * (size + 9) // 10)}
+    def a_source(self, folder: Path) -> Source:
+        images = {f"{('x', 'y')[n % 2]}/{n:04}.jpg": [("dog", 0, 0, n % 20 + 1, 5)] * (n % 4) for n in range(24)}
         source = write(folder, self.kind, images)
         content = an_image(width=20, height=10) + bytes(1000)
         put(folder / "images", dict.fromkeys(images, content))
@@ -62,7 +62,6 @@ class AnnotatedContract(ReaderContract):
 
 
 class TestVoc(AnnotatedContract):
-    memory_as = "images"
     kind = "Voc"
 
     def change(self, folder: Path) -> Path:
@@ -71,7 +70,6 @@ class TestVoc(AnnotatedContract):
 
 
 class TestYolo(AnnotatedContract):
-    memory_as = "images"
     kind = "Yolo"
 
     def change(self, folder: Path) -> Path:
@@ -80,7 +78,6 @@ class TestYolo(AnnotatedContract):
 
 
 class TestCoco(AnnotatedContract):
-    memory_as = "images"
     kind = "Coco"
 
     def change(self, folder: Path) -> Path:

@@ -40,9 +40,9 @@ class ArrowContract(ReaderContract):
     reader: ClassVar[type[Reader]] = ArrowReader
     kind: ClassVar[str]
 
-    def a_source(self, folder: Path, *, size: int = 1) -> Source:
+    def a_source(self, folder: Path) -> Source:
         for name, first in (("a", 0), ("b", 1_000)):
-            numbers = range(first, first + 30 * size)
+            numbers = range(first, first + 30)
             words = pa.array([f"word {n % 3}" for n in numbers]).dictionary_encode()
             lists = [{"l": list(range(n % 3))} for n in numbers]
             table = pa.table({"n": numbers, "word": words, "noise": [str(n) * 50 for n in numbers], "o": lists})
@@ -61,12 +61,10 @@ class ArrowContract(ReaderContract):
 
 
 class TestFiles(ArrowContract):
-    memory_as = "parquet"
     kind = "file"
 
 
 class TestStreams(ArrowContract):
-    memory_as = "parquet"
     kind = "stream"
 
 

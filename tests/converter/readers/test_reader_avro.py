@@ -54,13 +54,12 @@ class TestAvro(ReaderContract):
     def _small_units(self, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr(avro, "UNIT_BYTES", 8000)
 
-    def a_source(self, folder: Path, *, size: int = 1) -> Source:
+    def a_source(self, folder: Path) -> Source:
         inner = {"type": "record", "name": "Inner", "fields": [field("l", {"type": "array", "items": "long"})]}
         fields = [field("n", "long"), field("word", "string"), field("noise", "string"), field("o", inner)]
         for name, first in (("a", 0), ("b", 1_000_000)):
             records = [
-                {"n": n, "word": f"word {n % 3}", "noise": str(n) * 100, "o": {"l": list(range(n % 3))}}
-                for n in range(first, first + 50 * size)
+                {"n": n, "word": f"word {n % 3}", "noise": str(n) * 100, "o": {"l": list(range(n % 3))}} for n in range(first, first + 50)
             ]
             put(folder / f"{name}.avro", fields, records, size=4000)
         return a_source(folder)

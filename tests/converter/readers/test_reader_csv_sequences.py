@@ -56,13 +56,12 @@ def reasons(source: Source) -> dict[int, str]:
 
 
 class TestFiles(ReaderContract):
-    memory_as = "images"
     reader: ClassVar[type[Reader]] = CsvSequencesReader
 
-    def a_source(self, folder: Path, *, size: int = 1) -> Source:
+    def a_source(self, folder: Path) -> Source:
         # The sequences have one to five steps. Some cells are quoted, and some files are compressed.
         files: dict[str, str | bytes] = {}
-        for n in range(30 * size):
+        for n in range(30):
             text = "".join(f'{n},{n / 7},"x, {step}"\n' for step in range(1 + n % 5))
             files[f"{n:05d}.csv"] = gzip.compress(text.encode(), mtime=0) if n % 3 == 0 else text
         return of_files(folder, files)
@@ -85,11 +84,9 @@ class TestFiles(ReaderContract):
 
 
 class TestFilesWithLabels(TestFiles):
-    memory_as = "images"
-
-    def a_source(self, folder: Path, *, size: int = 1) -> Source:
-        super().a_source(folder, size=size)
-        for n in range(30 * size):
+    def a_source(self, folder: Path) -> Source:
+        super().a_source(folder)
+        for n in range(30):
             put(folder / "labels", {f"{n:05d}.csv": f"{n % 3}\n"})
         return a_source(folder / "in", labels={"uris": [str(folder / "labels")], "per": "Sequence"})
 

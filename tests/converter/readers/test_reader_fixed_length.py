@@ -42,12 +42,11 @@ def of_bytes(folder: Path, data: bytes, **options: Any) -> Source:
 
 
 class TestContract(ReaderContract):
-    memory_as = "idx"
     reader: ClassVar[type[Reader]] = FixedLengthReader
 
-    def a_source(self, folder: Path, *, size: int = 1) -> Source:
+    def a_source(self, folder: Path) -> Source:
         for name, first in (("a.bin", 0), ("b.bin", 1000)):
-            data = b"".join(struct.pack("<i3f", first + n, n, n / 2, n / 3) for n in range(30 * size))
+            data = b"".join(struct.pack("<i3f", first + n, n, n / 2, n / 3) for n in range(30))
             (folder / name).write_bytes(b"head" + data + b"!")
         fields = [{"name": "label", "dtype": "int32"}, {"name": "values", "dtype": "float32", "shape": [3]}]
         return a_source(folder, recordBytes=16, headerBytes=4, footerBytes=1, fields=fields)

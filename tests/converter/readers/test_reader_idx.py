@@ -46,9 +46,9 @@ class IdxContract(ReaderContract):
     reader: ClassVar[type[Reader]] = IdxReader
     suffix: ClassVar[str]
 
-    def a_source(self, folder: Path, *, size: int = 1) -> Source:
+    def a_source(self, folder: Path) -> Source:
         pairs = {}
-        for name, count in (("train", 40 * size), ("test", 13 * size)):
+        for name, count in (("train", 40), ("test", 13)):
             stored = write(folder / f"{name}-images{self.suffix}", images(count, 28, 28, start=count))
             pairs[name] = (stored, write(folder / f"{name}-labels{self.suffix}", (np.arange(count) % 10).astype(np.uint8)))
         return a_source(**pairs)

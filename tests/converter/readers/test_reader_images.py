@@ -26,10 +26,9 @@ from dataprep_converter.records.batch import RejectedSample
 class TestImages(ReaderContract):
     reader: ClassVar[type[Reader]] = ImagesReader
 
-    def a_source(self, folder: Path, *, size: int = 1) -> Source:
-        # The memory test needs larger files rather than more files, because only their bytes could accumulate.
-        image = an_image(width=20 + size // 2, height=20)
-        put(folder, {f"{('cat', 'dog', 'ox')[n % 3]}/{n:04}.jpg": image + bytes([n % 251]) for n in range(24 * (size + 9) // 10)})
+    def a_source(self, folder: Path) -> Source:
+        image = an_image(width=20, height=20)
+        put(folder, {f"{('cat', 'dog', 'ox')[n % 3]}/{n:04}.jpg": image + bytes([n % 251]) for n in range(24)})
         return images_source(folder)
 
     def an_empty_source(self, folder: Path) -> Source:

@@ -80,8 +80,8 @@ class TestContract(ReaderContract):
         monkeypatch.setattr(joined_tables, "PIECE_RECORDS", 4)
         monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
 
-    def a_source(self, folder: Path, *, size: int = 1) -> Source:
-        count = 30 * size
+    def a_source(self, folder: Path) -> Source:
+        count = 30
         left = "".join(f"k{n:05d},{n / 7},x {n}\n" for n in reversed(range(count)))
         right = "".join(f"k{n:05d},{n}\n" for n in range(count))
         return a_join(a_table(folder, "left", left), a_table(folder, "right", right))

@@ -55,9 +55,9 @@ class JsonlContract(ReaderContract):
     def small_units(self, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr(stretches, "UNIT_BYTES", 1024)
 
-    def a_source(self, folder: Path, *, size: int = 1) -> Source:
+    def a_source(self, folder: Path) -> Source:
         for name, first in (("a", 0), ("b", 1_000)):
-            made = [{"n": n, "x": n / 7, "o": {"t": f"é {n}"}, "l": list(range(n % 3))} for n in range(first, first + 30 * size)]
+            made = [{"n": n, "x": n / 7, "o": {"t": f"é {n}"}, "l": list(range(n % 3))} for n in range(first, first + 30)]
             text = "".join(json.dumps(record, ensure_ascii=False) + "\n" for record in made).encode()
             put(folder, {f"{name}.jsonl": gzip.compress(text, mtime=0) if self.zipped else text})
         return a_source(folder)
@@ -76,12 +76,10 @@ class JsonlContract(ReaderContract):
 
 
 class TestPlainFiles(JsonlContract):
-    memory_as = "csv"
     zipped = False
 
 
 class TestGzipFiles(JsonlContract):
-    memory_as = "csv"
     zipped = True
 
 

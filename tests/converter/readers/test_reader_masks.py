@@ -26,12 +26,11 @@ def a_source(images: Path, masks: Path, **options: Any) -> Source:
 
 
 class TestMasks(ReaderContract):
-    memory_as = "images"
     reader: ClassVar[type[Reader]] = MasksReader
 
-    def a_source(self, folder: Path, *, size: int = 1) -> Source:
-        image, mask = an_image(width=20 + size // 2), a_mask(width=20 + size // 2)
-        for n in range(24 * (size + 9) // 10):
+    def a_source(self, folder: Path) -> Source:
+        image, mask = an_image(width=20), a_mask(width=20)
+        for n in range(24):
             put(folder, {f"i/{n % 2}/{n:04}.jpg": image + bytes([n % 251]), f"m/{n % 2}/{n:04}.png": mask})
         return a_source(folder / "i", folder / "m")
 

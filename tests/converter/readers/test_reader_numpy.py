@@ -52,11 +52,9 @@ class NumpyContract(ReaderContract):
 
 
 class TestNpy(NumpyContract):
-    memory_as = "idx"
-
-    def a_source(self, folder: Path, *, size: int = 1) -> Source:
+    def a_source(self, folder: Path) -> Source:
         for number in range(2):
-            save(folder / f"{number}.npy", ramp(30 * size, 4, 5, first=number))
+            save(folder / f"{number}.npy", ramp(30, 4, 5, first=number))
         return of_uris(folder)
 
     def change(self, folder: Path) -> Path:
@@ -64,13 +62,11 @@ class TestNpy(NumpyContract):
 
 
 class TestPairs(NumpyContract):
-    memory_as = "idx"
-
-    def a_source(self, folder: Path, *, size: int = 1) -> Source:
-        save(folder / "x0.npy", ramp(20 * size, 8))
-        save(folder / "x1.npy", ramp(30 * size, 8))
-        save(folder / "y0.npy", ramp(20 * size, dtype="uint8"))
-        save(folder / "y1.npy", ramp(30 * size, dtype="uint8"))
+    def a_source(self, folder: Path) -> Source:
+        save(folder / "x0.npy", ramp(20, 8))
+        save(folder / "x1.npy", ramp(30, 8))
+        save(folder / "y0.npy", ramp(20, dtype="uint8"))
+        save(folder / "y1.npy", ramp(30, dtype="uint8"))
         return of_arrays(label=f"{folder}/y*.npy", image=f"{folder}/x*.npy")
 
     def change(self, folder: Path) -> Path:
@@ -80,10 +76,10 @@ class TestPairs(NumpyContract):
 class NpzContract(NumpyContract):
     save: ClassVar[Any]
 
-    def a_source(self, folder: Path, *, size: int = 1) -> Source:
+    def a_source(self, folder: Path) -> Source:
         noise = np.random.default_rng(1)
         for number in range(2):
-            count = 30 * size
+            count = 30
             type(self).save(folder / f"{number}.npz", x=noise.integers(0, 256, (count, 50)).astype("uint8"), y=ramp(count, dtype="int16"))
         return of_uris(folder)
 
@@ -93,7 +89,6 @@ class NpzContract(NumpyContract):
 
 
 class TestStoredNpz(NpzContract):
-    memory_as = "the same deflated"
     save: ClassVar[Any] = staticmethod(np.savez)
 
 

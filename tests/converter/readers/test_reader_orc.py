@@ -37,13 +37,12 @@ def read(source: Source) -> list[dict[str, Any]]:
 
 
 class TestOrc(ReaderContract):
-    memory_as = "parquet"
     reader: ClassVar[type[Reader]] = OrcReader
 
-    def a_source(self, folder: Path, *, size: int = 1) -> Source:
+    def a_source(self, folder: Path) -> Source:
         noise = np.random.default_rng(5)
         for name, first in (("a", 0), ("b", 1_000_000)):
-            numbers = range(first, first + 300 * size)
+            numbers = range(first, first + 300)
             table = pa.table({"n": numbers, "word": [f"word {n % 3}" for n in numbers], "noise": noise.random(len(numbers))})
             put(folder / f"{name}.orc", table.append_column("o", pa.array([{"l": list(range(n % 3))} for n in numbers])), size=2048)
         return a_source(folder)

@@ -50,16 +50,16 @@ class ParquetContract(ReaderContract):
     def small_parts(self, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr(parquet, "PART_BYTES", self.part_bytes)
 
-    def a_source(self, folder: Path, *, size: int = 1) -> Source:
+    def a_source(self, folder: Path) -> Source:
         random = np.random.default_rng(1)
         for name, first in (("a", 0), ("b", 1_000)):
-            numbers = range(first, first + 30 * size)
+            numbers = range(first, first + 30)
             noise = [random.bytes(200) for _ in numbers]
             lists = [list(range(n % 3)) for n in numbers]
             put(
                 folder / f"{name}.parquet",
                 {"n": numbers, "noise": noise, "o": [{"l": each} for each in lists]},
-                row_group_size=20 if size == 1 else 200,
+                row_group_size=20,
             )
         return a_source(folder)
 
@@ -75,7 +75,6 @@ class ParquetContract(ReaderContract):
 
 
 class TestWholeRowGroups(ParquetContract):
-    memory_as = "the same in parts"
     part_bytes = 8 << 20
 
 

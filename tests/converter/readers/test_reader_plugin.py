@@ -99,11 +99,10 @@ def a_source(*uris: Path | str, function: str = "mine:pairs", **more: Any) -> So
 
 
 class TestContract(ReaderContract):
-    memory_as = "avro"
     reader: ClassVar[type[Reader]] = PluginReader
 
-    def a_source(self, folder: Path, *, size: int = 1) -> Source:
-        return a_source(put(folder / "a.bin", records=30 * size), put(folder / "b.bin", first=100, records=30 * size))
+    def a_source(self, folder: Path) -> Source:
+        return a_source(put(folder / "a.bin", records=30), put(folder / "b.bin", first=100, records=30))
 
     def an_empty_source(self, folder: Path) -> Source:
         return a_source(put(folder / "a.bin", records=0))

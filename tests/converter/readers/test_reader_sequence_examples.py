@@ -38,16 +38,15 @@ def sequence(context: Mapping[str, Any], **lists: Sequence[Any]) -> bytes:
 
 
 class TestSequenceExamples(ReaderContract):
-    memory_as = "avro"
     reader: ClassVar[type[Reader]] = TfrecordReader
 
     @pytest.fixture(autouse=True)
     def small_units(self, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr(tfrecord, "_UNIT_BYTES", 2000)
 
-    def a_source(self, folder: Path, *, size: int = 1) -> Source:
+    def a_source(self, folder: Path) -> Source:
         for file in range(2):
-            rows = [sequence({"id": file + n}, t=[[n / 2, 1.0]] * (n % 4), w=[b"a", b"bc"][: n % 3]) for n in range(30 * min(size, 40))]
+            rows = [sequence({"id": file + n}, t=[[n / 2, 1.0]] * (n % 4), w=[b"a", b"bc"][: n % 3]) for n in range(30)]
             put_records(folder / f"{file}.tfrecords", rows)
         return tfrecord_source(folder)
 

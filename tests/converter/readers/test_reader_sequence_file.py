@@ -52,9 +52,9 @@ class Contract(ReaderContract):
     def content(self, count: int, first: int) -> bytes:
         raise NotImplementedError
 
-    def a_source(self, folder: Path, *, size: int = 1) -> Source:
+    def a_source(self, folder: Path) -> Source:
         for letter, first in (("a", 0), ("b", 1000)):
-            put(folder / letter, self.content(30 * min(size, 40), first))
+            put(folder / letter, self.content(30, first))
         return a_source(folder)
 
     def an_empty_source(self, folder: Path) -> Source:
@@ -70,23 +70,17 @@ class Contract(ReaderContract):
 
 
 class TestRecords(Contract):
-    memory_as = "avro"
-
     def content(self, count: int, first: int) -> bytes:
         return head("Text", "LongWritable") + records(numbered(count, first))
 
 
 class TestCompressedRecords(Contract):
-    memory_as = "avro"
-
     def content(self, count: int, first: int) -> bytes:
         packed = [(key, zlib.compress(value)) for key, value in numbered(count, first)]
         return head("Text", "LongWritable", compression="Record") + records(packed)
 
 
 class TestBlocks(Contract):
-    memory_as = "avro"
-
     def content(self, count: int, first: int) -> bytes:
         pairs = numbered(count, first)
         blocks = b"".join(block(pairs[at : at + 9]) for at in range(0, count, 9))

@@ -59,14 +59,11 @@ class TableContract(ReaderContract):
     options: ClassVar[dict[str, Any]] = {}
 
     @pytest.fixture(autouse=True)
-    def given(self, fake: FakeMaxCompute, monkeypatch: pytest.MonkeyPatch) -> None:
-        self.fake, self.monkeypatch = fake, monkeypatch
+    def given(self, fake: FakeMaxCompute) -> None:
+        self.fake = fake
 
-    def a_source(self, folder: Path, *, size: int = 1) -> Source:
-        if size > 1:
-            # Use larger blocks, because a request for every 50 rows would take most of the time.
-            self.monkeypatch.setattr(table, "MOST_BLOCK_ROWS", 250)
-        numbered(self.fake, 120 * size, folder.name)
+    def a_source(self, folder: Path) -> Source:
+        numbered(self.fake, 120, folder.name)
         return a_source(f"odps://p/tables/{folder.name}", **self.options)
 
     def an_empty_source(self, folder: Path) -> Source:
@@ -95,7 +92,6 @@ class TestSampled(TableContract):
 
 
 class TestContent(TableContract):
-    memory_as = "the same in samples"
     options: ClassVar[dict[str, Any]] = {"pin": "Content"}
 
 

@@ -45,9 +45,9 @@ class TextContract(ReaderContract):
     def small_units(self, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr(stretches, "UNIT_BYTES", 256)
 
-    def a_source(self, folder: Path, *, size: int = 1) -> Source:
+    def a_source(self, folder: Path) -> Source:
         for name, first in (("a", 0), ("b", 1_000)):
-            text = "".join(f"line {n}, ü\n" for n in range(first, first + 30 * size)).encode()
+            text = "".join(f"line {n}, ü\n" for n in range(first, first + 30)).encode()
             put(folder, {f"{name}.txt": PACKERS[self.ending](text) if self.ending else text})
         return a_source(folder)
 
@@ -65,22 +65,18 @@ class TextContract(ReaderContract):
 
 
 class TestPlainFiles(TextContract):
-    memory_as = "csv"
     ending = ""
 
 
 class TestGzipFiles(TextContract):
-    memory_as = "csv"
     ending = "gz"
 
 
 class TestBzip2Files(TextContract):
-    memory_as = "csv"
     ending = "bz2"
 
 
 class TestZstandardFiles(TextContract):
-    memory_as = "csv"
     ending = "zst"
 
 

@@ -45,11 +45,9 @@ class TfrecordContract(ReaderContract):
     def small_units(self, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr(tfrecord, "_UNIT_BYTES", 2000)
 
-    def a_source(self, folder: Path, *, size: int = 1) -> Source:
+    def a_source(self, folder: Path) -> Source:
         for name, first in (("a", 0), ("b", 1000)):
-            payloads = [
-                example(n=first + n, x=[n / 2, n / 4], t=b"x" * (n % 30), r=[*range(n % 5)] or [0]) for n in range(30 * min(size, 40))
-            ]
+            payloads = [example(n=first + n, x=[n / 2, n / 4], t=b"x" * (n % 30), r=[*range(n % 5)] or [0]) for n in range(30)]
             put_records(folder / f"{name}.tfrecords{self.suffix}", payloads)
         features = [
             {"name": "n", "type": "Int64"},
@@ -72,12 +70,10 @@ class TfrecordContract(ReaderContract):
 
 
 class TestPlainFiles(TfrecordContract):
-    memory_as = "avro"
     suffix = ""
 
 
 class TestGzipFiles(TfrecordContract):
-    memory_as = "avro"
     suffix = ".gz"
 
 

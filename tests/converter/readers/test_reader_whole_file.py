@@ -19,11 +19,10 @@ def a_source(*uris: Path | str, **options: Any) -> Source:
 
 
 class TestContract(ReaderContract):
-    memory_as = "images"
     reader: ClassVar[type[Reader]] = WholeFileReader
 
-    def a_source(self, folder: Path, *, size: int = 1) -> Source:
-        put(folder, {f"{n % 3}/{n:05}.dat": bytes([n % 256]) * (n % 40) for n in range(25 * min(size, 20))})
+    def a_source(self, folder: Path) -> Source:
+        put(folder, {f"{n % 3}/{n:05}.dat": bytes([n % 256]) * (n % 40) for n in range(25)})
         return a_source(folder)
 
     def an_empty_source(self, folder: Path) -> Source:
