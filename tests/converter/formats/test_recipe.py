@@ -47,8 +47,8 @@ def tree(tmp_path_factory: pytest.TempPathFactory) -> Path:
     copy = tmp_path_factory.mktemp("tree")
     for name in _COPIED:
         if (ROOT / name).is_dir():
-            # The byte code is copied too, which saves most of the time of the programs.
-            shutil.copytree(ROOT / name, copy / name)
+            # The byte code is copied too, which saves most of the time of the programs. While other processes write it, it has temporary names.
+            shutil.copytree(ROOT / name, copy / name, ignore=shutil.ignore_patterns("*.pyc.*"))
         else:
             shutil.copy(ROOT / name, copy / name)
     (copy / "examples").symlink_to(ROOT / "examples")
