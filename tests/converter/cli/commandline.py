@@ -1,6 +1,6 @@
 """Runs `dataprep` as a user would, as a separate process without our environment variables.
 
-Most of such processes are forks of one that has imported the modules. Tests of messages can run the command in this process.
+Most of these processes are forks of a process that has imported the modules. Tests of messages can run the command in this process.
 """
 
 import atexit
@@ -8,8 +8,8 @@ import functools
 import os
 import subprocess
 import sys
-import tempfile
 from collections.abc import Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -23,6 +23,8 @@ EXAMPLES = ROOT / "examples"
 DATAPREP = (sys.executable, "-m", "dataprep_converter")
 
 _OURS = ("DATAPREP_", "JOB_COMPLETION_INDEX", "FORCE_COLOR", "COLUMNS")
+_SECONDS_LEFT = 20.0
+"""How long a process of the command may still run when the command has ended, such as multiprocessing's resource tracker."""
 
 
 def environment(more: Mapping[str, str] | None = None) -> dict[str, str]:
@@ -30,9 +32,15 @@ def environment(more: Mapping[str, str] | None = None) -> dict[str, str]:
     return {name: value for name, value in os.environ.items() if not name.startswith(_OURS)} | dict(more or {})
 
 
-@functools.cache
 def forks() -> Forks:
-    """Returns the process that forks commands. It is started when a test first needs it."""
+    """Returns the process that forks commands. It is started when a test first needs it, and again if it was killed."""
+    if _started().is_killed:
+        _started.cache_clear()
+    return _started()
+
+
+@functools.cache
+def _started() -> Forks:
     started = Forks(environment())
     atexit.register(started.close)
     return started
@@ -41,16 +49,31 @@ def forks() -> Forks:
 def dataprep(
     *arguments: str | Path, where: Path | None = None, more: Mapping[str, str] | None = None, program: str = ""
 ) -> subprocess.CompletedProcess[str]:
-    """Runs the command, or a program that runs it, in a fork until it ends. `more` is added to its environment."""
+    """Runs the command, or a program that runs it, in a fork until it ends. `more` is added to its environment.
+
+    Raises TimeoutError if the command doesn't end, or if it leaves a process behind, which holds its output open.
+    """
     words = [str(argument) for argument in arguments]
-    with Path(os.devnull).open("rb") as nothing, tempfile.TemporaryFile() as out, tempfile.TemporaryFile() as err:
-        forks().start(words, environment=environment(more), folder=where or Path.cwd(), streams=(nothing, out, err), program=program)
-        code = forks().wait()
-        said = []
-        for file in (out, err):
-            file.seek(0)
-            said.append(file.read().decode())
-    return subprocess.CompletedProcess(words, code, *said)
+    (out, out_end), (err, err_end) = os.pipe(), os.pipe()
+    with Path(os.devnull).open("rb") as nothing:
+        streams = (nothing, out_end, err_end)
+        started = forks()
+        started.start(words, environment=environment(more), folder=where or Path.cwd(), streams=streams, program=program)
+    os.close(out_end)
+    os.close(err_end)
+    with ThreadPoolExecutor(2) as threads:
+        said = [threads.submit(_read_to_end, pipe) for pipe in (out, err)]
+        try:
+            code = started.wait()
+            return subprocess.CompletedProcess(words, code, *(each.result(timeout=_SECONDS_LEFT) for each in said))
+        except TimeoutError:
+            started.kill()
+            raise
+
+
+def _read_to_end(pipe: int) -> str:
+    with open(pipe, "rb") as file:
+        return file.read().decode()
 
 
 def new_dataprep(

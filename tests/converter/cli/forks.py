@@ -1,9 +1,10 @@
-"""Commands in processes of their own that needn't import the modules again, which takes most of a command's time.
+"""Commands in processes of their own that needn't import the modules again. Imports take most of a command's time.
 
 Each command is a fork of one process that has imported the modules. Like a process from a shell, it has its own arguments, environment, folder
 and standard streams, and it ends through the interpreter's exit. This file is also the program of the process that forks.
 """
 
+import contextlib
 import importlib
 import json
 import os
@@ -28,6 +29,8 @@ _MODULES: Final = (
 """The modules that most commands import."""
 _SECONDS: Final = 300.0
 """How long a command may take."""
+_SECONDS_TO_END: Final = 10.0
+"""How long the process may take to end."""
 _MOST_BYTES: Final = 1 << 20
 """The maximum size of a command's arguments and environment."""
 
@@ -38,6 +41,7 @@ class Forks:
     def __init__(self, environment: Mapping[str, str]) -> None:
         self._socket, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         self._socket.settimeout(_SECONDS)
+        self.is_killed = False
         with theirs:
             self._process = subprocess.Popen(
                 [sys.executable, __file__, str(theirs.fileno())],
@@ -65,17 +69,28 @@ class Forks:
         socket.send_fds(self._socket, [json.dumps(order).encode()], descriptors)
 
     def wait(self) -> int:
-        """Return the exit code of the command once it has ended: for a signal its number, negative, as `subprocess` does."""
+        """Return the exit code of the command once it has ended: for a signal its number, negative, as `subprocess` does.
+
+        Raises TimeoutError for a command that doesn't end, and kills it.
+        """
         try:
             return int(self._socket.recv(_MOST_BYTES))
         except TimeoutError:
-            os.killpg(self._process.pid, signal.SIGKILL)
+            self.kill()
             raise
+
+    def kill(self) -> None:
+        """Kill the process and all processes that it has started."""
+        self.is_killed = True
+        os.killpg(self._process.pid, signal.SIGKILL)
 
     def close(self) -> None:
         """End the process."""
+        # Other processes may be forks of this one and hold the socket too.
+        with contextlib.suppress(OSError):
+            self._socket.shutdown(socket.SHUT_RDWR)
         self._socket.close()
-        self._process.wait()
+        self._process.wait(timeout=_SECONDS_TO_END)
 
 
 def _serve(connection: socket.socket) -> str:

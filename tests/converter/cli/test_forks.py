@@ -6,6 +6,7 @@ import signal
 from pathlib import Path
 
 import pytest
+from tests.converter.cli import commandline
 from tests.converter.cli.commandline import dataprep, new_dataprep
 
 TELLS = """
@@ -39,6 +40,14 @@ def test_a_fork_has_its_own_arguments_environment_folder_and_streams(tmp_path: P
 )
 def test_a_fork_ends_with_the_code_of_a_process(program: str, code: int) -> None:
     assert dataprep(program=program).returncode == code
+
+
+@pytest.mark.slow
+def test_a_process_that_a_command_leaves_behind_is_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(commandline, "_SECONDS_LEFT", 0.2)
+    with pytest.raises(TimeoutError):
+        dataprep(program="import os, time; os.fork() or time.sleep(60)")
+    assert dataprep(program="raise SystemExit(3)").returncode == 3
 
 
 def test_a_fork_says_what_a_new_process_says(tmp_path: Path) -> None:

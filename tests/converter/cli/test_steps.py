@@ -168,7 +168,7 @@ def test_the_pod_of_the_plan_step_finishes_a_small_job(few: Path, tmp_path: Path
     assert len(made.commit.outputs) == 6, "the message has room for them"
     assert_same(tmp_path / "out", whole)
 
-    code, again = pod.run("plan", *job, **ONE_POD)
+    code, again = pod.run_anew("plan", *job, **ONE_POD)
     assert isinstance(again, messages.PlanResult)
     assert (code, again.reused, again.commit) == (0, False, None)
     code, other = pod.run("plan", *job, **ONE_POD | {"DATAPREP_ONE_POD": "another-0123456789-"})
