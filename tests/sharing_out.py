@@ -3,7 +3,7 @@
 Each process starts its own store servers and imports TensorFlow itself. Both cost ten and more seconds of processor time, so the files that
 need them stay together: one process takes the files of tests on stores, another one those of third-party readers. A process that has no
 such file left takes any other file, so that all processes end at the same time. Of the tests on stores, those on HDFS come first, because
-its servers cost the most: what other processes may take at the end needs none.
+its servers cost the most. So the files that other processes take at the end don't need HDFS.
 """
 
 import functools
@@ -27,7 +27,7 @@ ON_STORES: Final = (
 )
 """The files whose tests need store servers."""
 _TOGETHER: Final = (ON_STORES, ("tests/interop/",))
-_ON_HDFS: Final = re.compile(r"\b(?:hdfs_cluster|hdfs_lane|PLACES|remote: Place)\b|places import .*\bhdfs\b")
+_ON_HDFS: Final = re.compile(r"\b(?:hdfs_cluster|PLACES|remote: Place)\b|hdfs_lane\b|places import (?:\([^)]*|.*)\bhdfs\b")
 """What a file contains that uses the HDFS which the tests of a process share."""
 _COLLECTION_SECONDS: Final = 180.0
 """How long the other processes wait at most, such as for a process that has died."""

@@ -3,6 +3,7 @@
 import re
 from pathlib import Path
 
+import pytest
 from tests.sharing_out import ON_STORES, next_file, on_hdfs
 
 TESTS = Path(__file__).parent
@@ -45,6 +46,12 @@ def test_every_file_of_tests_on_stores_is_known() -> None:
     }
     assert {file for file in found if not file.startswith(ON_STORES)} == set()
     assert {file for file in ON_STORES if file.endswith(".py")} <= found
+
+
+@pytest.mark.parametrize("text", ["with webhdfs_lane(request)", "from tests.converter.stores.places import (\n    Place,\n    hdfs,\n)"])
+def test_hdfs_is_recognised_by_each_name(tmp_path: Path, text: str) -> None:
+    (tmp_path / "test_some.py").write_text(text)
+    assert on_hdfs(str(tmp_path / "test_some.py"))
 
 
 def test_files_on_hdfs_are_recognised() -> None:
