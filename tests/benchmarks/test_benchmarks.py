@@ -255,7 +255,6 @@ def test_a_workload_runs_in_quick_mode_and_writes_nothing_into_the_repository(tm
 
 
 @pytest.mark.slow
-@pytest.mark.nightly
 def test_an_upload_is_read_back_from_its_server(tmp_path: Path) -> None:
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join([*sys.path, str(ROOT)])}
     words = ["--quick", "--only", "upload-oss", "--size", "0.2", "--peers", "", "--folder", str(tmp_path)]

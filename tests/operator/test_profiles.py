@@ -40,6 +40,13 @@ def test_a_job_gets_what_it_leaves_out_from_its_profile(world: World) -> None:
     assert {"name": "dataprep-secret-0", "secret": {"secretName": "keys", "optional": False}} in pod(world, "plan")["volumes"]
     assert world.message("Validated") == "The spec is valid, with the DataPrepProfile team."
 
+    world.committing()
+    for suffix in ("convert-1", "commit-1"):
+        assert container(world, suffix)["image"] == "team:1"
+        assert (pod(world, suffix)["nodeSelector"], pod(world, suffix)["serviceAccountName"]) == ({"pool": "data"}, "reader")
+        assert {"name": "dataprep-secret-0", "secret": {"secretName": "keys", "optional": False}} in pod(world, suffix)["volumes"]
+    assert container(world, "convert-1")["resources"]["limits"] == {"memory": "8Gi"}
+
 
 def test_job_before_profile_before_chart(world: World) -> None:
     profile(world, "default", workers={"image": "team:1", "imagePullPolicy": "Always"})

@@ -67,7 +67,8 @@ _LEAST_PART_BYTES: Final = {"oss": 100 << 10, "s3": 5 << 20, "gs": 5 << 20, "abf
 
 
 def least_parts(monkeypatch: pytest.MonkeyPatch, place: Place | None = None) -> None:
-    """Make uploads use parts of the smallest size that the place's store accepts. Without a place, all stores of a module accept it."""
+    """Make uploads use parts of the smallest size that the place's store accepts. Without a place, use the smallest size that all stores with
+    the same code for uploads accept."""
     of_objects = _LEAST_PART_BYTES.get(_scheme(place) if place is not None else "s3", _LEAST_PART_BYTES["s3"])
     monkeypatch.setattr(oss, "part_bytes_for", lambda _: _LEAST_PART_BYTES["oss"])
     monkeypatch.setattr(objects, "part_bytes_for", lambda _: of_objects)
