@@ -55,10 +55,18 @@ def read_s3(stores: Stores) -> Callable[[str], bytes]:
 
 
 @pytest.mark.parametrize(("scheme", "reader"), [pytest.param("oss", read_oss, id="oss"), pytest.param("s3", read_s3, id="s3")])
+@pytest.mark.parametrize(
+    "one_pod", [pytest.param(True, id="in one pod"), pytest.param(False, id="in three steps", marks=pytest.mark.nightly)]
+)
 def test_mnist_on_an_object_store_has_the_same_hashes(
-    namespace: Namespace, stores: Stores, digits_on_hdfs: str, scheme: str, reader: Callable[[Stores], Callable[[str], bytes]]
+    namespace: Namespace,
+    stores: Stores,
+    digits_on_hdfs: str,
+    scheme: str,
+    reader: Callable[[Stores], Callable[[str], bytes]],
+    one_pod: bool,
 ) -> None:
-    namespace.apply(a_job(stores, name="mnist", source=digits_on_hdfs, output=f"{scheme}://{BUCKET}/mnist", one_pod=True))
+    namespace.apply(a_job(stores, name="mnist", source=digits_on_hdfs, output=f"{scheme}://{BUCKET}/mnist", one_pod=one_pod))
     assert_is_the_data_set(namespace.wait_phase("mnist", "Succeeded"))
     for name, file in mnist.FILES.items():
         assert hashlib.sha256(reader(stores)(name)).hexdigest() == file.sha256
@@ -136,12 +144,16 @@ WORKERS = {"n1": 0, "n7": 4, "n16": 1, "target": 0}
 
 
 @pytest.mark.long
-def test_shard_counts_and_parallelism_keep_the_bytes(namespace: Namespace, stores: Stores, digits: Path, tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    "jobs", [pytest.param(WORKERS, id="some workers"), pytest.param({"target": 4}, id="target with workers", marks=pytest.mark.nightly)]
+)
+def test_shard_counts_and_parallelism_keep_the_bytes(
+    namespace: Namespace, stores: Stores, digits: Path, tmp_path: Path, jobs: Mapping[str, int]
+) -> None:
     """All shard counts yield the same bytes, in one pod, with parallelism 1 and 4 on the cluster and also locally."""
     volume = mount(namespace, stores)
-    wanted: dict[str, dict[str, Any]] = {name: {"count": int(name[1:])} for name in WORKERS if name != "target"}
-    wanted["target"] = {"targetSize": "8Mi"}
-    for name, workers in WORKERS.items():
+    wanted: dict[str, dict[str, Any]] = {name: {"targetSize": "8Mi"} if name == "target" else {"count": int(name[1:])} for name in jobs}
+    for name, workers in jobs.items():
         changes = (volume | NAMES) | {
             "output__shards": wanted[name],
             "workers__parallelism": max(1, workers),
@@ -155,7 +167,7 @@ def test_shard_counts_and_parallelism_keep_the_bytes(namespace: Namespace, store
     # Runs while the cluster is busy.
     for name, shards in wanted.items():
         make_here(stores, digits, tmp_path / name, shards)
-    for name, workers in WORKERS.items():
+    for name, workers in jobs.items():
         namespace.wait_phase(name, "Succeeded", seconds=900)
         assert bool(namespace.pods(name, step="convert")) == (workers > 0)
         on_cluster, here = (

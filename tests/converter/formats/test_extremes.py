@@ -28,6 +28,8 @@ MAGIC: Final = bytes.fromhex("0a23d7ce")
 """RecordIO's magic number."""
 MAGIC_FLOAT: Final = float(np.frombuffer(MAGIC, "<f4")[0])
 BIG: Final = 100_000_000
+LARGE: Final = 20_000_000
+"""A size that three bytes can't hold."""
 
 COLUMNS: Final[Mapping[str, Any]] = {
     "small": pa.array([-(2**31), 2**31 - 1, -1, 0, 1], pa.int32()),
@@ -43,6 +45,8 @@ COLUMNS: Final[Mapping[str, Any]] = {
 DTYPES: Final = {"small": "int32", "whole": "int64", "single": "float32", "double": "float64"}
 OF_100_MEGABYTES: Final = ("recordioProtobuf", "jsonl", "webdataset")
 """A binary format, a text format and an archive. `test_a_job_makes_a_record_of_100_megabytes` covers TFRecord. The others run nightly."""
+OF_20_MEGABYTES: Final = ("sequenceFile", "mds", "fileBatch")
+"""Formats whose lengths are stored as in none of the others. Their records of 100 MB run nightly."""
 
 
 def made(source: Mapping[str, Any], folder: Path, *, format_: str, features: list[dict[str, Any]]) -> Manifest:
@@ -94,19 +98,25 @@ def test_a_data_set_of_no_records_is_whole(format_: str, tmp_path: Path) -> None
     assert (manifest.records_out, read_back(tmp_path / "out", manifest)) == (0, [])
 
 
-def a_big_column(format_: str) -> tuple[str, Any]:
-    """Return a name and a single value of 100 MB. The value is bytes if the format can store them, or else text, or else numbers."""
+def a_big_column(format_: str, size: int) -> tuple[str, Any]:
+    """Return a name and a single value of `size` bytes. The value is bytes if the format can store them, or else text, or else numbers."""
     if "content" in CASES[format_].columns:
-        return "content", np.random.default_rng(5).bytes(BIG - 12) + b"abcd" + MAGIC + b"efgh"
+        return "content", np.random.default_rng(5).bytes(size - 12) + b"abcd" + MAGIC + b"efgh"
     if "text" in CASES[format_].columns:
-        return "text", ('a line, of "text" ☃ ' * 1000 + "\n") * (BIG // 22_000)
-    return "numbers", np.arange(BIG // 8, dtype=np.float64).reshape(1, -1)
+        return "text", ('a line, of "text" ☃ ' * 1000 + "\n") * (size // 22_000)
+    return "numbers", np.arange(size // 8, dtype=np.float64).reshape(1, -1)
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("format_", pairs.chosen(CASES, lambda format_: format_ in OF_100_MEGABYTES))
-def test_a_record_of_100_megabytes_comes_back(format_: str) -> None:
-    name, value = a_big_column(format_)
+@pytest.mark.parametrize(
+    ("format_", "size"),
+    pairs.chosen(
+        [*((format_, BIG) for format_ in CASES), *((format_, LARGE) for format_ in OF_20_MEGABYTES)],
+        lambda format_, size: size == LARGE or format_ in OF_100_MEGABYTES,
+    ),
+)
+def test_a_large_record_comes_back(format_: str, size: int) -> None:
+    name, value = a_big_column(format_, size)
     column = to_arrow(value) if name == "numbers" else pa.array([value], pa.large_binary() if name == "content" else pa.large_string())
     columns = {name: column, **({"path": pa.array(["a.bin"])} if format_ == "fileBatch" else {})}
     dtypes = {"numbers": "float64"} if name == "numbers" else {}
@@ -120,7 +130,7 @@ def test_a_record_of_100_megabytes_comes_back(format_: str) -> None:
 
 @pytest.mark.slow
 def test_a_job_makes_a_record_of_100_megabytes(tmp_path: Path) -> None:
-    _, content = a_big_column("tfrecord")
+    _, content = a_big_column("tfrecord", BIG)
     (tmp_path / "in.bin").write_bytes(content)
     source = {"wholeFile": {"uris": [str(tmp_path / "in.bin")]}}
     manifest = made(source, tmp_path / "out", format_="tfrecord", features=[{"name": "content"}])

@@ -289,9 +289,9 @@ def test_the_bytes_do_not_depend_on_how_batches_are_cut(
 
 
 @pytest.mark.slow
-def test_rows_of_many_layouts_give_the_bytes_of_one_row_at_a_time() -> None:
+@pytest.mark.parametrize("rows", [300, pytest.param(1_000, marks=pytest.mark.nightly)])
+def test_rows_of_many_layouts_give_the_bytes_of_one_row_at_a_time(rows: int) -> None:
     random = np.random.default_rng(7)
-    rows = 300
     columns = {
         "id": random.integers(0, 1 << 40, rows),
         "age": random.integers(0, 100, rows),

@@ -133,7 +133,7 @@ RULES = st.sampled_from(["First", "Last", "Refuse"])
 
 
 @pytest.mark.slow
-@settings(max_examples=examples(40))
+@settings(max_examples=examples(60))
 @given(
     numbers=st.lists(NUMBERS | UNIQUE | st.permutations(range(31)), min_size=2, max_size=3),
     rules=st.tuples(RULES, RULES, RULES),

@@ -15,6 +15,8 @@ from dataprep_converter.stores import MovesFiles, Store, Upload, folders_of
 MIB = 1 << 20
 OF_PARTS = 9 * MIB
 """A size that object stores get in two parts, of which one is sent before the commit."""
+OF_MORE_PARTS = pytest.param(20 * MIB, marks=pytest.mark.nightly)
+"""A size that object stores get in three parts."""
 
 
 @pytest.fixture(params=PLACES)
@@ -79,7 +81,7 @@ def test_a_size_hint_changes_nothing_that_is_read(place: Place, store: Store) ->
     assert store.get(place.at("hinted")) == content
 
 
-@pytest.mark.parametrize("size", [100, OF_PARTS], ids=str)
+@pytest.mark.parametrize("size", [100, OF_PARTS, OF_MORE_PARTS], ids=str)
 def test_nothing_is_visible_before_the_commit(place: Place, store: Store, size: int) -> None:
     upload = store.create(place.at("file"))
     upload.write(some_bytes(size))
@@ -90,7 +92,7 @@ def test_nothing_is_visible_before_the_commit(place: Place, store: Store, size: 
     assert place.names() == ["file"]
 
 
-@pytest.mark.parametrize("size", [0, 100, OF_PARTS], ids=str)
+@pytest.mark.parametrize("size", [0, 100, OF_PARTS, OF_MORE_PARTS], ids=str)
 def test_an_abort_leaves_nothing(place: Place, store: Store, size: int) -> None:
     upload = store.create(place.at("file"))
     upload.write(some_bytes(size))
@@ -140,9 +142,9 @@ def test_a_commit_without_replace_leaves_the_existing_object(place: Place, store
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("size", [64, OF_PARTS], ids=str)
-def test_of_commits_at_once_one_wins(place: Place, size: int) -> None:
-    contents = [some_bytes(size, seed=number) for number in range(8 if size < MIB else 4)]
+@pytest.mark.parametrize(("size", "writers"), [(64, 8), (OF_PARTS, 4), pytest.param(17 * MIB, 8, marks=pytest.mark.nightly)])
+def test_of_commits_at_once_one_wins(place: Place, size: int, writers: int) -> None:
+    contents = [some_bytes(size, seed=number) for number in range(writers)]
     together = threading.Barrier(len(contents))
 
     def commit(content: bytes) -> bool:
@@ -521,7 +523,7 @@ def test_an_ended_upload_takes_no_more(place: Place, store: Store) -> None:
         upload.write(b"more")
 
 
-@pytest.mark.parametrize("size", [100, OF_PARTS], ids=str)
+@pytest.mark.parametrize("size", [100, OF_PARTS, OF_MORE_PARTS], ids=str)
 def test_an_upload_that_was_swept_fails_as_worth_another_attempt(place: Place, store: Store, size: int) -> None:
     content = some_bytes(size)
     upload = store.create(place.at("file"))
