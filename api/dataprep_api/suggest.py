@@ -1,12 +1,13 @@
 """Suggests the correct spelling of an unknown field or word, or the place where the field belongs."""
 
 import difflib
-import types
 import typing
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Final
 
 from pydantic import BaseModel
+
+from dataprep_api.spec.model import model_in
 
 _DEEPEST: Final = 4
 _CLOSE: Final = 0.85
@@ -49,7 +50,7 @@ def model_at(root: type[BaseModel], location: Sequence[int | str]) -> type[BaseM
         if isinstance(part, int) or model is None:
             continue
         fields = _aliases(model)
-        model = _model_in(fields[part]) if part in fields else None
+        model = model_in(fields[part]) if part in fields else None
     return model
 
 
@@ -90,7 +91,7 @@ def _places_below(model: type[BaseModel], word: str) -> Iterator[tuple[str, ...]
         following = []
         for path, each in level:
             for name, annotation in _aliases(each).items():
-                inner = None if name == _STATUS or _is_list(annotation) else _model_in(annotation)
+                inner = None if name == _STATUS or _is_list(annotation) else model_in(annotation)
                 if inner is not None:
                     following.append(((*path, name), inner))
         yield from (path for path, each in following if word in _aliases(each))
@@ -115,14 +116,3 @@ def _aliases(model: type[BaseModel]) -> dict[str, object]:
 
 def _is_list(annotation: object) -> bool:
     return typing.get_origin(annotation) is list or any(map(_is_list, typing.get_args(annotation)))
-
-
-def _model_in(annotation: object) -> type[BaseModel] | None:
-    """Return the first model class within a type such as `list[Split] | None`."""
-    if isinstance(annotation, type) and not isinstance(annotation, types.GenericAlias) and issubclass(annotation, BaseModel):
-        return annotation
-    for inner in typing.get_args(annotation):
-        model = _model_in(inner)
-        if model is not None:
-            return model
-    return None

@@ -10,11 +10,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import yaml
 from tests.builders.definitions import SHARED_LISTS, every_schema, with_second_version
 from tests.compat.stored_objects import RESOURCES
 
 from dataprep_api.generate import crd
 from dataprep_api.resources import status
+from dataprep_api.resources.defaults import without_defaults
 from dataprep_api.resources.status import DataPrepJobStatus
 from dataprep_api.spec import Source, Transform
 from kubecluster.cluster import Cluster
@@ -122,10 +124,16 @@ def test_what_an_earlier_release_stored_is_accepted(cluster: Cluster, name: str)
 
 
 @pytest.mark.parametrize("example", EXAMPLES, ids=[example.name for example in EXAMPLES])
-def test_an_example_is_accepted(cluster: Cluster, namespace: str, example: Path) -> None:
-    said = cluster.kubectl("create", "--dry-run=server", "--validate=strict", f"--namespace={namespace}", f"--filename={example}")
+def test_an_example_is_accepted_and_its_defaults_can_be_removed_again(cluster: Cluster, namespace: str, example: Path) -> None:
+    said = cluster.kubectl(
+        *("create", "--dry-run=server", "--validate=strict", f"--namespace={namespace}", f"--filename={example}", "--output=yaml")
+    )
 
-    assert "created" in said
+    stored, written = (
+        [document["spec"] for document in yaml.safe_load_all(text) if document["kind"] == "DataPrepJob"]
+        for text in (said, example.read_text())
+    )
+    assert list(map(without_defaults, stored)) == list(map(without_defaults, written))
 
 
 REFUSED: dict[str, tuple[dict[str, object], str]] = {

@@ -40,6 +40,17 @@ def test_the_spec_is_stored_as_the_user_wrote_it() -> None:
     assert '"uri":"${where}"' in body["data"]["job.yaml"]
 
 
+def test_the_stored_spec_has_no_defaults_of_the_api_server() -> None:
+    """An earlier release, which lacks the field `anonymous`, can run a job that doesn't set it."""
+    spec = {"output": {"uri": "s3://out/x", "shards": {}, "tfrecord": {"compression": "Gzip", "compressionLevel": 6}}, "allowEmpty": False}
+    body = jobs.spec_config_map(a_job(raw_spec=spec | {"stores": [{"uriPrefix": "s3://", "anonymous": False, "pathStyle": True}]}), None)
+
+    assert jobs.read_spec(body) == {
+        "output": {"uri": "s3://out/x", "tfrecord": {"compression": "Gzip"}},
+        "stores": [{"uriPrefix": "s3://", "pathStyle": True}],
+    }
+
+
 def test_every_child_has_our_labels_and_our_owner() -> None:
     seen = a_job()
     bodies = [

@@ -1,5 +1,6 @@
 """Tests of failed steps and of pods that can't start, and of the messages that users read about them."""
 
+import json
 from datetime import timedelta
 
 import pytest
@@ -9,6 +10,7 @@ from dataprep_api import names
 from dataprep_api.dataset.messages import FailureResult
 from dataprep_api.reasons import Reason
 from dataprep_api.resources.status import RecordProgress
+from dataprep_operator.children.pod_template import JOB_FILE
 from dataprep_operator.cluster.cluster import Body
 from dataprep_operator.errors import Refused
 from dataprep_operator.reconcilers.actuator import ForeignChild
@@ -161,6 +163,25 @@ def test_a_field_that_only_a_later_operator_knows_does_not_disturb_a_running_job
 
     assert world.settle() == before["phase"]
     assert world.jobs() == ["plan"]
+
+
+def test_a_job_that_a_later_release_started_continues_up_to_its_next_step(world: World) -> None:
+    """After a downgrade, the ConfigMap of a started job may have a field that the operator doesn't know."""
+    world.running()
+    [stored] = [body for (plural, _, _), body in world.cluster.objects.items() if plural == "configmaps"]
+    document = json.loads(stored["data"][JOB_FILE])
+    stored["data"] = {JOB_FILE: json.dumps({**document, "spec": {**document["spec"], "ofANewerRelease": "yes"}})}
+    world.edit(allowEmpty=True)
+    world.restart()
+    world.converted()
+
+    assert world.settle() == "Running"
+    assert world.jobs() == ["convert-1", "plan"]
+    assert world.condition("Running") == ("True", "OperatorOutdated")
+    assert world.message("Running") == (
+        "This operator doesn't support spec.ofANewerRelease, with which a later release started the job. "
+        "The job's pods continue, and its next step waits until the operator is upgraded."
+    )
 
 
 def test_an_invalid_spec_names_its_faults(world: World) -> None:

@@ -1,6 +1,8 @@
 """The building blocks of the spec's models: the base class, CEL rules, unions, and the types of strings and numbers."""
 
 import re
+import types
+import typing
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Annotated, Any, ClassVar, Final, Self
@@ -79,6 +81,13 @@ class Open(_Described):
     """A Kubernetes object that is passed on unchecked. The API server checks the object's fields when the pod is created."""
 
     model_config = ConfigDict(extra="allow", frozen=True, json_schema_extra={"x-kubernetes-preserve-unknown-fields": True})
+
+
+def model_in(annotation: object) -> type[BaseModel] | None:
+    """Return the first model class within a type such as `list[Split] | None`."""
+    if isinstance(annotation, type) and not isinstance(annotation, types.GenericAlias) and issubclass(annotation, BaseModel):
+        return annotation
+    return next((model for inner in typing.get_args(annotation) if (model := model_in(inner)) is not None), None)
 
 
 NEW: Final = "new"

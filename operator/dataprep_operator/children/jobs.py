@@ -9,6 +9,7 @@ from typing import Any, Final
 
 from dataprep_api import API_VERSION, KIND, canonical, names
 from dataprep_api.exits import Exit
+from dataprep_api.resources.defaults import without_defaults
 from dataprep_api.resources.from_job import resolve as resolve_from_job
 from dataprep_api.resources.status import FromJob
 from dataprep_api.spec import DataPrepJobSpec
@@ -41,13 +42,14 @@ MOST_FAILED_INDEXES: Final = 10_000
 def spec_config_map(observed: Observed, from_job: FromJob | None) -> Body:
     """Return the immutable ConfigMap that contains the job in the form in which the run uses it.
 
-    In the ConfigMap, `fromJob` is replaced with the output of the job that it names.
+    In the ConfigMap, `fromJob` is replaced with the output of the job that it names. The API server's defaults are left out. After a
+    downgrade, the earlier release would refuse a default of a field that it doesn't know.
     """
     document = {
         "apiVersion": API_VERSION,
         "kind": KIND,
         "metadata": {"name": observed.key.name, "namespace": observed.key.namespace, "uid": observed.uid},
-        "spec": resolve_from_job(observed.raw_spec, from_job),
+        "spec": without_defaults(resolve_from_job(observed.raw_spec, from_job)),
     }
     return {
         "apiVersion": "v1",

@@ -70,10 +70,15 @@ def _enforce_deadlines(context: Context, status: DataPrepJobStatus) -> DataPrepJ
 
 
 def _await_upgrade(context: Context, status: DataPrepJobStatus) -> DataPrepJobStatus:
-    """Make new jobs wait if the CRD is newer than this operator. Running jobs continue."""
-    if status.start_time is not None:
-        return status
+    """Make a new job wait if its spec is newer than this operator. The pods of a started job continue, but its next step waits."""
     fields = ", ".join(context.observed.too_new)
+    if status.start_time is not None:
+        message = (
+            f"This operator doesn't support {fields}, with which a later release started the job. "
+            "The job's pods continue, and its next step waits until the operator is upgraded."
+        )
+        running = conditions.find(status.conditions, ConditionType.RUNNING)
+        return with_phase(context, status, status.phase, running.status if running else "False", Reason.OPERATOR_OUTDATED, message)
     message = (
         f"This operator doesn't support {fields}, which the CustomResourceDefinition contains. "
         "The job waits until the operator is upgraded."
