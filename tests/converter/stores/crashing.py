@@ -52,7 +52,9 @@ class Operations:
         self._point = point
         self._then = then
         self._last: int | None = None
-        self._lock = threading.Lock()
+        self._turn = threading.Condition()
+        self._paused = False
+        self._running = 0
 
     @property
     def reached(self) -> bool:
@@ -61,16 +63,38 @@ class Operations:
 
     def do(self, name: str, operation: Callable[[], T]) -> T:
         """Do one operation of a store."""
-        with self._lock:
+        with self._turn:
+            self._turn.wait_for(lambda: not self._paused)
             self._refuse_when_dead()
             self.names.append(name)
             number = len(self.names)
+            self._running += 1
+        try:
+            return self._do(number, operation)
+        finally:
+            with self._turn:
+                self._running -= 1
+                self._turn.notify_all()
+
+    def _do(self, number: int, operation: Callable[[], T]) -> T:
         self._at(number, "before")
         try:
             return operation()
         finally:
             # The process dies after the operation, whether the operation succeeded or not.
             self._at(number, "after")
+
+    def pause(self) -> None:
+        """Wait until the caller's operation is the only one, and let no thread begin another one before `resume`."""
+        with self._turn:
+            self._paused = True
+            self._turn.wait_for(lambda: self._running == 1)
+
+    def resume(self) -> None:
+        """Let operations begin again."""
+        with self._turn:
+            self._paused = False
+            self._turn.notify_all()
 
     def die(self) -> NoReturn:
         """Refuse all operations from now on."""

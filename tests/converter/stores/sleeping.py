@@ -15,6 +15,7 @@ class Sleeper:
     def __init__(self, place: Place, point: Point | Before, life: Callable[[Access], None]) -> None:
         self.asleep = threading.Event()
         self._wake = threading.Event()
+        self._first = threading.Lock()
         self._raised: list[BaseException] = []
         self._point = point
         self._operations = Operations(point, self._sleep)
@@ -46,9 +47,14 @@ class Sleeper:
         self._wake.set()
         self._thread.join()
 
-    def _sleep(self, _: Operations) -> None:
+    def _sleep(self, operations: Operations) -> None:
+        if not self._first.acquire(blocking=False):
+            return
+        # A process sleeps with all its threads.
+        operations.pause()
         self.asleep.set()
         self._wake.wait()
+        operations.resume()
 
     def _live(self, life: Callable[[Access], None], access: Access) -> None:
         try:
