@@ -148,6 +148,20 @@ def test_a_doubled_key_is_refused_with_both_rows(tmp_path: Path) -> None:
 
 
 @both_ways
+def test_a_missing_key_whose_row_is_bad_is_told_with_the_reason(tmp_path: Path) -> None:
+    file = tmp_path / "in.parquet"
+    pq.write_table(pa.table({"id": ["a", "b", "c"], "x": [[1], [None], [2]]}), file)
+    inputs = {"name": "in", "source": {"parquet": {"uris": [str(file)]}}}
+    with pytest.raises(BadData) as caught:
+        plan(JoinReader, a_join(inputs, a_table(tmp_path, "out", "id,y\na,7\nb,8\nc,9\n", header=True)))
+    assert str(caught.value) == (
+        f"source.join: 1 key is missing in the table in: 'b', which is in out ({tmp_path}/out.csv, record 1). Set missing: Drop to leave such keys "
+        f"out. Rows that are bad have no key, such as {file}, record 1, of the table in: column 'x' has a null among its values; add nested: "
+        '["x"] to source.parquet to keep such lists.'
+    )
+
+
+@both_ways
 @pytest.mark.parametrize(("rule", "expected"), [("First", 1), ("Last", 4)])
 def test_of_doubled_keys_the_first_or_the_last_is_taken(tmp_path: Path, rule: str, expected: int) -> None:
     source = a_join(a_table(tmp_path, "in", "a,1\nb,2\na,3\na,4\n", duplicates=rule), a_table(tmp_path, "out", "b,5\na,6\n"))

@@ -275,16 +275,26 @@ class _Planner:
 
     def _check_missing(self, keys: Keys, tables: Sequence[_Table]) -> None:
         missing: list[str] = []
+        incomplete: list[_Table] = []
         for table in tables:
             count = keys.missing(table.number)
             if count.keys:
+                incomplete.append(table)
                 other = tables[count.table]
                 place = f"which is in {other.name} ({other.place(count.rows[0])})"
                 missing.append(f"{_describe_count(count)} {_are(count)} missing in the table {table.name}: {self._key(count)}, {place}")
         if missing and self._source.missing == "Refuse":
-            raise BadData(f"source.join: {'; '.join(missing)}. Set missing: Drop to leave such keys out.")
+            raise BadData(f"source.join: {'; '.join(missing)}. Set missing: Drop to leave such keys out.{self._bad_rows(incomplete)}")
         self._state.setdefault("warnings", []).extend(f"join: left out because {each}" for each in missing)
         self._state["ignored"] = keys.keys_in_any() - keys.keys_in_all()
+
+    def _bad_rows(self, tables: Sequence[_Table]) -> str:
+        """Returns a sentence about the bad rows of these tables. A key is missing if its row is bad. Empty if there are none."""
+        bad = [unit for unit in self._bad if unit.root in [1 + table.number for table in tables]]
+        if not bad:
+            return ""
+        reason = json.loads(bad[0].extra)["bad"]
+        return f" Rows that are bad have no key, such as {bad[0].uri}, record {bad[0].row}, of the table {reason}."
 
     def _key(self, count: Count) -> str:
         values = [repr(value)[:_SHOWN] for value in count.example]
