@@ -197,3 +197,18 @@ def test_a_data_set_of_before_is_repaired_and_extended_as_it_is(tmp_path: Path, 
     assert verify(str(tmp_path / "out"), Access(), every_record=True) == before
     put(tmp_path / "in", name="sequel", price=decimals(PRICES))
     assert verified_run(job).records_out == 10
+
+
+def test_a_plan_and_a_manifest_of_before_are_made_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The release before this one already kept the types of decimals."""
+    put(tmp_path / "in", price=decimals(PRICES))
+    job = a_job(tmp_path, output={"format": "parquet"}, **UNIQUE)
+    with monkeypatch.context() as then:
+        then.setattr(run_id, "versions", lambda _spec: {"types": 2})
+        before = verified_run(job)
+    assert (before.parts, before.records_out) == ({"types": 2}, 4)
+    for name in (f"_dataprep/{before.run_id}/manifest.json", before.files[0].file):
+        (tmp_path / "out" / name).unlink()
+    (tmp_path / f"out/_dataprep/{before.run_id}/plan.json").write_bytes(b"damaged")
+    repair.repair(str(tmp_path / "out"), Access(), job=job)
+    assert verify(str(tmp_path / "out"), Access(), every_record=True) == before
