@@ -180,7 +180,7 @@ def test_infinite_times_are_a_rule_of_the_jobs_that_only_count_rows(
 ) -> None:
     source: dict[str, Any] = {"sql": {"url": "postgresql://db/x", "query": "SELECT 1 AS id", "orderBy": ["id"]} | changes}
     if is_joined:
-        tables = [{"name": "a", "source": {"parquet": {"uris": ["/a"]}}}, {"name": "b", "source": source}]
+        tables = [{"name": "a", "source": {"arrow": {"uris": ["/a"]}}}, {"name": "b", "source": source}]
         source = {"join": {"keys": ["id"], "tables": tables}}
     written = {"source": source, "output": {"uri": "/out"}}
     job = parse_job(written, name="a")

@@ -54,6 +54,7 @@ PARTS: Mapping[str, Part] = {
     "dl4jFolders": Part(version=2, is_used=lambda spec: _names_dl4j_folders(spec), oldest=1),
     "heif": Part(version=2, is_used=lambda spec: _may_skip_heif(spec), oldest=1),
     "inference": Part(version=2, is_used=lambda spec: _infers_columns(spec), oldest=1),
+    "int96": Part(version=2, is_used=lambda spec: _may_have_int96(spec), oldest=1),
     "nulls": Part(version=2, is_used=lambda spec: _keeps_records_with_nulls(spec), oldest=1),
     "recordio": Part(version=2, is_used=lambda spec: _is_flat_or_sparse(spec)),
     "shuffle": Part(version=2, is_used=lambda spec: spec.shuffle is not None, oldest=1),
@@ -109,6 +110,16 @@ def _infers_columns_of_images(source: Source) -> bool:
     """Whether a list of images has columns. Their types are inferred, unless the list is a Parquet file."""
     listed = source.images.listed if source.images is not None else None
     return listed is not None and listed.columns is not None
+
+
+def _may_have_int96(spec: DataPrepJobSpec) -> bool:
+    """Whether the source may be files of Parquet. Since version 2, their times of the old type INT96 are read in microseconds. Before, they were
+    read in nanoseconds, and a time that these can't hold became another time.
+
+    The planner leaves the part out if no column that is read has such times.
+    """
+    images = spec.source.images if spec.source is not None else None
+    return (images is not None and images.listed is not None) or any(source.parquet is not None for source in _tables(spec))
 
 
 def _tables(spec: DataPrepJobSpec) -> Sequence[Source | TableSource]:

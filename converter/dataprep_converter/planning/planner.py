@@ -25,7 +25,7 @@ from dataprep_converter.planning.planned_inputs import Inputs, list_inputs, read
 from dataprep_converter.planning.splits import counted_by_size, divide, misses_rule, rules_of
 from dataprep_converter.readers import AcceptsReadPlan
 from dataprep_converter.readers.base.blocks import KEPT_BYTES
-from dataprep_converter.records.batch import SAMPLE, STRUCTS, TEXTS
+from dataprep_converter.records.batch import INT96, SAMPLE, STRUCTS, TEXTS
 from dataprep_converter.records.feature import FeatureSpec
 from dataprep_converter.runtime.plan_progress import PlanProgress
 from dataprep_converter.sampling.plan import Plan, Tables
@@ -95,9 +95,9 @@ def make_plan(spec: DataPrepJobSpec, access: Access, base: Base | None = None, *
         parts = run_id.versions(spec) if base is None else base.head.parts
     access.follow(spec, parts)
     inputs = list_inputs(spec, access, base)
-    if base is None and STRUCTS not in inputs.state:
-        # Jobs whose inputs have no structs keep their run ids.
-        parts = {name: version for name, version in parts.items() if name != "structs"}
+    if base is None:
+        # Jobs whose inputs have no structs and no times of INT96 keep their run ids.
+        parts = {name: version for name, version in parts.items() if name not in (STRUCTS, INT96) or name in inputs.state}
     learned = base.head.learned if base is not None else None
     with closed_on_error(inputs), Pipeline(spec, {**inputs.state, TEXTS: inputs.texts}, access, learned) as pipeline:
         if base is None:

@@ -40,6 +40,11 @@ STRUCTS: Final = "structs"
 """Key in a reader's state that is true if structs are columns of their own because the job keeps structs (`run_id.StructRule`)."""
 
 
+INT96: Final = "int96"
+"""Key in a reader's state that is true if files in Parquet have times of INT96, which are read in microseconds. Also the name of the part in
+`run_id.PARTS`."""
+
+
 TEXT: Final = "text"
 """Key in the metadata of a text column. The value explains to the user why the column isn't numeric, and what to do about it."""
 

@@ -133,11 +133,11 @@ def _is_whole(success: Success, folder: RunFolder) -> bool:
 
 def _rule_warnings(draft: Draft, folder: RunFolder, success: Success) -> Iterator[str]:
     """Yields a warning for each rule by which the new data set will differ from the finished data set in the folder: if that data set lacks
-    records with nulls, has the fields of structs as columns, has numbers in place of times and decimals, or was made by comparing decimals as
-    float64."""
+    records with nulls, has the fields of structs as columns, has numbers in place of times and decimals, was made by comparing decimals as
+    float64, or has times of INT96 in nanoseconds."""
     parts = draft.plan.head.parts
     has_new_nulls = draft.spec.nulls is None and "nulls" in parts
-    if not has_new_nulls and not {"structs", "types", "decimals"} & parts.keys():
+    if not has_new_nulls and not {"structs", "types", "decimals", "int96"} & parts.keys():
         return
     try:
         manifest = folder.manifest(success)
@@ -157,6 +157,11 @@ def _rule_warnings(draft: Draft, folder: RunFolder, success: Success) -> Iterato
         yield (
             f"the data set of run {manifest.run_id}, which this job replaces, may lack records, or have others, because decimals were compared as "
             "float64. Now all their digits are compared"
+        )
+    if "int96" in parts and "int96" not in manifest.parts:
+        yield (
+            f"the data set of run {manifest.run_id}, which this job replaces, has times of INT96 in nanoseconds, and wrong times in place of those "
+            "before 1677-09-21 or after 2262-04-11. Now they are in microseconds"
         )
     if has_new_nulls and "nulls" not in manifest.parts:
         yield (

@@ -181,7 +181,7 @@ class _DamagedDataSet:
         """Returns a new plan, made by the original versions of the rules.
 
         If the manifest, which records the original versions, is missing, first tries the versions of this release, then the same versions
-        without the newest parts, `decimals`, `types`, `heif`, `structs` and `nulls`, and then the oldest versions.
+        without the newest parts, `int96`, `decimals`, `types`, `heif`, `structs` and `nulls`, and then the oldest versions.
         """
         manifest = self.manifest or self._unverified
         if manifest is not None:
@@ -191,7 +191,7 @@ class _DamagedDataSet:
             return make_plan(job.spec, self._access, parts=manifest.parts)
         new = make_plan(job.spec, self._access, parts=run_id.versions(job.spec))
         newest = new.plan.head.parts
-        newest_first = ("decimals", "types", "heif", "structs", "nulls")
+        newest_first = ("int96", "decimals", "types", "heif", "structs", "nulls")
         later = [newest_first[:count] for count in range(1, len(newest_first) + 1)]
         earlier = [*({name: version for name, version in newest.items() if name not in newer} for newer in later), {}]
         for number, parts in enumerate(earlier):

@@ -305,7 +305,9 @@ def test_nan_stands_for_nulls_in_an_array(tmp_path: Path) -> None:
 
 
 def versions(source: dict[str, Any], **spec: Any) -> dict[str, int]:
-    return run_id.versions(parse_job({"source": source, "output": {"uri": "out"}} | spec).spec)
+    parts = run_id.versions(parse_job({"source": source, "output": {"uri": "out"}} | spec).spec)
+    # The planner leaves `int96` out if the files of Parquet have no such times.
+    return {name: version for name, version in parts.items() if name != "int96"}
 
 
 PARQUET = {"parquet": {"uris": ["in"]}}

@@ -6,7 +6,7 @@ an earlier row begins another pass.
 """
 
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from functools import partial
 from typing import Any, ClassVar, Final
 
@@ -26,6 +26,7 @@ from dataprep_converter.readers.base.equal_batches import equal_batches
 from dataprep_converter.readers.columnar.columns import Column
 from dataprep_converter.readers.columnar.table_reader import TableReader, discover_tables, errors_as_bad_data
 from dataprep_converter.readers.columnar.tables import CommonSchema
+from dataprep_converter.records.batch import INT96
 from dataprep_converter.sampling.units import Unit
 from dataprep_converter.stores import Entry, Input
 
@@ -52,15 +53,16 @@ class ParquetReader(TableReader):
     def discover(source: ParquetSource, access: Access) -> Discovery:
         """Reads the footers. Raises NotFound for a URI without files, BadData for a file that isn't Parquet, and BadSpec for columns that can't
         be read or that differ between files."""
-        return discover_tables(source, access, of=_OF, units_of=_groups)
+        return discover_tables(source, access, of=_OF, units_of=partial(_groups, unit=_unit_of_int96(access)))
 
     def __init__(self, source: ParquetSource, state: Mapping[str, Any], access: Access) -> None:
         super().__init__(source, state, access)
         self._parquet_files: LruCache[str, _File] = self._files.views()
+        self._unit = _unit_of_int96(access)
 
     def parts(self, unit: Unit, source: Input, rows: npt.NDArray[np.int64]) -> Iterator[tuple[int, Block]]:
         """Yields the parts of the row group that contain the rows. All parts have the same length, except for the last."""
-        file = self._parquet_files.get(unit.uri, lambda: _File(source, unit.uri, self._table.columns))
+        file = self._parquet_files.get(unit.uri, lambda: _File(source, unit.uri, self._table.columns, unit=self._unit))
         group = json.loads(unit.extra)["group"]
         size = file.part_records(group)
         for number in np.flatnonzero(np.bincount(rows // size)).tolist():
@@ -69,6 +71,11 @@ class ParquetReader(TableReader):
 
     def _part(self, unit: Unit, file: "_File", group: int, number: int) -> Block:
         return self._table.block(file.part(unit, group, number))
+
+
+def _unit_of_int96(access: Access) -> str | None:
+    """The unit in which Arrow reads times of INT96. None stands for nanoseconds, as in version 1 of the part `int96`."""
+    return "us" if access.version_of(INT96) > 1 else None
 
 
 # --- planning -----------------------------------------------------------------------------------------------------
@@ -81,10 +88,13 @@ def fields_of(source: Input, uri: str) -> list[str]:
     return names
 
 
-def _groups(root: int, path: str, entry: Entry, source: Input, settler: CommonSchema) -> Iterator[Unit]:
+def _groups(root: int, path: str, entry: Entry, source: Input, settler: CommonSchema, *, unit: str | None) -> Iterator[Unit]:
     with errors_as_bad_data(entry.uri, "not a readable Parquet file"):
-        file = _pq.ParquetFile(RangedFile(source))
-    leaves = _leaves_of(file.schema_arrow, settler.settle(file.schema_arrow, entry.uri))
+        file = _pq.ParquetFile(RangedFile(source), coerce_int96_timestamp_unit=unit)
+    columns = settler.settle(file.schema_arrow, entry.uri)
+    if unit is not None:
+        settler.int96.update(dict.fromkeys(_names_of_int96(file, columns)))
+    leaves = _leaves_of(file.schema_arrow, columns)
     row = 0
     for number in range(file.metadata.num_row_groups):
         group = file.metadata.row_group(number)
@@ -128,6 +138,13 @@ def _leaves_of(schema: pa.Schema, columns: list[Column]) -> list[int]:
     return leaves
 
 
+def _names_of_int96(file: Any, columns: Sequence[Column]) -> Iterator[str]:
+    """The names of the columns whose values in the file are, or contain, times of INT96."""
+    leaves = {leaf for leaf in range(len(file.schema)) if file.schema.column(leaf).physical_type == "INT96"}
+    if leaves:
+        yield from (column.name for column in columns if not leaves.isdisjoint(_leaves_of(file.schema_arrow, [column])))
+
+
 def _span(chunk: Any) -> tuple[int, int]:
     """The offset of a column chunk's first byte, and the offset after the chunk's last byte."""
     start = chunk.data_page_offset if chunk.dictionary_page_offset is None else min(chunk.dictionary_page_offset, chunk.data_page_offset)
@@ -140,7 +157,7 @@ def _span(chunk: Any) -> tuple[int, int]:
 class _File:
     """An open Parquet file, and the current pass over one of its row groups."""
 
-    def __init__(self, source: Input, uri: str, columns: list[Column]) -> None:
+    def __init__(self, source: Input, uri: str, columns: list[Column], *, unit: str | None) -> None:
         self._uri = uri
         paths = {column.path for column in columns}
         # A struct that is a column includes its fields.
@@ -149,7 +166,13 @@ class _File:
         self._ranged_file = RangedFile(source)
         buffer = max(1 << 16, min(4 << 20, _BUFFERS // len(columns)))
         with errors_as_bad_data(uri, "not a readable Parquet file"):
-            self._file = _pq.ParquetFile(self._ranged_file, buffer_size=buffer, pre_buffer=False, page_checksum_verification=True)
+            self._file = _pq.ParquetFile(
+                self._ranged_file,
+                coerce_int96_timestamp_unit=unit,
+                buffer_size=buffer,
+                pre_buffer=False,
+                page_checksum_verification=True,
+            )
         self._leaves = _leaves_of(self._file.schema_arrow, columns)
         self._group = -1
         self._next = 0

@@ -1,6 +1,6 @@
 """Code that `parquet`, `arrow`, `avro` and `orc` share. This code freezes the common columns of the files, and converts batches of files into blocks."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import pyarrow as pa
@@ -16,7 +16,7 @@ from dataprep_converter.readers.columnar.aligned import Alignment, converted, va
 from dataprep_converter.readers.columnar.columns import Column, digits, lost, settled, taken
 from dataprep_converter.readers.columnar.defaults import check_digits, column_default
 from dataprep_converter.readers.columnar.unified import CommonColumns
-from dataprep_converter.records.batch import STRUCTS
+from dataprep_converter.records.batch import INT96, STRUCTS
 from dataprep_converter.records.lossy import SAFE_DIGITS
 from dataprep_converter.records.schemas import parse_schema, schema_text
 
@@ -30,6 +30,8 @@ class CommonSchema:
         self._rounds_defaults = rounds_defaults
         self._structs = structs
         self._source_path = of
+        self.int96: dict[str, None] = {}
+        """The columns of files in Parquet whose times are INT96 and are read in microseconds."""
         self._common = CommonColumns(source.columns, of=of, structs=structs, asked=source.nested or ())
 
     def settle(self, schema: pa.Schema, uri: str) -> list[Column]:
@@ -53,13 +55,24 @@ class CommonSchema:
         optional = {
             "were": schema_text(were) if len(were) else "",
             "units": self._common.units(),
-            "warnings": self._common.warnings(),
+            "warnings": [*self._common.warnings(), *self._warnings_of_int96()],
             "nested": nested,
             "common": common,
             "hidden": hidden,
             STRUCTS: is_kept,
+            INT96: bool(self.int96),
         }
         return state | {name: value for name, value in optional.items() if value}
+
+    def _warnings_of_int96(self) -> Iterator[str]:
+        if self.int96:
+            first, *others = self.int96
+            more = f" and {len(others):,} more column{'s' * (len(others) > 1)}" if others else ""
+            have = "have" if others else "has"
+            yield (
+                f"{self._source_path}: the column {first!r}{more} {have} times of the old type INT96, which are read in microseconds; "
+                "digits below a microsecond are cut off"
+            )
 
 
 def columns_from(state: Mapping[str, Any]) -> list[Column]:

@@ -74,6 +74,11 @@ class ImagesOfList(Closeable):
         """What the planner should tell the user about the columns."""
         return list(self._table.warnings) if self._table is not None else []
 
+    @property
+    def has_int96(self) -> bool:
+        """Whether the list is a Parquet file with times of INT96, which are read in microseconds."""
+        return self._table is not None and self._table.has_int96
+
     def close(self) -> None:
         """Closes the table."""
         if self._table is not None:

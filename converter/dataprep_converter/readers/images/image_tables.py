@@ -23,7 +23,7 @@ from dataprep_converter.readers import reader_class
 from dataprep_converter.readers.columnar.parquet import fields_of
 from dataprep_converter.readers.images.image_extras import is_plain
 from dataprep_converter.readers.images.image_listing import extension_of
-from dataprep_converter.records.batch import SAMPLE, RejectedSample
+from dataprep_converter.records.batch import INT96, SAMPLE, RejectedSample
 from dataprep_converter.records.columns import similar
 
 _CHUNK: Final = 4096
@@ -69,6 +69,7 @@ class ImageTable(Closeable):
         reader_type = reader_class(name)
         self._units, state = reader_type.discover(source.member, access).collect()
         self.warnings: Sequence[str] = state.get("warnings", [])
+        self.has_int96 = INT96 in state
         with reader_type(source.member, state, access) as reader:
             names = reader.schema().names
         self._path = self._found(references[0], names)[0]

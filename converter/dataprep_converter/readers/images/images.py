@@ -28,7 +28,7 @@ from dataprep_converter.readers.images.image_extras import Extras, bad_extra, re
 from dataprep_converter.readers.images.image_labels import Classes, checked, named, parent
 from dataprep_converter.readers.images.image_listing import IgnoredFiles, folders_of_images
 from dataprep_converter.readers.images.image_lists import ImagesOfList, ListedImage
-from dataprep_converter.records.batch import SAMPLE, Batch, RejectedSample
+from dataprep_converter.records.batch import INT96, SAMPLE, Batch, RejectedSample
 from dataprep_converter.records.columns import NOT_BY_DEFAULT
 from dataprep_converter.records.schemas import parse_schema, schema_text
 from dataprep_converter.sampling.units import Files, UnitTable
@@ -234,6 +234,8 @@ def _units_of_list(source: ImagesSource, access: Access, classes: Classes) -> Li
         state: dict[str, Any] = {"columns": schema_text(listed.schema)} if listed.schema is not None else {}
         if listed.warnings:
             state["warnings"] = listed.warnings
+        if listed.has_int96:
+            state[INT96] = True
         return state | ({"ignored": listed.ignored.count} if source.listed.match != "Path" else {})
 
 

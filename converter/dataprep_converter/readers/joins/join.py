@@ -27,7 +27,7 @@ from dataprep_converter.readers import Discovery, Listing, Reader, reader_class
 from dataprep_converter.readers.base.blocks import Block, BlockReader
 from dataprep_converter.readers.joins.joined_tables import Columns, Count, Join, Keys
 from dataprep_converter.readers.joins.tables import without_null_keys
-from dataprep_converter.records.batch import KEPT, SAMPLE, TEXT, TEXTS, WAS, marked
+from dataprep_converter.records.batch import INT96, KEPT, SAMPLE, TEXT, TEXTS, WAS, marked
 from dataprep_converter.records.columns import IS_SEQUENCE, NOT_BY_DEFAULT, find_columns
 from dataprep_converter.records.schemas import parse_schema, schema_text
 from dataprep_converter.runtime import limits
@@ -220,6 +220,8 @@ class _Planner:
         units, state = reader_type.discover(source, self._access).collect()
         if "warnings" in state:
             self._state.setdefault("warnings", []).extend(f"join, table {spec.name}: {each}" for each in state["warnings"])
+        if INT96 in state:
+            self._state[INT96] = True
         if self._access.output is not None:
             overlaps.check_units(units, self._access.output, self._access)
         reader = readers.enter_context(reader_type(source, state, self._access))
