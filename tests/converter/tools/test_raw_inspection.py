@@ -13,6 +13,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 import webdataset  # type: ignore[import-untyped]  # it has no types
+from tests.builders.int96 import FAR, write_int96
 from tests.builders.jobs import run_job
 from tests.builders.specs import parse_job
 from tests.builders.tfrecords import example, put_records
@@ -141,6 +142,37 @@ def test_a_folder_says_how_many_files_it_has_and_shows_the_first(capsys: pytest.
         "└────────┴──────┘",
         "id: 1",
         "name: Jörg",
+    ]
+
+
+MICRO = pa.timestamp("us")
+TIMES: dict[str, tuple[Any, list[str]]] = {
+    "beyond the years of Python": (
+        pa.array([[1, 2**62], None], pa.list_(MICRO)), ["t: 1970-01-01 00:00:00.000001, 4611686018427387904", "t: null"],
+    ),
+    "a struct": (pa.array([{"u": 2**62, "v": None}], pa.struct([("u", MICRO), ("v", MICRO)])), ["t: {u: 4611686018427387904, v: null}"]),
+    "a map": (pa.array([[("a", 2**62)]], pa.map_(pa.string(), MICRO)), ["t: ('a', '4611686018427387904')"]),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(("times", "shown"), TIMES.values(), ids=TIMES.keys())
+def test_every_time_is_shown(times: Any, shown: list[str], capsys: pytest.CaptureFixture[str]) -> None:
+    pq.write_table(pa.table({"t": times}), "a.parquet")
+    assert code_of("head", "a.parquet") == 0
+    assert [line for line in capsys.readouterr().out.splitlines() if line] == shown
+
+
+def test_times_of_int96_are_shown_as_a_job_reads_them(capsys: pytest.CaptureFixture[str]) -> None:
+    write_int96(Path("a.parquet"), {"t": pa.array([FAR, None], MICRO), "l": pa.array([[FAR], []], pa.list_(MICRO))})
+    assert code_of("head", "a.parquet", "--json") == 0
+    assert json.loads(capsys.readouterr().out) == [
+        {"t": "9999-12-31 23:59:59.999999", "l": ["9999-12-31 23:59:59.999999"]},
+        {"t": None, "l": []},
+    ]
+    assert code_of("inspect", "a.parquet", "--json") == 0
+    assert [column["type"] for column in json.loads(capsys.readouterr().out)["columns"]] == [
+        "timestamp[us]",
+        "list<element: timestamp[us]>",
     ]
 
 

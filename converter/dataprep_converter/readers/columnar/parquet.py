@@ -35,6 +35,8 @@ PART_BYTES: Final = 8 << 20
 PART_RECORDS: Final = 65_536
 LOADED_BYTES: Final = 16 << 20
 """The maximum size in bytes of a row group whose columns are all fetched together. Larger row groups are fetched column by column."""
+INT96_UNIT: Final = "us"
+"""The unit in which Arrow reads times of the old type INT96. Nanoseconds, Arrow's default, can't hold all of them."""
 
 _GAP: Final = 1 << 20
 _BUFFERS: Final = 32 << 20
@@ -74,8 +76,8 @@ class ParquetReader(TableReader):
 
 
 def _unit_of_int96(access: Access) -> str | None:
-    """The unit in which Arrow reads times of INT96. None stands for nanoseconds, as in version 1 of the part `int96`."""
-    return "us" if access.version_of(INT96) > 1 else None
+    """The unit of times of INT96. None stands for nanoseconds, as in version 1 of the part `int96`."""
+    return INT96_UNIT if access.version_of(INT96) > 1 else None
 
 
 # --- planning -----------------------------------------------------------------------------------------------------

@@ -25,7 +25,9 @@ from dataprep_converter.formats.tfrecord import records as tfrecords
 from dataprep_converter.inputs.compressions import Compression
 from dataprep_converter.inputs.pinned import ForwardReader
 from dataprep_converter.inputs.ranged import RangedFile
+from dataprep_converter.readers.columnar.parquet import INT96_UNIT
 from dataprep_converter.readers.text.csv_starts import header_names
+from dataprep_converter.records.kept_types import time_text
 from dataprep_converter.stores import Input
 from dataprep_converter.tools.infer.csv_layout import layout_of
 from dataprep_converter.tools.infer.file_types import kind_of
@@ -95,7 +97,7 @@ def form_of(path: str, head: bytes) -> Form | None:
 
 def _parquet(file: RawFile, count: int) -> RawRecords:
     with _arrow_errors(file, "Parquet"):
-        parquet = _pq.ParquetFile(RangedFile(file.source), pre_buffer=False)
+        parquet = _pq.ParquetFile(RangedFile(file.source), pre_buffer=False, coerce_int96_timestamp_unit=INT96_UNIT)
         batch = next(parquet.iter_batches(batch_size=count), None) if count else None
         return _of_arrow(parquet.schema_arrow, batch, count, total=parquet.metadata.num_rows)
 
@@ -113,7 +115,35 @@ def _arrow_file(file: RawFile, count: int) -> RawRecords:
 
 def _of_arrow(schema: Any, batch: Any, count: int, *, total: int | None = None) -> RawRecords:
     columns = {field.name: str(field.type) for field in schema}
-    return RawRecords(columns, batch.slice(0, count).to_pylist() if batch is not None else [], total)
+    return RawRecords(columns, _values_of(batch.slice(0, count)) if batch is not None else [], total)
+
+
+def _values_of(batch: Any) -> list[dict[str, Any]]:
+    try:
+        return list(batch.to_pylist())
+    except (OverflowError, ValueError):  # a time beyond Python's years, or nanoseconds without pandas
+        names = batch.schema.names
+        return [{name: _value(column[row]) for name, column in zip(names, batch.columns, strict=True)} for row in range(batch.num_rows)]
+
+
+def _value(scalar: Any) -> Any:
+    """Returns a value as Arrow does. A time that Python doesn't have becomes text: nanoseconds in ISO 8601, a time beyond Python's years as a
+    number."""
+    if not scalar.is_valid:
+        return None
+    kind = scalar.type
+    if pa.types.is_struct(kind):
+        return {name: _value(each) for name, each in scalar.items()}
+    if pa.types.is_list(kind) or pa.types.is_large_list(kind) or pa.types.is_fixed_size_list(kind):
+        return [_value(each) for each in scalar.values]
+    if pa.types.is_map(kind):
+        return [(_value(each["key"]), _value(each["value"])) for each in scalar.values]
+    try:
+        return scalar.as_py()
+    except (OverflowError, ValueError) as exc:
+        if not pa.types.is_temporal(kind):
+            raise
+        return str(scalar.value) if isinstance(exc, OverflowError) else time_text(scalar.value, kind)
 
 
 @contextmanager
