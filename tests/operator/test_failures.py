@@ -173,15 +173,18 @@ def test_a_job_that_a_later_release_started_continues_up_to_its_next_step(world:
     stored["data"] = {JOB_FILE: json.dumps({**document, "spec": {**document["spec"], "ofANewerRelease": "yes"}})}
     world.edit(allowEmpty=True)
     world.restart()
-    world.converted()
 
+    outdated = "This operator doesn't support spec.ofANewerRelease, with which a later release started the job. "
     assert world.settle() == "Running"
-    assert world.jobs() == ["convert-1", "plan"]
     assert world.condition("Running") == ("True", "OperatorOutdated")
     assert world.message("Running") == (
-        "This operator doesn't support spec.ofANewerRelease, with which a later release started the job. "
-        "The job's pods continue, and its next step waits until the operator is upgraded."
+        outdated + "The pods of the current step continue; then the job waits until the operator is upgraded."
     )
+    world.converted()
+    assert world.settle() == "Running"
+    assert world.jobs() == ["convert-1", "plan"]
+    assert world.condition("Running") == ("False", "OperatorOutdated")
+    assert world.message("Running") == outdated + "The job waits until the operator is upgraded."
 
 
 def test_an_invalid_spec_names_its_faults(world: World) -> None:

@@ -70,20 +70,15 @@ def _enforce_deadlines(context: Context, status: DataPrepJobStatus) -> DataPrepJ
 
 
 def _await_upgrade(context: Context, status: DataPrepJobStatus) -> DataPrepJobStatus:
-    """Make a new job wait if its spec is newer than this operator. The pods of a started job continue, but its next step waits."""
+    """Make a job wait if its spec is newer than this operator. The pods of a started job continue, but its next step waits."""
     fields = ", ".join(context.observed.too_new)
-    if status.start_time is not None:
-        message = (
-            f"This operator doesn't support {fields}, with which a later release started the job. "
-            "The job's pods continue, and its next step waits until the operator is upgraded."
-        )
-        running = conditions.find(status.conditions, ConditionType.RUNNING)
-        return with_phase(context, status, status.phase, running.status if running else "False", Reason.OPERATOR_OUTDATED, message)
-    message = (
-        f"This operator doesn't support {fields}, which the CustomResourceDefinition contains. "
-        "The job waits until the operator is upgraded."
-    )
-    return with_phase(context, status, "Pending", "False", Reason.OPERATOR_OUTDATED, message)
+    is_new = status.start_time is None
+    cause = "which the CustomResourceDefinition contains" if is_new else "with which a later release started the job"
+    phase = "Pending" if is_new or status.phase is None else status.phase
+    runs = any(not child.finished for child in context.observed.children)
+    waits = "The pods of the current step continue; then the job" if runs else "The job"
+    message = f"This operator doesn't support {fields}, {cause}. {waits} waits until the operator is upgraded."
+    return with_phase(context, status, phase, "True" if runs else "False", Reason.OPERATOR_OUTDATED, message)
 
 
 def _keep_times(before: DataPrepJobStatus, after: DataPrepJobStatus) -> DataPrepJobStatus:
