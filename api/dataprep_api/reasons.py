@@ -116,7 +116,7 @@ MEANING: Final[dict[Reason, str]] = {
     Reason.MEMORY_RAISED: "Tasks ran out of memory. The tasks run again with more memory, as spec.retry specifies.",
     Reason.WAITING_FOR_JOB: "A job named in source.fromJob or runAfter is not Complete. The message names that job and its phase.",
     Reason.PROFILE_NOT_FOUND: "The DataPrepProfile named in spec.profile doesn't exist in the namespace. The job starts once this profile exists.",
-    Reason.OPERATOR_OUTDATED: "The spec has fields that this operator doesn't support, because the CustomResourceDefinition or the release that started the job is newer. The job waits until the operator is upgraded; pods that run already continue.",
+    Reason.OPERATOR_OUTDATED: "The spec has fields that this operator doesn't support, because the CustomResourceDefinition or the release that started the job is newer. The job waits until the operator is upgraded. Its running pods continue.",
     Reason.FELL_BACK_TO_CPU: "accelerator.policy is Preferred and no GPU was free, so the job runs on CPU nodes.",
     Reason.CLEANED_UP: "A cleanup rule removed pods or Jobs.",
     Reason.NOT_HANDED_OVER: "The data set is complete, but the ConfigMap with the job's name could not be created. The condition `HandedOver` says why. The operator tries again.",

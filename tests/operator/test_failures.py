@@ -174,7 +174,7 @@ def test_a_job_that_a_later_release_started_continues_up_to_its_next_step(world:
     world.edit(allowEmpty=True)
     world.restart()
 
-    outdated = "This operator doesn't support spec.ofANewerRelease, with which a later release started the job. "
+    outdated = "This operator doesn't support spec.ofANewerRelease, which a later release added. "
     assert world.settle() == "Running"
     assert world.condition("Running") == ("True", "OperatorOutdated")
     assert world.message("Running") == (

@@ -73,9 +73,10 @@ def _await_upgrade(context: Context, status: DataPrepJobStatus) -> DataPrepJobSt
     """Make a job wait if its spec is newer than this operator. The pods of a started job continue, but its next step waits."""
     fields = ", ".join(context.observed.too_new)
     is_new = status.start_time is None
-    cause = "which the CustomResourceDefinition contains" if is_new else "with which a later release started the job"
+    cause = "which the CustomResourceDefinition contains" if is_new else "which a later release added"
     phase = "Pending" if is_new or status.phase is None else status.phase
-    runs = any(not child.finished for child in context.observed.children)
+    child = context.observed.child((status.step or "Plan").lower(), status.attempt)
+    runs = child is not None and not (child.finished or child.suspended)
     waits = "The pods of the current step continue; then the job" if runs else "The job"
     message = f"This operator doesn't support {fields}, {cause}. {waits} waits until the operator is upgraded."
     return with_phase(context, status, phase, "True" if runs else "False", Reason.OPERATOR_OUTDATED, message)
