@@ -88,7 +88,7 @@ class Operations:
         """Wait until the caller's operation is the only one, and let no thread begin another one before `resume`."""
         with self._turn:
             self._paused = True
-            self._turn.wait_for(lambda: self._running == 1)
+            assert self._turn.wait_for(lambda: self._running == 1, timeout=60), "an operation doesn't end"
 
     def resume(self) -> None:
         """Let operations begin again."""

@@ -127,7 +127,7 @@ def _values_of(batch: Any) -> list[dict[str, Any]]:
 
 
 def _value(scalar: Any) -> Any:
-    """Returns a value as Arrow does. A time that Python doesn't have becomes text: nanoseconds in ISO 8601, a time beyond Python's years as a
+    """Returns a value as Arrow does. A time that Python can't represent becomes text: nanoseconds in ISO 8601, a time beyond Python's years as a
     number."""
     if not scalar.is_valid:
         return None
@@ -137,13 +137,13 @@ def _value(scalar: Any) -> Any:
     if pa.types.is_list(kind) or pa.types.is_large_list(kind) or pa.types.is_fixed_size_list(kind):
         return [_value(each) for each in scalar.values]
     if pa.types.is_map(kind):
-        return [(_value(each["key"]), _value(each["value"])) for each in scalar.values]
+        return [(_value(each[kind.key_field.name]), _value(each[kind.item_field.name])) for each in scalar.values]
     try:
         return scalar.as_py()
     except (OverflowError, ValueError) as exc:
-        if not pa.types.is_temporal(kind):
-            raise
-        return str(scalar.value) if isinstance(exc, OverflowError) else time_text(scalar.value, kind)
+        if pa.types.is_temporal(kind):
+            return str(scalar.value) if isinstance(exc, OverflowError) else time_text(scalar.value, kind)
+        return str(kind)  # such as a dictionary of times
 
 
 @contextmanager
