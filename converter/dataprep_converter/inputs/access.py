@@ -56,6 +56,8 @@ class Access:
         """The output folders that this process writes to or continues. Stores that write folders aside show them as the job sees them."""
         self.skipped = SkippedFiles()
         """The files that the listings of this job's inputs skipped."""
+        self.times_in_nanoseconds: dict[str, None] = {}
+        """The columns with times of INT96 that are read in nanoseconds, because the job's plan follows the earlier rule."""
         self.progress = PlanProgress()
         """How far the planning has come."""
         self.parts: Mapping[str, int] | None = None

@@ -280,6 +280,11 @@ def _all_warnings(
 ) -> Iterator[str]:
     """Yields everything that the user should know about the inputs, the features and the splits."""
     yield from inputs.state.get("warnings", [])
+    if extends and access.times_in_nanoseconds:
+        yield (
+            f"the column {next(iter(access.times_in_nanoseconds))!r} has times of INT96, which this data set has in nanoseconds: times before "
+            "1677-09-21 or after 2262-04-11 are wrong. Make the data set again (overwrite: Always) to have them in microseconds"
+        )
     yield from _data_set_warnings(access.skipped.in_data_sets)
     yield from pipeline.warnings
     if spec.splits is None:

@@ -160,8 +160,8 @@ def _rule_warnings(draft: Draft, folder: RunFolder, success: Success) -> Iterato
         )
     if "int96" in parts and "int96" not in manifest.parts:
         yield (
-            f"the data set of run {manifest.run_id}, which this job replaces, has times of INT96 in nanoseconds, and wrong times in place of those "
-            "before 1677-09-21 or after 2262-04-11. Now they are in microseconds"
+            f"if the data set of run {manifest.run_id}, which this job replaces, has times of INT96, they are in nanoseconds, and those before "
+            "1677-09-21 or after 2262-04-11 are wrong. Now they are in microseconds"
         )
     if has_new_nulls and "nulls" not in manifest.parts:
         yield (

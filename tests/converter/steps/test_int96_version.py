@@ -67,8 +67,8 @@ def test_only_a_job_that_reads_such_a_column_has_another_run_id(tmp_path: Path, 
     planned, _ = run_job(a_job(tmp_path))
     (warning,) = [warning for warning in planned.warnings if "replaces" in warning]
     assert warning == (
-        f"the data set of run {before.run_id}, which this job replaces, has times of INT96 in nanoseconds, and wrong times in place of those "
-        "before 1677-09-21 or after 2262-04-11. Now they are in microseconds"
+        f"if the data set of run {before.run_id}, which this job replaces, has times of INT96, they are in nanoseconds, and those before "
+        "1677-09-21 or after 2262-04-11 are wrong. Now they are in microseconds"
     )
     after = verify(str(tmp_path / "out"), Access(), every_record=True)
     assert (planned.reused, after.parts, after.run_id == before.run_id) == (False, {"int96": 2}, False)
@@ -95,7 +95,15 @@ def test_a_data_set_is_extended_by_its_own_rule(is_before: bool, tmp_path: Path,
     job = a_job(tmp_path, output={"overwrite": "Extend"})
     before = made_before(job, monkeypatch) if is_before else verified_run(job)
     put(tmp_path, 2, FAR, name="b")
-    after = verified_run(job)
+    planned, _ = run_job(job)
+    warnings = [warning for warning in planned.warnings if "INT96" in warning]
+    assert warnings == [
+        "the column 't' has times of INT96, which this data set has in nanoseconds: times before 1677-09-21 or after 2262-04-11 are wrong. "
+        "Make the data set again (overwrite: Always) to have them in microseconds"
+        if is_before
+        else "source.parquet: the column 't' has times of the old type INT96, which are read in microseconds; digits below a microsecond are cut off"
+    ]
+    after = verify(str(tmp_path / "out"), Access(), every_record=True)
     assert (after.parts, after.records_out) == (before.parts, 3)
     assert times_in(tmp_path / "out") == ([1000, 2000, WRAPPED] if is_before else [1, 2, FAR])
     for file in (tmp_path / "out").glob("*.jsonl"):

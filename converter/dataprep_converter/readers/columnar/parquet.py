@@ -6,7 +6,7 @@ an earlier row begins another pass.
 """
 
 import json
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from functools import partial
 from typing import Any, ClassVar, Final
 
@@ -55,7 +55,7 @@ class ParquetReader(TableReader):
     def discover(source: ParquetSource, access: Access) -> Discovery:
         """Reads the footers. Raises NotFound for a URI without files, BadData for a file that isn't Parquet, and BadSpec for columns that can't
         be read or that differ between files."""
-        return discover_tables(source, access, of=_OF, units_of=partial(_groups, unit=_unit_of_int96(access)))
+        return discover_tables(source, access, of=_OF, units_of=partial(_groups, access))
 
     def __init__(self, source: ParquetSource, state: Mapping[str, Any], access: Access) -> None:
         super().__init__(source, state, access)
@@ -90,13 +90,15 @@ def fields_of(source: Input, uri: str) -> list[str]:
     return names
 
 
-def _groups(root: int, path: str, entry: Entry, source: Input, settler: CommonSchema, *, unit: str | None) -> Iterator[Unit]:
+def _groups(access: Access, root: int, path: str, entry: Entry, source: Input, settler: CommonSchema) -> Iterator[Unit]:
+    unit = _unit_of_int96(access)
     with errors_as_bad_data(entry.uri, "not a readable Parquet file"):
         file = _pq.ParquetFile(RangedFile(source), coerce_int96_timestamp_unit=unit)
     columns = settler.settle(file.schema_arrow, entry.uri)
-    if unit is not None:
-        settler.int96.update(dict.fromkeys(_names_of_int96(file, columns)))
-    leaves = _leaves_of(file.schema_arrow, columns)
+    owners = _owners(file.schema_arrow, columns)
+    leaves = sorted(owners)
+    names = settler.int96 if unit is not None else access.times_in_nanoseconds
+    names.update(dict.fromkeys(owners[leaf].name for leaf in leaves if file.schema.column(leaf).physical_type == "INT96"))
     row = 0
     for number in range(file.metadata.num_row_groups):
         group = file.metadata.row_group(number)
@@ -116,35 +118,29 @@ def _groups(root: int, path: str, entry: Entry, source: Input, settler: CommonSc
         row += group.num_rows
 
 
-def _leaves_of(schema: pa.Schema, columns: list[Column]) -> list[int]:
-    """The indexes of the file's physical columns that make up these columns. A nested column consists of several physical columns."""
-    leaves: list[int] = []
-    paths = {column.path for column in columns}
+def _owners(schema: pa.Schema, columns: list[Column]) -> dict[int, Column]:
+    """Maps the index of each of the file's physical columns that belong to these columns to its column. A nested column consists of several
+    physical columns."""
+    owners: dict[int, Column] = {}
+    of_path = {column.path: column for column in columns}
     at = 0
 
-    def walk(path: tuple[str, ...], kind: Any, *, inside: bool) -> None:
+    def walk(path: tuple[str, ...], kind: Any, owner: Column | None) -> None:
         nonlocal at
-        inside = inside or path in paths
+        owner = owner or of_path.get(path)
         if isinstance(kind, pa.BaseExtensionType):
             kind = kind.storage_type
         if pa.types.is_nested(kind):
             for number in range(kind.num_fields):
-                walk((*path, kind.field(number).name), kind.field(number).type, inside=inside)
+                walk((*path, kind.field(number).name), kind.field(number).type, owner)
             return
-        if inside:
-            leaves.append(at)
+        if owner is not None:
+            owners[at] = owner
         at += 1
 
     for field in schema:
-        walk((field.name,), field.type, inside=False)
-    return leaves
-
-
-def _names_of_int96(file: Any, columns: Sequence[Column]) -> Iterator[str]:
-    """The names of the columns whose values in the file are, or contain, times of INT96."""
-    leaves = {leaf for leaf in range(len(file.schema)) if file.schema.column(leaf).physical_type == "INT96"}
-    if leaves:
-        yield from (column.name for column in columns if not leaves.isdisjoint(_leaves_of(file.schema_arrow, [column])))
+        walk((field.name,), field.type, None)
+    return owners
 
 
 def _span(chunk: Any) -> tuple[int, int]:
@@ -175,7 +171,7 @@ class _File:
                 pre_buffer=False,
                 page_checksum_verification=True,
             )
-        self._leaves = _leaves_of(self._file.schema_arrow, columns)
+        self._leaves = sorted(_owners(self._file.schema_arrow, columns))
         self._group = -1
         self._next = 0
         self._ahead: Iterator[pa.RecordBatch] = iter(())
