@@ -23,7 +23,7 @@ from workbench import kueue, releases, shared_hdfs, sharing
 from workbench.installation import Installation, build, install_operator
 from workbench.outside import bring_back
 
-PROCESSES: Final = 4
+PROCESSES: Final = 5
 PROCESSES_APART: Final = 3
 """Fewer processes, since these tests measure how soon an operator reacts."""
 NIGHTLY_VARIABLE: Final = "DATAPREP_TEST_NIGHTLY"
