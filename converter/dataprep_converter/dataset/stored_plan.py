@@ -13,7 +13,8 @@ def load_plan(folder: RunFolder, plan_sha256: str, *, runs_code: bool = True) ->
     """
     try:
         plan = folder.plan()
-    except NotWhole:
+    except (NotWhole, InputChanged):
+        # The other run may have removed the plan's files while they were read.
         folder.check_owner()
         raise
     if plan is None:
