@@ -40,16 +40,12 @@ MOST_FAILED_INDEXES: Final = 10_000
 
 
 def spec_config_map(observed: Observed, from_job: FromJob | None) -> Body:
-    """Return the immutable ConfigMap that contains the job in the form in which the run uses it.
-
-    In the ConfigMap, `fromJob` is replaced with the output of the job that it names. The API server's defaults are left out. After a
-    downgrade, the earlier release would refuse a default of a field that it doesn't know.
-    """
+    """Return the immutable ConfigMap that contains the job in the form in which the run uses it (`frozen_form`)."""
     document = {
         "apiVersion": API_VERSION,
         "kind": KIND,
         "metadata": {"name": observed.key.name, "namespace": observed.key.namespace, "uid": observed.uid},
-        "spec": without_defaults(resolve_from_job(observed.raw_spec, from_job)),
+        "spec": frozen_form(observed.raw_spec, from_job),
     }
     return {
         "apiVersion": "v1",
@@ -58,6 +54,15 @@ def spec_config_map(observed: Observed, from_job: FromJob | None) -> Body:
         "immutable": True,
         "data": {JOB_FILE: json.dumps(document, separators=(",", ":"), sort_keys=True)},
     }
+
+
+# Any, because specs are JSON objects of the API.
+def frozen_form(spec: Mapping[str, Any], from_job: FromJob | None) -> Body:
+    """Return the spec in the form that a run freezes: with the other job's output in place of `fromJob`, and without the API server's defaults.
+
+    After a downgrade, the earlier release would refuse a default of a field that it doesn't know.
+    """
+    return without_defaults(resolve_from_job(spec, from_job))
 
 
 def read_spec(config_map: Mapping[str, Any]) -> Body:

@@ -12,8 +12,7 @@ from pydantic import ValidationError
 from dataprep_api import API_VERSION, KIND, canonical, names
 from dataprep_api.errors import SpecError
 from dataprep_api.reasons import ConditionType, Reason
-from dataprep_api.resources import from_job, profile
-from dataprep_api.resources.defaults import without_defaults
+from dataprep_api.resources import profile
 from dataprep_api.resources.job import DataPrepJob
 from dataprep_api.resources.status import DataPrepJobStatus, FromJob
 from dataprep_api.spec import DataPrepJobSpec
@@ -268,7 +267,7 @@ class Observer:
         digests = {child.spec_sha256 for child in self._cache.children_of(observed.key.namespace, observed.uid)}
         if len(digests) != 1 or None in digests:
             return None
-        spec = without_defaults(from_job.resolve(self._merge_profile(observed.key.namespace, live_spec)[0], observed.status.from_job))
+        spec = jobs.frozen_form(self._merge_profile(observed.key.namespace, live_spec)[0], observed.status.from_job)
         return spec if canonical.sha256(spec) in digests else None
 
     def _missing_since(self, uid: str, children: tuple[Child, ...], *, now: datetime) -> Mapping[tuple[str, int], datetime]:
