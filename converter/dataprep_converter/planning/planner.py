@@ -95,14 +95,17 @@ def make_plan(spec: DataPrepJobSpec, access: Access, base: Base | None = None, *
         parts = run_id.versions(spec) if base is None else base.head.parts
     access.follow(spec, parts)
     inputs = list_inputs(spec, access, base)
-    if base is None:
-        # Jobs whose inputs have no structs and no times of INT96 keep their run ids.
-        parts = {name: version for name, version in parts.items() if name not in (STRUCTS, INT96) or name in inputs.state}
     learned = base.head.learned if base is not None else None
     with closed_on_error(inputs), Pipeline(spec, {**inputs.state, TEXTS: inputs.texts}, access, learned) as pipeline:
         if base is None:
-            # So do jobs whose records have no times and decimals, and jobs that compare no decimals of more than 15 digits.
-            is_used = {"types": any(feature.kept is not None for feature in pipeline.features), "decimals": pipeline.compares_decimals}
+            # Jobs keep their run ids if their inputs have no structs and no times of INT96, if their records have no times and decimals, and if
+            # they compare no decimals of more than 15 digits.
+            is_used = {
+                STRUCTS: STRUCTS in inputs.state,
+                INT96: INT96 in inputs.state,
+                "types": any(feature.kept is not None for feature in pipeline.features),
+                "decimals": pipeline.compares_decimals,
+            }
             parts = {name: version for name, version in parts.items() if is_used.get(name, True)}
         if base is not None:
             _check_types(spec, inputs, pipeline, access, base)
