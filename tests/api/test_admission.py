@@ -129,11 +129,10 @@ def test_an_example_is_accepted_and_its_defaults_can_be_removed_again(cluster: C
         *("create", "--dry-run=server", "--validate=strict", f"--namespace={namespace}", f"--filename={example}", "--output=yaml")
     )
 
-    stored, written = (
-        [document["spec"] for document in yaml.safe_load_all(text) if document["kind"] == "DataPrepJob"]
-        for text in (said, example.read_text())
-    )
-    assert list(map(without_defaults, stored)) == list(map(without_defaults, written))
+    created, written = ([*yaml.safe_load_all(text)] for text in (said, example.read_text()))
+    assert [document["kind"] for document in created] == [document["kind"] for document in written]
+    stored, asked = ([document["spec"] for document in each if document["kind"] == "DataPrepJob"] for each in (created, written))
+    assert list(map(without_defaults, stored)) == list(map(without_defaults, asked))
 
 
 REFUSED: dict[str, tuple[dict[str, object], str]] = {
