@@ -39,8 +39,8 @@ from dataprep_operator.decisions.action_kinds import (
     PatchJob,
     SetFinalizer,
 )
-from dataprep_operator.decisions.effective import accelerator
 from dataprep_operator.decisions.events import Note
+from dataprep_operator.decisions.status.effective import accelerator
 from dataprep_operator.decisions.steps import Blocked, Queued, Succeeded
 from dataprep_operator.objects import times, untrusted
 from dataprep_operator.objects.child_jobs import CLEANUP, QUEUE, Child
@@ -88,7 +88,7 @@ def _actions(
     if status.phase in TERMINAL_PHASES:
         stops = [*_suspend_children(observed, keep=None), *reservations.end(observed, status, now=now)]
         return [*first_actions, *stops, *_cleanup_actions(observed, status, now=now, defaults=defaults)]
-    current = observed.child((status.step or "Plan").lower(), status.attempt)
+    current = observed.current_child(status)
     # Two jobs with the same output must never write at the same time, even if both have started.
     strays = _suspend_children(observed, keep=current if observed.rival is None else None)
     if observed.spec is None or status.start_time is None or observed.rival is not None:
@@ -371,7 +371,7 @@ def _next_deadlines(
     if isinstance(judgement, Blocked | Queued):
         # A blocked job has no exact deadline, so it is checked periodically.
         moments.append(now + timedelta(seconds=blocked_deadline.LEAST_SECONDS / 3))
-    current = observed.child((status.step or "Plan").lower(), status.attempt)
+    current = observed.current_child(status)
     paused_until = evictions.paused_until(observed, spec, status, current)
     if paused_until is not None:
         moments.append(paused_until)

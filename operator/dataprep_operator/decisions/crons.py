@@ -97,7 +97,7 @@ _INVALID: Final[tuple[tuple[ConditionType, Literal["True", "False"]], ...]] = (
     (ConditionType.STALLED, "True"),
     (ConditionType.VALIDATED, "False"),
 )
-"""The conditions of a DataPrepCronJob whose spec is rejected. kstatus reads `Ready` and `Stalled` (see `health.py`)."""
+"""The conditions of a DataPrepCronJob whose spec is rejected. kstatus reads `Ready` and `Stalled` (see `status/health.py`)."""
 
 
 def decide(observed: ObservedCron, *, now: datetime) -> Decision:

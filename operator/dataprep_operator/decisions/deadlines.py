@@ -32,7 +32,7 @@ def job_deadline(observed: Observed, status: DataPrepJobStatus) -> datetime | No
 def step_deadline(observed: Observed, status: DataPrepJobStatus) -> datetime | None:
     """Return when the current step's limit in `stepDeadlines` ends, counted from the start or last resumption of its Job."""
     limit = _step_limit(observed.spec, status) if observed.spec is not None else None
-    child = observed.child((status.step or "Plan").lower(), status.attempt)
+    child = observed.current_child(status)
     if limit is None or child is None or child.suspended or child.started_at is None:
         return None
     return child.started_at + timedelta(seconds=limit)

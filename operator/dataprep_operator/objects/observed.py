@@ -183,6 +183,10 @@ class Observed:
         """Return the child Job of this step and attempt, if it exists."""
         return next((child for child in self.children if child.step == step and child.attempt == attempt), None)
 
+    def current_child(self, status: DataPrepJobStatus) -> Child | None:
+        """Return the child Job of the status's step and attempt, if it exists. A job without a status is in its plan step."""
+        return self.child((status.step or "Plan").lower(), status.attempt)
+
     def pods_of(self, child: Child) -> tuple[Pod, ...]:
         """Return the Job's pods."""
         return self.pods.get(child.uid, ())

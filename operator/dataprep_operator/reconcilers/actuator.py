@@ -27,7 +27,7 @@ from dataprep_operator.decisions.action_kinds import (
     SetFinalizer,
 )
 from dataprep_operator.decisions.events import Note
-from dataprep_operator.decisions.status import as_json
+from dataprep_operator.decisions.status.next_status import as_json
 from dataprep_operator.errors import AlreadyExists, ClusterError, Conflict, NotFound, Refused, SpecUnreadable, Unavailable
 from dataprep_operator.informer.cache import Cache, Kind
 from dataprep_operator.objects import pods, times

@@ -10,7 +10,8 @@ from dataprep_api.stages import REFUSALS, SIDES
 from dataprep_operator import metrics
 from dataprep_operator.cluster.cluster import Cluster
 from dataprep_operator.cluster.kueue import Kueue
-from dataprep_operator.decisions import actions, events, handover, status
+from dataprep_operator.decisions import actions, events, handover
+from dataprep_operator.decisions.status.next_status import next_status
 from dataprep_operator.informer import log_context
 from dataprep_operator.informer.cache import Cache
 from dataprep_operator.objects import times
@@ -51,12 +52,12 @@ class Reconciler:
         observed = await self._observer.observe(key, now=now)
         if observed is None:
             return None
-        desired = status.next_status(observed, now=now, defaults=self._settings.pods)
+        desired = next_status(observed, now=now, defaults=self._settings.pods)
         if self._needs_fresh_read(observed, desired, now=now):
             observed = await self._observer.observe(key, now=now, fresh=True)
             if observed is None:
                 return None
-            desired = status.next_status(observed, now=now, defaults=self._settings.pods)
+            desired = next_status(observed, now=now, defaults=self._settings.pods)
         log_context.bind_run(desired.run_id)
         tell(phase=desired.phase, run_id=desired.run_id, attempt=desired.attempt)
         write_delay = self._progress_delay(observed, desired, now=now)

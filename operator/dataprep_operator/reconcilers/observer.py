@@ -319,12 +319,11 @@ class Observer:
 
         The watch of Jobs may be ahead of the watch of pods.
         """
-        step = (observed.status.step or "Plan").lower()
-        child = observed.child(step, observed.status.attempt)
+        child = observed.current_child(observed.status)
         if child is None or not steps.lacks_result(observed, child):
             return observed
         for raw in await self._cluster.list(
-            PODS, observed.key.namespace, labels=f"{names.LABEL_JOB_UID}={observed.uid},{names.LABEL_STEP}={step}"
+            PODS, observed.key.namespace, labels=f"{names.LABEL_JOB_UID}={observed.uid},{names.LABEL_STEP}={child.step}"
         ):
             self._cache.put(Kind.PODS, raw)
         return replace(observed, pods={**observed.pods, child.uid: self._cache.pods_of(child.namespace, child.uid)})
@@ -344,7 +343,7 @@ class Observer:
 
     async def _start_blockage(self, observed: Observed, *, now: datetime) -> Blockage | None:
         """Return the reason why pods can't be created or started, if only Events report that reason."""
-        child = observed.child((observed.status.step or "Plan").lower(), observed.status.attempt)
+        child = observed.current_child(observed.status)
         return await self._start_blockage_of(observed, child, now=now) if child is not None else None
 
     async def _start_blockage_of(self, observed: Observed, child: Child, *, now: datetime) -> Blockage | None:

@@ -5,8 +5,9 @@ from collections.abc import Sequence
 from dataprep_api.dataset.messages import CommitResult
 from dataprep_api.reasons import ConditionType, Reason
 from dataprep_api.resources.status import MAX_FAILURES, MAX_RUNS, DataPrepJobStatus, Failure, OutputStatus, Run, Timings
-from dataprep_operator.decisions import conditions, progress_status
-from dataprep_operator.decisions.context import Context, with_condition
+from dataprep_operator.decisions import conditions
+from dataprep_operator.decisions.status import progress
+from dataprep_operator.decisions.status.context import Context, with_condition
 from dataprep_operator.objects import results, times
 
 
@@ -21,10 +22,10 @@ def fail(context: Context, status: DataPrepJobStatus, reason: Reason, message: s
         failures = [Failure(reason=reason, message=message[:1024], step=status.step, at=times.text(context.now)), *failures][:MAX_FAILURES]
     status = with_condition(context, status, ConditionType.RUNNING, "False", reason, message)
     status = with_condition(context, status, ConditionType.FAILED, "True", reason, message)
-    progress = status.progress and status.progress.model_copy(
+    last_progress = status.progress and status.progress.model_copy(
         update={"estimated_seconds_remaining": None, "eta": None, "shards": status.progress.shards.model_copy(update={"active": 0})}
     )
-    return _finish(context, status.model_copy(update={"phase": "Failed", "failures": failures, "progress": progress}))
+    return _finish(context, status.model_copy(update={"phase": "Failed", "failures": failures, "progress": last_progress}))
 
 
 def succeed(context: Context, status: DataPrepJobStatus, result: CommitResult) -> DataPrepJobStatus:
@@ -59,7 +60,7 @@ def succeed(context: Context, status: DataPrepJobStatus, result: CommitResult) -
             ],
             "warnings": bounded_warnings([*status.warnings, *result.warnings]),
             "failed_indexes": None,
-            "progress": progress_status.final(status, result, now=context.now),
+            "progress": progress.final(status, result, now=context.now),
         }
     )
     status = with_condition(context, status, ConditionType.RUNNING, "False", reason, message)
@@ -70,7 +71,7 @@ def succeed(context: Context, status: DataPrepJobStatus, result: CommitResult) -
 
 def _finish(context: Context, status: DataPrepJobStatus) -> DataPrepJobStatus:
     total = times.seconds_between(times.parse(status.start_time), context.now)
-    timings = (status.timings or Timings()).model_copy(update={"total_seconds": progress_status.round_rate(total)})
+    timings = (status.timings or Timings()).model_copy(update={"total_seconds": progress.round_rate(total)})
     ended_at = times.text(context.now)
     return status.model_copy(
         update={
@@ -104,7 +105,7 @@ def suspend(context: Context, status: DataPrepJobStatus) -> DataPrepJobStatus:
     message = "spec.suspend is true; finished shards are kept."
     status = with_condition(context, status, ConditionType.RUNNING, "False", Reason.SUSPENDED, message)
     status = with_condition(context, status, ConditionType.SUSPENDED, "True", Reason.SUSPENDED, message)
-    progress = status.progress and status.progress.model_copy(
+    last_progress = status.progress and status.progress.model_copy(
         update={
             "records_per_second": None,
             "bytes_per_second": None,
@@ -113,7 +114,7 @@ def suspend(context: Context, status: DataPrepJobStatus) -> DataPrepJobStatus:
             "shards": status.progress.shards.model_copy(update={"active": 0}),
         }
     )
-    return status.model_copy(update={"phase": "Suspended", "progress": progress})
+    return status.model_copy(update={"phase": "Suspended", "progress": last_progress})
 
 
 def resume(context: Context, status: DataPrepJobStatus) -> DataPrepJobStatus:

@@ -6,8 +6,8 @@ from datetime import datetime
 from dataprep_api.reasons import ConditionType, Reason
 from dataprep_api.resources.status import DataPrepJobStatus
 from dataprep_operator.decisions import blocked_deadline, conditions, deadlines
-from dataprep_operator.decisions.context import Context, with_phase
-from dataprep_operator.decisions.outcomes import fail
+from dataprep_operator.decisions.status.context import Context, with_phase
+from dataprep_operator.decisions.status.outcomes import fail
 from dataprep_operator.objects.observed import Dependency
 from dataprep_operator.objects.pods import Blockage
 

@@ -8,7 +8,7 @@ from dataprep_api.reasons import ConditionType, Reason
 from dataprep_api.resources.status import DataPrepJobStatus, Phase
 from dataprep_api.spec import DataPrepJobSpec
 from dataprep_operator.decisions import conditions
-from dataprep_operator.decisions.activity import Activity
+from dataprep_operator.decisions.status.activity import Activity
 from dataprep_operator.objects.observed import Observed
 from dataprep_operator.settings import PodDefaults
 

@@ -18,13 +18,14 @@ from dataprep_api.resources.status import (
     Timings,
 )
 from dataprep_api.stages import READ_WAIT, verdict
-from dataprep_operator.decisions import activity, conditions, evictions, memory, progress_status, queueing, steps
-from dataprep_operator.decisions.activity import Activity
-from dataprep_operator.decisions.context import Context, with_activity, with_condition, with_phase
-from dataprep_operator.decisions.effective import fall_back_to_cpu, with_effective
-from dataprep_operator.decisions.outcomes import bounded_warnings, fail, succeed
+from dataprep_operator.decisions import conditions, evictions, memory, queueing, steps
+from dataprep_operator.decisions.status import activity, progress
+from dataprep_operator.decisions.status.activity import Activity
+from dataprep_operator.decisions.status.context import Context, with_activity, with_condition, with_phase
+from dataprep_operator.decisions.status.effective import fall_back_to_cpu, with_effective
+from dataprep_operator.decisions.status.outcomes import bounded_warnings, fail, succeed
+from dataprep_operator.decisions.status.waits import report_blockage
 from dataprep_operator.decisions.steps import Absent, Blocked, Failed, Queued, Running, Succeeded
-from dataprep_operator.decisions.waits import report_blockage
 from dataprep_operator.objects import ranges, results, times
 from dataprep_operator.objects.child_jobs import Child
 from dataprep_operator.objects.observed import Observed
@@ -52,8 +53,8 @@ def _plan_step(context: Context, status: DataPrepJobStatus) -> DataPrepJobStatus
             return fail(context, status, Reason.INTERNAL_ERROR, f"The plan step's message is not one of dataprep's: {message}")
         case _:
             child = context.observed.child("plan", status.attempt)
-            progress = progress_status.planning(status, context.observed.live_progress, child, now=context.now)
-            status = status.model_copy(update={"progress": progress})
+            planning_progress = progress.planning(status, context.observed.live_progress, child, now=context.now)
+            status = status.model_copy(update={"progress": planning_progress})
             next_attempt = _with_more_memory(context, status, judgement)
             return next_attempt or _report_unfinished(
                 context, status, judgement, step="plan", doing=activity.of_plan_pod(status, context.observed, child)
@@ -103,9 +104,9 @@ def _complete_in_one_pod(
     planning_seconds = None if timings.planning_seconds is None else max(0.0, timings.planning_seconds - later_seconds)
     timings = timings.model_copy(
         update={
-            "planning_seconds": progress_status.round_rate(planning_seconds),
-            "running_seconds": progress_status.round_rate(result.work_seconds),
-            "committing_seconds": progress_status.round_rate(result.commit_seconds),
+            "planning_seconds": progress.round_rate(planning_seconds),
+            "running_seconds": progress.round_rate(result.work_seconds),
+            "committing_seconds": progress.round_rate(result.commit_seconds),
         }
     )
     status = with_effective(context, status, child).model_copy(update={"step": "Commit", "timings": timings})
@@ -123,7 +124,7 @@ def _convert_step(context: Context, status: DataPrepJobStatus) -> DataPrepJobSta
     status = with_effective(context, status, child)
     status = status.model_copy(
         update={
-            "progress": progress_status.running(status, context.observed.live_progress, child, now=context.now),
+            "progress": progress.running(status, context.observed.live_progress, child, now=context.now),
             "failed_indexes": _failed_task_ranges(status, child),
         }
     )

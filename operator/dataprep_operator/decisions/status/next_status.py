@@ -8,11 +8,12 @@ from typing import Any, Final, Literal
 
 from dataprep_api.reasons import ConditionType, Reason
 from dataprep_api.resources.status import Condition, DataPrepJobStatus, OutputStatus, bounded
-from dataprep_operator.decisions import conditions, deadlines, evictions, handover, health, memory, removal
-from dataprep_operator.decisions.context import Context, with_condition, with_phase
-from dataprep_operator.decisions.current_step import advance
-from dataprep_operator.decisions.outcomes import fail, resume, suspend
-from dataprep_operator.decisions.waits import blockage_by_others, report_blockage
+from dataprep_operator.decisions import conditions, deadlines, evictions, handover, memory, removal
+from dataprep_operator.decisions.status import health
+from dataprep_operator.decisions.status.context import Context, with_condition, with_phase
+from dataprep_operator.decisions.status.current_step import advance
+from dataprep_operator.decisions.status.outcomes import fail, resume, suspend
+from dataprep_operator.decisions.status.waits import blockage_by_others, report_blockage
 from dataprep_operator.objects import redaction, times
 from dataprep_operator.objects.observed import Observed
 from dataprep_operator.settings import PodDefaults
@@ -75,7 +76,7 @@ def _await_upgrade(context: Context, status: DataPrepJobStatus) -> DataPrepJobSt
     is_new = status.start_time is None
     cause = "which the CustomResourceDefinition contains" if is_new else "which a later release added"
     phase = "Pending" if is_new or status.phase is None else status.phase
-    child = context.observed.child((status.step or "Plan").lower(), status.attempt)
+    child = context.observed.current_child(status)
     runs = child is not None and not (child.finished or child.suspended)
     waits = "The pods of the current step continue; then the job" if runs else "The job"
     message = f"This operator doesn't support {fields}, {cause}. {waits} waits until the operator is upgraded."

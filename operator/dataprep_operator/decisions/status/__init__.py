@@ -1,0 +1,1 @@
+"""Pure functions that derive the next status from the previous status and the observed state."""
