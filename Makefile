@@ -112,7 +112,7 @@ test-unit: $(STAMP) ## run only the tests that need no server and no cluster
 .PHONY: nightly
 nightly: $(STAMP) ## run all nightly tests, all examples of property tests, 60 rounds of damaged files, third-party readers, and the cluster's tests
 	failed=0; \
-	FUZZ=60 $(BIN)/pytest -q -m "not nightly" tests/fuzz tests/operator/test_model.py || failed=1; \
+	FUZZ=60 $(BIN)/pytest -q -m "not nightly" tests/fuzz tests/operator/reconcilers/test_model.py || failed=1; \
 	EXAMPLES=1 $(BIN)/pytest -q -m "hypothesis and not nightly and not cluster" || failed=1; \
 	CI=true EXAMPLES=1 INTEROP_REPORT=docs/interop.md $(BIN)/pytest -q -m "(nightly or interop or heavy) and not cluster" || failed=1; \
 	DATAPREP_TEST_NIGHTLY=yes $(MAKE) e2e || failed=1; \
@@ -120,7 +120,7 @@ nightly: $(STAMP) ## run all nightly tests, all examples of property tests, 60 r
 
 .PHONY: fuzz
 fuzz: $(STAMP) ## test every reader with damaged files, and random sequences of events of jobs: FUZZ rounds of each (300)
-	FUZZ=$${FUZZ:-300} $(BIN)/pytest -q tests/fuzz tests/operator/test_model.py
+	FUZZ=$${FUZZ:-300} $(BIN)/pytest -q tests/fuzz tests/operator/reconcilers/test_model.py
 
 .PHONY: crashes
 crashes: $(STAMP) ## kill a job at every operation of every store, and let paused processes continue at each (some hours, most of it HDFS)

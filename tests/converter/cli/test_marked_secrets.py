@@ -103,7 +103,7 @@ def accepted(spec: dict[str, Any]) -> bool:
     try:
         DataPrepJob.parse(a_job(spec))
     except SpecError:
-        return False  # tests/operator/test_marked_secrets.py checks the message
+        return False  # tests/operator/reconcilers/test_marked_secrets.py checks the message
     return True
 
 

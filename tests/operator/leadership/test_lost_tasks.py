@@ -19,7 +19,7 @@ from dataprep_operator.informer.streams import Streams
 from dataprep_operator.leadership import controller
 from dataprep_operator.settings import Settings
 
-ROOT: Final = Path(__file__).parents[2]
+ROOT: Final = Path(__file__).parents[3]
 TASKS: Final = (
     "stop-flag checker",
     "ultimate termination",
