@@ -7,8 +7,8 @@ ARG BASE_IMAGE=python:3.11-slim
 
 FROM ${BASE_IMAGE} AS operator-files
 COPY requirements/operator.txt /tmp/requirements.txt
-# The base image's pip installs into the environment, which has no pip. This layer with its byte code is rebuilt only if the requirements
-# change.
+# The base image's pip installs into the environment, which has no pip of its own. This layer, including its byte code, is rebuilt only if
+# the requirements change.
 RUN set -eu; python3 -m venv --without-pip /opt/dataprep; \
     python3 -m pip --python /opt/dataprep/bin/python install --no-cache-dir --no-compile --require-hashes --only-binary :all: -r /tmp/requirements.txt; \
     packages=$(/opt/dataprep/bin/python -c 'import sysconfig; print(sysconfig.get_path("purelib"))'); \
@@ -16,8 +16,8 @@ RUN set -eu; python3 -m venv --without-pip /opt/dataprep; \
     /opt/dataprep/bin/python -m compileall -q -j 0 --invalidation-mode unchecked-hash "$packages"
 COPY api/dataprep_api /tmp/packages/dataprep_api
 COPY operator/dataprep_operator /tmp/packages/dataprep_operator
-# The code is copied, because installing it as a distribution would install the converter's dependencies. Unchecked byte code stays valid on a
-# read-only file system, regardless of the files' timestamps.
+# The code is copied, because installing it as a distribution would install the converter's dependencies. Unchecked byte code stays valid on
+# a read-only file system, regardless of the files' timestamps.
 RUN set -eu; packages=$(/opt/dataprep/bin/python -c 'import sysconfig; print(sysconfig.get_path("purelib"))'); \
     find /tmp/packages -depth -type d -name __pycache__ -exec rm -rf {} +; \
     mv /tmp/packages/* "$packages"; \
@@ -27,7 +27,7 @@ RUN set -eu; packages=$(/opt/dataprep/bin/python -c 'import sysconfig; print(sys
 
 
 FROM ${BASE_IMAGE} AS operator
-# kopf and Hadoop clients need a user name; USER provides one when a cluster assigns pods another uid.
+# kopf and Hadoop clients need a user name; USER provides one if a cluster assigns another uid to the pod.
 # The operator never runs a shell, so the shells are removed for security.
 RUN echo 'dataprep:x:65532:' >> /etc/group && echo 'dataprep:x:65532:65532::/tmp:/usr/sbin/nologin' >> /etc/passwd && \
     rm -f /bin/sh /bin/dash /bin/bash /bin/rbash

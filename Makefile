@@ -10,9 +10,9 @@ STAMP := $(VENV)/.installed
 SOURCES := api operator converter tests benchmarks
 export PYTHONPATH := tests/cluster
 export PYTHONSAFEPATH := 1
-# Programs in the environment, such as Go, are used if the machine has none.
+# Programs in the environment, such as Go, are used if the machine doesn't have them.
 export PATH := $(PATH):$(CURDIR)/$(BIN)
-# This cache is next to the test cluster's files, so both are kept together. The files are compared by their contents.
+# This cache is next to the test cluster's files, so both are kept together. mypy compares source files by their contents.
 export MYPY_CACHE_DIR ?= $(or $(XDG_CACHE_HOME),$(HOME)/.cache)/dataprep-test/mypy
 
 .PHONY: help
@@ -119,15 +119,15 @@ nightly: $(STAMP) ## run all nightly tests, all examples of property tests, 60 r
 	exit $$failed
 
 .PHONY: fuzz
-fuzz: $(STAMP) ## test every reader with damaged files, and random sequences of events of jobs: FUZZ rounds of each (300)
+fuzz: $(STAMP) ## test every reader with damaged files, and the operator with random sequences of events: FUZZ (300) rounds of each
 	FUZZ=$${FUZZ:-300} $(BIN)/pytest -q tests/fuzz tests/operator/reconcilers/test_model.py
 
 .PHONY: crashes
-crashes: $(STAMP) ## kill a job at every operation of every store, and let paused processes continue at each (some hours, most of it HDFS)
+crashes: $(STAMP) ## kill a job at every operation of every store, and let paused processes continue at each (takes hours, mostly for HDFS)
 	CRASHES=1 $(BIN)/pytest -q tests/converter/stores/test_crashes.py tests/converter/stores/test_fencing.py
 
 .PHONY: faults
-faults: $(STAMP) ## test SEEDS (300) of faults between the converter and each store server, and write docs/faults.md
+faults: $(STAMP) ## test random faults from SEEDS (300) seeds between the converter and each store server, and write docs/faults.md
 	CI=true SEEDS=$(or $(SEEDS),300) FAULTS_REPORT=docs/faults.md $(BIN)/pytest -q -m "not nightly" tests/converter/stores/test_faults.py tests/converter/stores/test_hdfs_dying.py
 
 .PHONY: chaos
@@ -135,7 +135,7 @@ chaos: $(STAMP) ## kill the operator ROUNDS (100) times at random moments during
 	CHAOS=$(or $(ROUNDS),100) CHAOS_JOBS=$(or $(JOBS),50) $(BIN)/python -m workbench test tests/e2e/test_operator_faults.py -k again_and_again -s
 
 .PHONY: interop
-interop: $(STAMP) ## test every third-party reader, also those too large for CI (7 GB, kept in the cache), and write docs/interop.md
+interop: $(STAMP) ## test every third-party reader, even those too large for CI (7 GB, kept in the cache), and write docs/interop.md
 	CI=true INTEROP_REPORT=docs/interop.md $(BIN)/pytest -q -m "interop or heavy"
 
 .PHONY: real-data
@@ -161,7 +161,7 @@ bench-operator: $(STAMP) ## measure the operator with thousands of simulated job
 	PYTHONPATH=$(PYTHONPATH):. $(BIN)/python -m benchmarks.operator_load $(if $(ROWS),--only $(ROWS)) $(if $(MINUTES),--minutes $(MINUTES))
 
 .PHONY: e2e
-e2e: $(STAMP) ## run only the tests on the cluster, with DATAPREP_TEST_NIGHTLY=yes all of them
+e2e: $(STAMP) ## run only the tests on the cluster, including the nightly ones with DATAPREP_TEST_NIGHTLY=yes
 	$(BIN)/python -m workbench test
 
 # --- image, cluster, locks ---------------------------------------------------------------------------------------

@@ -38,8 +38,8 @@ def main(argv: Sequence[str] | None = None) -> int:
         report.write(json.loads(report.RESULTS.read_text()))
         return 0
     results: dict[str, Any] = {}
-    # The figures of quick runs aren't kept, so two workloads may disturb each other. They run in processes and not in threads, because a
-    # server ends with the thread that started it.
+    # In quick mode two workloads run at the same time: they disturb each other, but the figures aren't kept. They run in processes and not
+    # in threads, because a server ends with the thread that started it.
     chosen = _chosen(arguments.only)
     with (
         tempfile.TemporaryDirectory(prefix="dataprep-bench-data-", dir=arguments.folder) as data,
@@ -70,7 +70,7 @@ def _found(arguments: argparse.Namespace, conditions: Conditions, workload: Work
         result = running.run(workload, Path(folder), records=records, conditions=conditions)
     if not arguments.quick:
         return result
-    # With little data, most of a job's time is its start and its end. So only the goals about the start are meaningful.
+    # With little data, a job spends most of its time starting and ending, so only the goals for the start are meaningful.
     return result | {"goals": {}, "bounds": {who: bound for who, bound in result["bounds"].items() if bound[0] == "s"}}
 
 
@@ -89,8 +89,8 @@ def _merge_results(results: dict[str, Any], *, machine: dict[str, str]) -> dict[
 
 
 def _folder() -> str:
-    """Returns a folder in memory, if there is enough. On a disk, mostly the disk would be measured, because our jobs wait until it has
-    stored the output and peers don't."""
+    """Returns a folder in memory, if there is enough memory. On a disk, the runs would mostly measure the disk, because our jobs wait until
+    the output is on the disk and peers don't."""
     enough = _MEMORY.is_dir() and shutil.disk_usage(_MEMORY).free >= _ENOUGH_BYTES
     return str(_MEMORY) if enough else tempfile.gettempdir()
 

@@ -23,7 +23,7 @@ _MOST_BYTES: Final = 512 << 20
 
 @dataclass(frozen=True)
 class Contender:
-    """A participant of a workload: one row of its table."""
+    """A participant in a workload: one row of its table."""
 
     name: str
     role: Role
@@ -34,7 +34,7 @@ class Contender:
     environment: str | None = None
     """An environment of `requirements/environments`. None is our environment, which also has TensorFlow."""
     borrows: bool = False
-    """Whether it also uses our environment, for TensorFlow. A second copy would take another gigabyte."""
+    """Whether it also uses our environment, for TensorFlow. A second copy of TensorFlow would take another gigabyte."""
     options: tuple[str, ...] = ()
     share: float = 1.0
     """The share of the data that it gets, from the beginning. Slow contenders get less, and their rates are compared."""
@@ -42,8 +42,8 @@ class Contender:
     most_bytes: int | None = None
     """The memory limit for all its processes together."""
     shown_by: "Contender | None" = None
-    """A contender that does the same work and writes to a file, if this contender's output isn't kept. It runs once, without being
-    measured, to be read back."""
+    """A contender that does the same work and writes to a file, if this contender's output isn't kept. That contender runs once,
+    unmeasured, and its file is read back."""
 
     def records(self, of: int) -> int:
         """Returns the contender's number of records, given the number of all records."""
@@ -61,12 +61,12 @@ class Contender:
 
 @dataclass(frozen=True)
 class Command(Contender):
-    """A complete command of ours, including its start."""
+    """One of our commands, complete and including its start."""
 
     def run(self, source: Path, output: Path, records: int) -> Took:
         """See `Contender`."""
         del records
-        # A command may print nothing, so its output isn't parsed. The files that it writes are read back.
+        # A command might print nothing, so its terminal output isn't parsed. The files that it writes are read back.
         words = [word.replace("INPUT", str(source)).replace("OUTPUT", str(output)) for word in self.options]
         return measuring.timed([sys.executable, *words])
 
@@ -77,14 +77,14 @@ class Checked:
 
     records: int
     digests: dict[str, str]
-    """For each requested number of records, the digest of that many first records."""
+    """For each requested number N, the digest of the first N records."""
     values: list[list[float]] = field(default_factory=list)
     order: str = ""
     """A digest of the records' order, if `digests` don't depend on the order."""
     indexes: int = 0
     """The number of indexes whose offsets agree with the records' offsets."""
     error: str = ""
-    """The reason why it could not be read to its end."""
+    """The reason why the output could not be read to its end."""
 
 
 READ_BY: Final[Mapping[str, str]] = {
@@ -115,7 +115,7 @@ class Asked:
     """The kind, which selects a function of `peers/reading_back.py`."""
     place: Path
     counts: Sequence[int]
-    """The numbers of first records for which to compute a digest."""
+    """For each of these numbers N, a digest of the first N records is computed."""
 
 
 def read_back(asked: Sequence[Asked]) -> list[Checked]:
@@ -166,7 +166,7 @@ def limit(name: str, kind: str, script: str = "limits.py", *, options: tuple[str
 
 
 def write(record_bytes: int | None = None) -> Contender:
-    """Returns a limit that only writes: either records of this many bytes, or as many bytes as the input has."""
+    """Returns a limit that only writes, either records of this many bytes or as many bytes as the input has."""
     return limit("write alone", "write", options=() if record_bytes is None else (str(record_bytes),))
 
 
@@ -177,8 +177,8 @@ def digest(record_bytes: int | None = None) -> Contender:
 
 
 def libraries(kind: str, *options: str) -> tuple[Contender, Contender]:
-    """Returns two limits with the libraries that our code calls: one process on one core, and two processes on two cores. Their ratio is
-    the possible gain from a second core."""
+    """Returns two limits with the libraries that our code calls: one process on one core, and two processes on two cores. The ratio of
+    their speeds is the possible gain from a second core."""
     one, two = (limit(name, kind, "libraries.py", options=(processes, *options)) for name, processes in ((ONE_CORE, "1"), (TWO_CORES, "2")))
     return one, two
 

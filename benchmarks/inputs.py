@@ -1,4 +1,4 @@
-"""Makes the data of the workloads from a seed, at any size: files in a folder, the same files for every contender."""
+"""Makes the workloads' data from a seed, in any size: files in a folder, the same for every contender."""
 
 import gzip
 import shutil
@@ -232,7 +232,7 @@ def kept(folder: Path, name: str, records: int, seed: int) -> Path:
             made = Path(making) / "input"
             made.mkdir()
             MAKERS[name](made, records, np.random.default_rng(seed))
-            # Two concurrent workloads may both have made this folder. The first one is kept.
+            # Two concurrent workloads might both have made this folder. The first folder is kept.
             with suppress(OSError):
                 made.rename(place)
     return place

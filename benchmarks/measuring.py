@@ -1,5 +1,5 @@
-"""Runs each contender in a separate process, and measures it: seconds and CPU time by its own clock, and the memory of all its
-processes."""
+"""Runs each contender in a separate process. The contender measures its own seconds and CPU time; the memory of all its processes is
+measured here."""
 
 import json
 import os
@@ -49,7 +49,7 @@ class Runs:
 
     @property
     def spread(self) -> float:
-        """Half of the difference between the fastest and the slowest run, as a share of the median."""
+        """Half of the difference between the fastest and the slowest run, as a fraction of the median."""
         rates = [run.records / run.seconds for run in self.runs]
         return (max(rates) - min(rates)) / 2 / self.per_second
 
@@ -76,7 +76,7 @@ def watched(command: Sequence[str], environment: Mapping[str, str]) -> tuple[str
 
 
 def timed(command: Sequence[str]) -> Took:
-    """Runs a complete command of ours and measures it, including its start, as one record."""
+    """Runs one of our complete commands and measures it, including its start, as one record."""
     began = time.perf_counter()
     before = os.times()
     _, peak = watched(command, _environment(_OURS))
@@ -86,8 +86,8 @@ def timed(command: Sequence[str]) -> Took:
 
 
 def took(output: str, peak: int, written: int) -> Took:
-    """Returns the measurements that a script has printed. The script's own peak is exact, and the sampled `peak` includes the memory of its
-    children. The larger one is used."""
+    """Returns the measurements that a script has printed. The script's own peak is exact, and the sampled `peak` includes its children's
+    memory. The larger value is used."""
     said = json.loads(output.splitlines()[-1])
     return Took(said["records"], said["seconds"], said["cpu_seconds"], max(peak, said["peak_bytes"]), written)
 

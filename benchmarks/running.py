@@ -25,7 +25,7 @@ _ALIKE: Final = {
 }
 """The page's text about outputs that agree without being equal."""
 _SCATTERED: Final = 0.25
-"""If the spread of a contender's runs is larger than this, the same number of runs is made again."""
+"""If the spread of a contender's runs is larger than this, the contender runs the same number of times again."""
 _AT_HAND: Final = 1 << 30
 """The most bytes that a contender touches before its clock starts (`peers/clocked.py`). All outputs except those of decoded images are
 smaller."""
@@ -63,11 +63,11 @@ class _State:
     records: int
     runs: dict[str, Runs]
     faults: dict[str, str] = field(default_factory=dict)
-    """The fault of each contender that has one."""
+    """The faults found so far, by contender."""
     compared: int = 0
     """The number of outputs that were read back to be compared with each other."""
     indexes: int = 0
-    """The number of indexes whose offsets of records were correct."""
+    """The number of indexes whose record offsets were correct."""
 
 
 def run(workload: Workload, folder: Path, *, records: int, conditions: Conditions) -> dict[str, Any]:
@@ -214,7 +214,7 @@ def _checked(state: _State) -> str:
     workload, against = state.workload, state.workload.against
     told = []
     if workload.check:
-        # Without peers there may be only one output.
+        # Without peers there might be only one output.
         alike = _ALIKE.get(workload.check, "are equal") if state.compared > 1 else "have the expected number of records"
         told.append(f"the outputs, read back by {READ_BY[workload.check]}, {alike}")
     if state.indexes:
@@ -225,7 +225,8 @@ def _checked(state: _State) -> str:
 
 
 def _scattered(state: _State, here: Sequence[Contender]) -> list[Contender]:
-    """Returns the contenders whose runs vary too much for a reliable median, and the first contender, which all are compared with."""
+    """Returns the contenders whose runs vary too much for a reliable median, together with the first contender, with which all others are
+    compared."""
     runs = {name: found for name, found in state.runs.items() if name not in state.faults}
     scattered = {name for name, found in runs.items() if found.spread > _SCATTERED}
     return [each for each in here if each.name in scattered or each is here[0]] if scattered else []

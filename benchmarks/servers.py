@@ -53,7 +53,7 @@ def _oss(folder: Path) -> Iterator[Mapping[str, Any]]:
 def _hdfs(folder: Path) -> Iterator[Mapping[str, Any]]:
     with HdfsCluster(folder, datanodes=1) as cluster:
         cluster.write_client_configuration(folder / "client")
-        # Warm up the servers, so that the clients are compared and not the start of the JVMs.
+        # Warm up the servers, so that the figures compare the clients and not the start of the JVMs.
         cluster.write("/warm", bytes(32 << 20))
         yield {
             "uri": f"{cluster.uri}/{BUCKET}",

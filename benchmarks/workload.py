@@ -1,4 +1,5 @@
-"""Defines a workload, and the runs of our code that several workloads share. INPUT and OUTPUT in a spec are replaced by the folders."""
+"""Defines the class Workload, and the runs of our code that several workloads share. INPUT and OUTPUT in a spec are replaced by the
+folders."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -16,7 +17,7 @@ PARQUET: Final[Mapping[str, Any]] = {"parquet": {"uris": ["INPUT/table.parquet"]
 
 @dataclass(frozen=True)
 class Against:
-    """An output that is compared with the input, because no peer writes the complete output. Only libraries read the two."""
+    """An output that is compared with the input, because no peer writes the complete output. Both are read by libraries alone."""
 
     output: str
     """The kind of the output, which selects a function of `peers/reading_back.py`."""
@@ -41,18 +42,18 @@ class Workload:
     goals: Mapping[str, float] = field(default_factory=dict)
     """For a contender, the lowest speed that our run should reach, as a multiple of the contender's speed."""
     bounds: Mapping[str, tuple[Unit, float]] = field(default_factory=dict)
-    """For a contender of ours, its absolute goal: the most seconds, or the lowest speed."""
+    """For one of our own contenders, its absolute goal: the most seconds, or the lowest speed."""
     limit: str = ""
     """The contender that best shows the upper limit, or empty if there is none."""
     gains: Mapping[str, tuple[str, str]] = field(default_factory=dict)
-    """For a goal that compares two runs of ours, two contenders. The ratio of their speeds is the highest possible gain."""
+    """For a goal that compares two of our runs, two contenders. The ratio of their speeds is the highest possible gain."""
     check: str = ""
     """The kind by which the outputs are read back and compared with each other. It is empty if there are fewer than two outputs."""
     against: Against | None = None
     """The output that is compared with the input itself."""
     twice: bool = False
-    """Whether a run does its work once before its clock starts. So short work in memory (a tenth of a second) is measured with memory
-    already allocated."""
+    """Whether a run does its work once before its clock starts. This way, short work in memory (a tenth of a second) is measured with the
+    memory already allocated."""
     prepare: Contender | None = None
     """The step that makes the contenders' input from the data, if it isn't the data itself."""
     server: str = ""
@@ -68,7 +69,7 @@ def job(
     is_bounded: bool = True,
     **options: Any,
 ) -> Contender:
-    """Returns a contender that runs a complete job of ours. `is_bounded` is False if the job has no memory limit."""
+    """Returns a contender that runs one of our jobs, complete. `is_bounded` is False if the job has no memory limit."""
     told = {"spec": {**spec, "output": {**ONE_FILE, **(output or {})}}, "workers": workers, **options}
     made = ours("job", told, name=name)
     return made if is_bounded else replace(made, most_bytes=None)
@@ -80,14 +81,14 @@ def encode(output: Mapping[str, Any] | None = None, **options: Any) -> Contender
 
 
 def read(table: str, output: Mapping[str, Any], *, name: str = "ours", masks: bool = False) -> Contender:
-    """Returns a contender that reads all arrays of a data set by `dataprep_reader`. The data set is made of a table before the clock starts.
-    With `masks`, every feature has a mask."""
+    """Returns a contender that reads all arrays of a data set with `dataprep_reader`. The data set is made from a table before the clock
+    starts. With `masks`, every feature has a mask."""
     spec = {"source": {"parquet": {"uris": [f"INPUT/{table}.parquet"]}}, "output": {**ONE_FILE, **output}}
     return replace(ours("read", {"spec": spec, "masks": masks}, name=name, writes=False), most_bytes=None)
 
 
 def command(name: str, *words: str) -> Command:
-    """Returns a contender that runs a complete command of ours, including its start, or an empty Python as the limit."""
+    """Returns a contender that runs one of our commands, including its start, or, as the limit, a Python process that does nothing."""
     return Command(
         name, "limit" if name == "an empty Python" else "ours", "", "", options=words, writes=any("OUTPUT" in word for word in words)
     )

@@ -14,21 +14,21 @@ from pathlib import Path
 FOLDER = Path(__file__).parent / "dataprep_converter" / "core"
 SOURCES = (FOLDER / "native.c", FOLDER / "resampling.c")
 """The sources, in the same order as in `native.py`."""
-# Products are rounded before they are added, so that results are equal on all processors. Some processors would do both in one
-# instruction.
+# Products are rounded before they are added, so that results are equal on all processors. Otherwise some processors would multiply and add
+# in one instruction.
 _OPTIONS = ("-O3", "-ffp-contract=off", "-Wall", "-Wextra", "-Werror", "-shared", "-fPIC")
 
 
 def library() -> Path:
-    """Returns the path of the library for the present sources."""
+    """Returns the path of the library for the current sources."""
     digest = hashlib.sha256(b"".join(source.read_bytes() for source in SOURCES)).hexdigest()
     return FOLDER / f"libnative-{digest[:12]}.so"
 
 
 def build() -> Path:
-    """Returns the library's path, after building it if it doesn't exist. Libraries of other sources are removed.
+    """Builds the library if it doesn't exist, and returns its path. Removes libraries that were built from other sources.
 
-    Raises OSError without a compiler, and CalledProcessError when the compiler fails.
+    Raises OSError if there is no compiler, and CalledProcessError when the compiler fails.
     """
     wanted = library()
     if not wanted.exists():

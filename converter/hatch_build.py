@@ -1,4 +1,4 @@
-"""The hook that hatchling runs when it builds a wheel, or an editable installation. See `build_native.py`."""
+"""The hook that hatchling runs when it builds a wheel or an editable installation. See `build_native.py`."""
 
 import subprocess
 import sys
@@ -18,5 +18,5 @@ class NativeHook(BuildHookInterface):  # type: ignore[type-arg]
         if built.returncode == 0 and version != "editable":
             build_data["artifacts"].append("libnative-*.so")
             build_data["pure_python"] = False
-            # The tag is not a manylinux one, because the library needs the functions of this machine's C library.
+            # The tag is not a manylinux tag, because the library needs the functions of this machine's C library.
             build_data["tag"] = "py3-none-" + next(tag for tag in platform_tags() if not tag.startswith(("manylinux", "musllinux")))

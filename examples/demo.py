@@ -59,7 +59,7 @@ def _digits(folder: Path) -> Path:
     file = Path(spec.submodule_search_locations[0]) / "data" / "data" / "mnist_5k.csv.gz"
     with gzip.open(file, "rt") as text:
         by_class = [bytes(int(float(cell)) for cell in row) for row in csv.reader(text)]  # 784 pixels and the class
-    # The package has them sorted by class, with 500 digits each. The classes are mixed here, as in the real files.
+    # In the package, the digits are sorted by class, with 500 digits per class. Mix the classes, as in the real files.
     rows = [row for place in range(len(by_class) // CLASSES) for row in by_class[place :: len(by_class) // CLASSES]]
     folder.mkdir(exist_ok=True)
     parts = {"train": rows[:TRAIN], "t10k": rows[TRAIN:]}

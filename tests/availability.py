@@ -9,13 +9,14 @@ import pytest
 def skip_without(available: object, what: str) -> pytest.MarkDecorator:
     """Return a mark that skips a test unless `available` is true.
 
-    In CI the test runs and fails instead, because CI has everything: a silent skip there would hide a test that no longer runs.
+    In CI the test runs and fails instead, because CI has everything that tests need: a skipped test there would be one that silently no
+    longer runs.
     """
     return pytest.mark.skipif(not available and not _in_ci(), reason=what)
 
 
 def unavailable(what: str) -> NoReturn:
-    """Skip or fail a test or fixture that needs something missing. `what` says what is missing and how to get it."""
+    """Skip or fail a test or fixture because something that it needs is missing. `what` says what is missing and how to get it."""
     if _in_ci():
         pytest.fail(f"CI must provide this: {what}", pytrace=False)
     pytest.skip(what)

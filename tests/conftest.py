@@ -21,14 +21,14 @@ if TYPE_CHECKING:
 
     from kubecluster import Cluster
 
-# Machines that run tests are shared, so a deadline would fail because of other processes.
+# Machines that run tests are shared, so tests would miss a deadline because of other processes.
 settings.register_profile("shared", deadline=None, max_examples=examples(100), suppress_health_check=[HealthCheck.too_slow])
 settings.load_profile("shared")
 
 ROOT = Path(__file__).resolve().parent.parent
-# Programs of the virtual environment, such as Go, are used if the machine has none. The Makefile does the same.
+# Programs from the virtual environment, such as Go, are used if the machine itself doesn't have them. The Makefile does the same.
 os.environ["PATH"] = os.pathsep.join([os.environ.get("PATH", os.defpath), str(Path(sys.executable).parent)])
-# Hundreds of processes import the same modules, so their byte code is kept even where the environment says otherwise.
+# Hundreds of processes import the same modules, so the modules' byte code is kept, even if the environment says otherwise.
 sys.dont_write_bytecode = False
 os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
 
@@ -47,7 +47,7 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:  # Any:
 
 @pytest.hookimpl(optionalhook=True)
 def pytest_configure_node(node: Any) -> None:  # Any: as above
-    """Let the first process collect alone, if there is no byte code of the tests yet."""
+    """Let the first process collect alone, if the tests have no byte code yet."""
     from tests.sharing_out import collect_one_after_the_other  # imported here, as above
 
     collect_one_after_the_other(node)
@@ -92,7 +92,7 @@ _reported: set[int] = set()
 def pytest_runtest_teardown(item: pytest.Item) -> None:
     """Record the test in which multiprocessing's resource tracker ended.
 
-    The tracker should live as long as this process. The cause of its end isn't known yet.
+    The tracker should live as long as this process. It isn't known yet why it sometimes ends earlier.
     """
     process: int | None = getattr(resource_tracker, "_resource_tracker")._pid  # noqa: B009 - only this private attribute has the process id
     if process is None or process in _reported:

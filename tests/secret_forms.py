@@ -8,7 +8,7 @@ import urllib.parse
 def forms_of(secret: str) -> set[str]:
     """Return a secret in plain text, percent-encoded, in hexadecimal, as a JSON string, and in base64.
 
-    For base64, the secret may be at any position within other bytes.
+    In base64, the secret can be at any position among other bytes.
     """
     plain = secret.encode()
     found = {

@@ -1,9 +1,9 @@
-"""How several processes of pytest share the tests: which of them runs which file, and when they start.
+"""How several pytest processes share the tests: which process runs which file, and when the processes start.
 
-Each process starts its own store servers and imports TensorFlow itself. Both cost ten and more seconds of processor time, so the files that
-need them stay together: one process takes the files of tests on stores, another one those of third-party readers. A process that has no
-such file left takes any other file, so that all processes end at the same time. Of the tests on stores, those on HDFS come first, because
-its servers cost the most. So the files that other processes take at the end don't need HDFS.
+Each process starts its own store servers and imports TensorFlow itself. Each of these costs ten or more seconds of processor time, so the
+files that need the same one stay together: one process takes the files with store tests, and another takes those with tests of third-party
+readers. A process that has none of its own files left takes any other file, so that all processes end at the same time. The store tests
+begin with those on HDFS, because its servers cost the most. So the files that are left for other processes at the end don't need HDFS.
 """
 
 import functools
@@ -28,15 +28,15 @@ ON_STORES: Final = (
 """The files whose tests need store servers."""
 _TOGETHER: Final = (ON_STORES, ("tests/interop/",))
 _ON_HDFS: Final = re.compile(r"\b(?:hdfs_cluster|PLACES|remote: Place)\b|hdfs_lane\b|places import (?:\([^)]*|.*)\bhdfs\b")
-"""What a file contains that uses the HDFS which the tests of a process share."""
+"""Text that a file contains if it uses the HDFS that a process's tests share."""
 _COLLECTION_SECONDS: Final = 180.0
-"""How long the other processes wait at most, such as for a process that has died."""
+"""How long the other processes wait at most, in case the first process has died."""
 _COLLECTED: Final = pytest.StashKey[Path]()
 """The file that the first process makes when it has collected."""
 
 
 class ByWhatFilesStart(LoadFileScheduling):  # type: ignore[misc]  # mypy takes the base for Any
-    """Gives a process whole files, and first those that need what the process has already started."""
+    """Gives a process complete files, beginning with those that need what the process has already started."""
 
     def _assign_work_unit(self, node: WorkerController) -> None:
         self.workqueue.move_to_end(next_file(self.workqueue, self.nodes.index(node)), last=False)
@@ -44,8 +44,8 @@ class ByWhatFilesStart(LoadFileScheduling):  # type: ignore[misc]  # mypy takes 
 
 
 def next_file(files: Iterable[str], process: int) -> str:
-    """Return the first file of the process's own ones, else the first that starts nothing, else the first. Files on HDFS are taken first by
-    their own process and last by the others.
+    """Return the first of the process's own files, else the first file that starts neither servers nor third-party readers, else the first
+    file. Files on HDFS are taken first by their own process, and last by other processes.
     """
     own = _TOGETHER[process] if process < len(_TOGETHER) else None
 
@@ -61,14 +61,14 @@ def next_file(files: Iterable[str], process: int) -> str:
 
 @functools.cache
 def on_hdfs(file: str) -> bool:
-    """Whether tests of a file use the HDFS that the tests of a process share."""
+    """Whether a file's tests use the HDFS that a process's tests share."""
     return _ON_HDFS.search((_TESTS.parent / file).read_text(encoding="utf-8")) is not None
 
 
 def collect_one_after_the_other(node: WorkerController) -> None:
-    """Start the first process. Start the others after it has collected, unless the byte code of the tests is already there.
+    """Start the first process. Start the others after the first has collected, or at once if the tests' byte code is already there.
 
-    Half of a collection's work is the rewriting of assertions, which all processes would otherwise do at the same time for the same files.
+    Half of the work of collecting is rewriting assertions. Otherwise, all processes would do this at the same time for the same files.
     """
     stash = node.config.stash
     if _COLLECTED in stash:

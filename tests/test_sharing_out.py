@@ -1,4 +1,4 @@
-"""Which file of tests a process takes next."""
+"""Which test file a process takes next."""
 
 import re
 from pathlib import Path

@@ -1,6 +1,6 @@
-"""The shared contract of operator, converter and cluster: the API `dataprep.io/v1alpha1` and the messages that they exchange.
+"""The contract between operator, converter and cluster: the API `dataprep.io/v1alpha1` and the messages that they exchange.
 
-No module of this package does input or output. The operator and the converter both import this package, but neither of them
+Only `generate`, `tracing` and `spec.descriptions` do input or output. The operator and the converter both import this package, but neither of them
 imports the other.
 """
 

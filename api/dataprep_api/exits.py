@@ -12,7 +12,7 @@ class Exit(IntEnum):
     BAD_DATA = 3
     """There were more bad records than the spec allows."""
     UNREACHABLE = 4
-    """A store can't be reached, or it answered with a server error. A retry may help."""
+    """A store can't be reached, or it responded with a server error. A retry may help."""
     NOT_FOUND = 5
     """A file is missing, access to it is denied, or another run owns the output. The user must act."""
     INTERNAL = 70

@@ -14,7 +14,7 @@ from dataprep_api.formats import RULES, format_rules
 
 LABEL_MANAGED_BY: Final = "app.kubernetes.io/managed-by"
 CONTROLLER: Final = f"{GROUP}/operator"
-"""The value of `spec.managedBy` that stands for the operator, as a missing value does."""
+"""The value of `spec.managedBy` that stands for the operator. A missing value means the same."""
 MANAGED_BY: Final = "dataprep-operator"
 LABEL_JOB: Final = f"{GROUP}/job"
 """A label of every child object and pod: the name of its DataPrepJob, truncated to 63 characters."""
@@ -40,9 +40,9 @@ ANNOTATION_RETRY: Final = f"{GROUP}/retry"
 ANNOTATION_SCRIPT: Final = f"{GROUP}/script"
 """An annotation of pods that run the program of `spec.script`. These pods don't use the exit codes and termination messages of `dataprep`."""
 ONE_POD: Final = "DATAPREP_ONE_POD"
-"""An environment variable of a pod of the plan step that also does the other steps if the job is small.
+"""An environment variable of plan pods that also do the other steps if the job is small.
 
-Its value is the beginning of the names of the job's pods. Earlier releases of the converter ignore the variable.
+Its value is the prefix of the names of the job's pods. Earlier releases of the converter ignore the variable.
 """
 SELECTOR: Final = f"{LABEL_MANAGED_BY}={MANAGED_BY}"
 

@@ -13,13 +13,13 @@ REFUSALS: Final = frozenset({429, 503})
 """The HTTP statuses by which stores ask for fewer requests."""
 
 CUT: Final = 0.92
-"""After a refusal, the rate is this fraction of what the store accepted lately."""
+"""After a refusal, the rate is this fraction of the rate that the store has recently accepted."""
 STEP: Final = 1.01
 STEP_SECONDS: Final = 1.0
 STEPS: Final = 15
-"""The number of steps by which the rate rises carefully. A rate at the store's limit is refused before that."""
+"""The number of small steps after a cut. A rate near the store's limit is refused again within these steps."""
 LATER_STEP: Final = 1.1
-"""The factor of all later steps: the rate is far below the store's limit then, or something else slows the senders."""
+"""The factor of all later steps. By then, the rate is far below the store's limit, or something else slows the senders down."""
 
 LOWEST_RATE: Final = 0.1
 HIGHEST_RATE: Final = 1e6
@@ -28,11 +28,12 @@ CHANCE_RATE: Final = 20.0
 _CHANCE_REFUSALS: Final = 2
 _CHANCE_FRACTION: Final = 0.1
 _STARVING_RATE: Final = 1.0
-"""A sender of which the store accepts less than this may be one of very many. So it halves its rate instead of measuring it."""
+"""A rate in requests a second. If the store accepts less than this from a sender, the sender may be one of very many. So it halves its rate
+instead of measuring what the store accepts."""
 
 _ROOM_TO_GROW: Final = 1.25
 _LEAST_PART: Final = 0.25
-"""The least that an idle sender gets, as a fraction of an equal share. So it can begin at once when it has more to send."""
+"""The smallest share of an idle sender, as a fraction of an equal share. With it, the sender can start at once when it has more to send."""
 
 
 @dataclass(frozen=True)
@@ -67,7 +68,7 @@ class Pace:
 
 
 def may_be_chance(*, sent: int, refused: int) -> bool:
-    """Return whether the refusals of a few seconds are so few that they may have a cause other than the number of requests."""
+    """Return whether the refusals within a few seconds are so few that their cause may not be the number of requests."""
     return refused <= _CHANCE_REFUSALS or refused <= _CHANCE_FRACTION * sent
 
 
@@ -79,8 +80,8 @@ def wanted(*, per_second: float, is_waiting: bool) -> float:
 def shares(rate: float, wants: Mapping[str, float]) -> dict[str, float]:
     """Divide a rate among senders.
 
-    Each sender gets what it wants if that is less than an equal share. The others divide the rest equally. If all get what they want, they
-    divide the remainder equally too.
+    Each sender gets what it wants if that is less than an equal share. The others divide the rest equally. If all get what they want, the
+    remainder is divided equally too.
     """
     result: dict[str, float] = {}
     rest = rate

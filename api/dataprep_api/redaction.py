@@ -31,7 +31,7 @@ _SECRET_PARAMETER: Final = re.compile(
     r"""([?&;#](?=[^=&;?#\s'"<>]*?(?:pass|pwd|secret|token|signature|credential|api_?key|sig))[^=&;?#\s'"<>]*=)[^&\s'"<>]+""", re.IGNORECASE
 )
 _WITH_NAMES: Final = ("postgresql://", "postgres://", "abfs://", "abfss://")
-"""Schemes for which the name before the @ isn't a secret, but a database's user or a storage account's container."""
+"""Schemes for which the name before the @ isn't a secret: it is a database's user or a storage account's container."""
 
 _CONTROL_CHARACTERS: Final = re.compile(
     "[\x00-\x08\x0b-\x1f\x7f-\x9f\xad\u061c\u180e\u200b\u200e\u200f\u2028-\u202e\u2060-\u206f\ufeff\ufff9-\ufffb\ud800-\udfff\U000e0000-\U000e007f]"

@@ -11,7 +11,7 @@ from dataprep_api.spec.model import model_in
 
 _DEEPEST: Final = 4
 _CLOSE: Final = 0.85
-"""How similar a word must be (1.0 is equal) to be more likely than the same word at another place of the document."""
+"""How similar a known name must be (1.0 means equal) to be suggested rather than the same name elsewhere in the document."""
 _MOST_PLACES: Final = 8
 _STATUS: Final = "status"
 
@@ -55,7 +55,7 @@ def model_at(root: type[BaseModel], location: Sequence[int | str]) -> type[BaseM
 
 
 def _place_of(root: type[BaseModel], location: Sequence[int | str], document: object) -> str | None:
-    """Suggest the nearest mapping in which the field's name is known, be it below its place, around it or elsewhere in the document."""
+    """Suggest the nearest mapping that has a field with this name: below the unknown field's place, around it or elsewhere in the document."""
     word = str(location[-1])
     for length in range(len(location) - 1, -1, -1):
         around = location[:length]

@@ -57,7 +57,7 @@ class Bench:
     @contextmanager
     def namespace(self, name: str, *, keep: bool = False) -> Iterator[str]:
         """Creates a namespace for a measurement, and deletes it afterwards unless a later row uses its finished jobs."""
-        core: Any = client.CoreV1Api(self.api)  # Any: every field of the generated models may be None
+        core: Any = client.CoreV1Api(self.api)  # Any: every field of the generated models can be None
         core.create_namespace({"metadata": {"name": name}}, _request_timeout=REQUEST_SECONDS)
         try:
             yield name
@@ -128,7 +128,8 @@ class Bench:
 
 
 def latency(bench: Bench, *, jobs: int) -> Figures:
-    """Creates one job after another, and measures the seconds from `create` to the first worker pod, without the plan pod's lifetime."""
+    """Creates one job after another, and measures the seconds from `create` to the first worker pod, not counting the plan pod's
+    lifetime."""
     found: list[float] = []
     core = client.CoreV1Api(bench.api)
     with bench.namespace("bench-latency") as namespace, watching(core.list_namespaced_pod, namespace=namespace) as seen:
@@ -274,7 +275,7 @@ def restart(bench: Bench, *, jobs: int) -> Figures:
 
         def looked_after() -> bool:
             nonlocal looks
-            # The killed pod may still be listed although it no longer answers.
+            # The killed pod might still be listed although it no longer responds.
             with suppress(ClusterError):
                 reading = observing.read_leader(bench.installation)
                 looks = reading.values.get("dataprep_reconcile_duration_seconds_count", 0) if reading is not None else 0.0
@@ -302,7 +303,7 @@ def idle(bench: Bench, *, jobs: int, seconds: float) -> Figures:
     bench.patience.rest("the measurement", seconds)
     last, took = bench.read(), time.monotonic() - begun
     cpu = last.values["process_cpu_seconds_total"] - first_reading.values["process_cpu_seconds_total"]
-    # The interval may begin and end with a renewal of the lease, so it may contain one more.
+    # The interval can begin and end with a renewal of the lease, so it can contain one more renewal than its length suggests.
     renewals = took / RETRY_SECONDS + 1
     return {
         "jobs": last.jobs.get("Succeeded", 0),
@@ -358,7 +359,7 @@ async def _report_all(address: str, workers: Sequence[tuple[Any, str]], *, secon
                     times.append(time.monotonic() - begun)
                     refused += answer.status != 200
             except aiohttp.ClientConnectionError:
-                # All reports come from one address, whose number of connections is limited.
+                # All reports come from one address, and the number of connections from one address is limited.
                 refused += 1
             await asyncio.sleep(body.get("nextReportSeconds", 5))
 

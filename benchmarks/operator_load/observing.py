@@ -58,7 +58,7 @@ def leader(installation: Installation) -> tuple[str, Reading] | None:
 
 
 def _scrape(installation: Installation, pod: str) -> str:
-    # Through the API server's proxy, so that it works on any cluster.
+    # The request goes through the API server's proxy, so that it works on any cluster.
     return installation.cluster.kubectl("get", "--raw", f"/api/v1/namespaces/{installation.namespace}/pods/{pod}:8080/proxy/metrics")
 
 
@@ -126,7 +126,7 @@ def children(api: client.ApiClient, namespace: str) -> dict[tuple[str, str], int
     """Returns the number of Jobs for each DataPrepJob (by name) and step."""
     found: dict[tuple[str, str], int] = {}
     token: str | None = None
-    batch: Any = client.BatchV1Api(api)  # Any: every field of the generated models may be None
+    batch: Any = client.BatchV1Api(api)  # Any: every field of the generated models can be None
     while True:
         page = batch.list_namespaced_job(namespace, limit=500, _continue=token)
         for each in page.items:
@@ -148,6 +148,6 @@ def create(api: client.ApiClient, namespace: str, document: dict[str, Any]) -> f
 
 def running(api: client.ApiClient, namespace: str, *, step: str) -> int:
     """Returns the number of running pods of this step."""
-    core: Any = client.CoreV1Api(api)  # Any: every field of the generated models may be None
+    core: Any = client.CoreV1Api(api)  # Any: every field of the generated models can be None
     chosen = {"label_selector": f"{LABEL_STEP}={step}", "field_selector": "status.phase=Running"}
     return len(core.list_namespaced_pod(namespace, _request_timeout=REQUEST_SECONDS, **chosen).items)

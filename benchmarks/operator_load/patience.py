@@ -45,7 +45,7 @@ class Patience:
         self._write(f"  {self._row} {self.spent:5.0f} s: {text}")
 
     def check(self, what: str, reached: Callable[[], str] = str) -> None:
-        """Raises Overdue if the row's time is over."""
+        """Raises Overdue if the row's time is up."""
         if self.spent > self._seconds:
             raise Overdue(_late(what, self._seconds, reached()))
 

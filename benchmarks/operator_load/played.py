@@ -13,7 +13,7 @@ from dataprep_api.resources.status import RecordProgress
 from kubecluster.cluster import FAKE_NODE_LABEL, FAKE_STAGES
 
 LABEL: Final = "dataprep.io/played"
-"""The label of a pod that names the simulated behaviour (its part)."""
+"""The pod label that names the simulated behaviour (the pod's part)."""
 
 RUN: Final = "20260101-000000-played"
 RECORDS: Final = 1000
@@ -24,7 +24,8 @@ HELD: Final = "held"
 SHORT: Final = "short"
 """A job with one worker that finishes immediately."""
 FOUND: Final = "found"
-"""A job whose plan step finds a finished data set. The job completes with a single child, which is enough for measurements of many jobs."""
+"""A job whose plan step finds a finished data set. The job completes with a single child Job, which is enough for measurements with many
+jobs."""
 
 _INDEX: Final = '{{ index $.metadata.annotations "batch.kubernetes.io/job-completion-index" }}'
 _SIZES: Final[Mapping[str, tuple[int, int]]] = {SHORT: (1, 1), FOUND: (1, 1), HELD: (1, 1), BIG: (1000, 100_000)}

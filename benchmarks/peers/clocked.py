@@ -38,9 +38,9 @@ def tell(records: int, seconds: float, cpu_seconds: float | None) -> None:
 
 
 def _bring_memory() -> None:
-    """Writes a file and deletes it, so that the system has memory available. A virtual machine returns free memory to its host. The first
-    access to such a page took 9 µs, while the first access to an available page took less than 1 µs. So the time of a run depended on the
-    memory that the previous run had just freed.
+    """Writes a file and deletes it, so that free memory is at hand. A virtual machine returns free pages to its host. The first access to a
+    returned page took 9 µs, and to a page still at hand less than 1 µs, so a run's time depended on how much memory the previous run had
+    just freed.
     """
     piece = b"\1" * (1 << 20)
     with tempfile.TemporaryFile(buffering=0) as file:

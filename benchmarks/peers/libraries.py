@@ -33,7 +33,7 @@ HEIGHT, WIDTH = 482, 415
 _IN_CACHE = 256 << 10
 
 Bytes = Any
-"""Bytes, or an object with a buffer."""
+"""Bytes, or an object that exposes a buffer."""
 
 
 @dataclass(frozen=True)
@@ -108,7 +108,7 @@ def write(records: Callable[[Part], Iterator[tuple[int, Bytes]]], part: Part) ->
 
 
 def shares(kind: str, source: Path, output: Path, processes: int) -> list[Part]:
-    """Returns the part of each process: a range of the files, or a range of the lines of one file."""
+    """Returns each process's part: a range of the files, or a range of lines in one file."""
     if kind != "rows":
         files = sorted(source.glob("*/*.jpg"))
         each = -(-len(files) // processes)

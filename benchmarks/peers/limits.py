@@ -1,4 +1,4 @@
-"""The limits: each does one part of a conversion, such as copying, digesting or decoding, so no converter can be faster.
+"""The limits. Each does only one part of a conversion, such as copying, digesting or decoding, so no converter can be faster.
 
 limits.py cat|read|write|digest|sum|gather|sha256|sha256-by-one|crc|inflate|decode|recode|compute INPUT OUTPUT RECORDS [BYTES_OF_A_RECORD]
 """
@@ -18,7 +18,7 @@ from clocked import clocked
 _PIECE = 1 << 20
 _IN_CACHE = 256 << 10
 _GATHERED = 256
-"""A number of rows whose bytes stay in the cache while they are digested and written."""
+"""The number of rows that are digested and written at once, so few that their bytes stay in the cache."""
 
 
 def files(folder: Path) -> list[Path]:

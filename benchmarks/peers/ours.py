@@ -96,7 +96,7 @@ def pretend_memory(count: int) -> None:
 
 
 def pretend_digests() -> None:
-    """Makes this process write shards with a constant instead of digests. The difference in time is the cost of the digests."""
+    """Makes this process write shards with a constant in place of every digest. The difference in time is the cost of the digests."""
 
     class Nothing(Sha256):
         def update_all(self, pieces: Sequence[Any]) -> None:

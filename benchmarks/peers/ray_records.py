@@ -20,8 +20,8 @@ _TRIES = 3
 
 
 def start(folder: str) -> None:
-    """Starts Ray's processes, which keep their logs and sockets in `folder`. Ray gives them 30 seconds, and this can't be changed. A second
-    attempt is faster, because the loaded files are in the page cache."""
+    """Starts Ray's processes, which keep their logs and sockets in `folder`. Ray gives its processes 30 seconds to start, and this limit
+    can't be changed. A second attempt is faster, because the loaded files are then in the page cache."""
     for left in reversed(range(_TRIES)):
         try:
             ray.init(
@@ -49,7 +49,7 @@ def main(source: Path, output: Path, records: int) -> None:
     context.enable_progress_bars = False
     context.execution_options.preserve_order = True
     logging.getLogger("ray.data").setLevel(logging.ERROR)
-    # Ray's workers import TensorFlow when they write their first records. Converting this many records may start both workers.
+    # Ray's workers import TensorFlow when they write their first records. Converting this many records can start both workers.
     convert(source, output / "tried", records)
     shutil.rmtree(output / "tried")
 

@@ -2,10 +2,9 @@
 
     reading_back.py '[[KIND, OUTPUT, [COUNT, …]], …]'
 
-The kinds are the keys of READERS and BATCHES. Equal digests mean that the records have equal keys, types, values and order. For `shuffled`
-the order has a separate digest. JPEG decoders differ in the last bits of a pixel, so for decoded images some values of each image are
-printed instead of a digest. Some kinds read the input of a workload with libraries alone, and the workload's output must have the same
-digest.
+The kinds are the keys of READERS and BATCHES. Equal digests mean that the records have equal keys, types, values and order. For `shuffled`,
+the order has a digest of its own. JPEG decoders differ in the last bits of a pixel, so for decoded images some values of each image are
+printed instead of a digest. Some kinds read a workload's input with libraries alone; the workload's output must then have the same digest.
 """
 
 import gzip
@@ -25,10 +24,10 @@ import numpy.typing as npt
 
 _EVERY = 4999
 _BATCH = 128
-"""The records of a batch that TensorFlow returns. In such batches a record takes 2.5 µs, and one by one it takes 127 µs."""
+"""The number of records in each batch that TensorFlow returns. Reading a record takes 2.5 µs in such batches, and 127 µs one by one."""
 _ROWS = 16_384
 _FRAME = 16
-"""The bytes around a record in a TFRecord file."""
+"""The number of bytes around each record in a TFRecord file."""
 
 Piece = tuple[int, bytes]
 """A number of records, and bytes that identify them."""
@@ -209,7 +208,7 @@ def _index(output: Path, path: Path) -> Path:
 
 
 def _columns(folder: Path) -> Iterator[Piece]:
-    """Yields the values of rows of numbers. Arrow reads Parquet, CSV and Arrow files, and TensorFlow reads TFRecord. The key of a join is
+    """Yields the values in rows of numbers. Arrow reads Parquet, CSV and Arrow files, and TensorFlow reads TFRecord. The key of a join is
     left out."""
     import pyarrow.csv
     import pyarrow.parquet
@@ -281,8 +280,8 @@ def told(record: bytes) -> list[float]:
 
 
 def pictured(record: bytes) -> list[float]:
-    """Returns the size of a JPEG and the means of its 64 parts, in units of 64 levels. The size is scaled, so that a difference of one
-    pixel counts as a fault."""
+    """Returns the size of a JPEG and the means of its 64 parts, in units of 64 levels. The size is scaled so that a difference of one pixel
+    counts as a fault."""
     from PIL import Image
 
     with Image.open(io.BytesIO(record[record.index(b"\xff\xd8\xff") :])) as picture:
@@ -346,7 +345,7 @@ def checked(kind: str, output: Path, counts: list[int]) -> dict[str, Any]:
             found.collect(kind, output)
         else:
             found.digest(kind, output, counts)
-    except Exception as exc:  # the library may raise any exception, and the other outputs must still be read
+    except Exception as exc:  # the library can raise any exception, and the other outputs must still be read
         error = f"{type(exc).__name__}: {exc}"
     indexes = sum(_index(output, path).exists() for path in files(output, "tfrecords")) if kind == "raw" else 0
     return vars(found) | {"indexes": indexes, "error": error}

@@ -34,7 +34,7 @@ def started(jars: str) -> SparkSession:
         "spark.driver.bindAddress": "127.0.0.1",
         "spark.ui.enabled": "false",
         "spark.executorEnv.PYTHONPATH": os.pathsep.join(sys.path),
-        # Each task reads one row group, because with several the rows would be in a different order.
+        # Each task reads one row group, because several row groups in a task would change the order of the rows.
         "spark.sql.files.maxPartitionBytes": str(16 << 20),
     }
     for name, value in settings.items():

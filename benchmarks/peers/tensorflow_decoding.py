@@ -1,5 +1,5 @@
-"""Uses tf.data as in its guides. It decodes JPEG files, crops or pads them to 482 x 415, standardizes them, and writes them as float16 to a
-TFRecord file.
+"""Uses tf.data as shown in its guides. It decodes JPEG files, crops or pads them to 482 x 415, standardizes them, and writes them as
+float16 to a TFRecord file.
 
 tensorflow_decoding.py whole|cropped INPUT OUTPUT RECORDS THREADS PROCESSES
 """

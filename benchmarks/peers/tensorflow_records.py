@@ -1,4 +1,4 @@
-"""Writes a tf.train.Example for each record with TensorFlow's TFRecordWriter, as in its guides.
+"""Writes a tf.train.Example for each record with TensorFlow's TFRecordWriter, as shown in its guides.
 
 tensorflow_records.py images|idx|table|csv|parquet|pictures|pictures-dropped|ragged|sequences INPUT OUTPUT RECORDS
 

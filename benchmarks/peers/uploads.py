@@ -110,7 +110,7 @@ def oss_uploader(**options: int) -> Callable[[Path], object]:
 
 
 def oss_unchecked() -> Callable[[Path], object]:
-    """Returns an upload of parts of 8 MiB without checksums, four at a time. This is the limit of a server that joins parts."""
+    """Returns an upload of parts of 8 MiB without checksums, four at a time. This is the limit for a server that joins parts."""
     import alibabacloud_oss_v2 as oss
 
     client, target = _oss(checks=False), {"bucket": SERVER["bucket"], "key": NAME}
@@ -177,7 +177,7 @@ def main(kind: str, source: Path, records: int) -> None:
 
     clocked(work)
     sys.stdout.flush()
-    # Native clients may be slow to exit, which isn't part of the upload.
+    # Native clients can be slow to exit, which isn't part of the upload.
     os._exit(0)
 
 

@@ -1,7 +1,7 @@
 """Runs the command `dataprep`, also as `python -m dataprep_converter`.
 
-This module is apart from the commands because it must load at once: Ctrl-C while modules load must not print a traceback. So even modules of
-the standard library are imported where the interrupt is caught. A module that is interrupted while it loads may raise any error.
+This module is separate from the commands because it must load instantly: Ctrl-C while modules load must not print a traceback. So even
+standard library modules are imported where the interrupt is caught. A module that is interrupted while it loads can raise any error.
 """
 
 import os
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 
 def main() -> "NoReturn":
-    """Runs the command of the arguments, and exits with its code."""
+    """Runs the command given in the arguments, and exits with its code."""
     interrupts: list[int] = []
 
     def note(number: int, _frame: "FrameType | None") -> "NoReturn":
@@ -34,8 +34,8 @@ def main() -> "NoReturn":
         finally:
             import signal
 
-            # From now on, the interpreter only ends. Another Ctrl-C must end it without a traceback. An interrupt that arrives before this
-            # line has run is caught below.
+            # From now on, the interpreter only shuts down. Another Ctrl-C must end it without a traceback. An interrupt that arrives before
+            # this line has run is caught below.
             signal.signal(signal.SIGINT, signal.SIG_DFL)
     except BaseException as exc:
         if isinstance(exc, SystemExit) or not (interrupts or isinstance(exc, KeyboardInterrupt)):
@@ -48,7 +48,7 @@ def main() -> "NoReturn":
 
 
 def _end_if_interrupted(lost: "sys.UnraisableHookArgs") -> None:
-    """Ends the process if Python can't raise an interrupt, for example in a callback of the import system. Nothing is at work yet."""
+    """Ends the process if Python can't raise an interrupt, for example in a callback of the import system. No work has begun yet."""
     if not issubclass(lost.exc_type, KeyboardInterrupt):
         sys.__unraisablehook__(lost)
         return

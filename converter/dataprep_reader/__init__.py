@@ -46,22 +46,22 @@ def open(  # noqa: A001 - named like gzip.open and tarfile.open
     `source` is the data set's folder, a list of its shards, a list of paths (`<folder>/_dataprep/paths/train.txt`) or its manifest. `split`
     is required if a folder or manifest has several splits. If `split` has several names, these splits are read one after another.
 
-    batch_size      records per batch; batches never span two epochs, so the last batch of an epoch may be smaller
+    batch_size      records per batch; batches never span two epochs, so the last batch of an epoch can be smaller
     epochs          number of epochs in one `for` loop; None means that the loop never ends
     shuffle         a seed: the order of each epoch depends on the seed and the epoch's number; None keeps the stored order
     shuffle_window  number of records that are shuffled together; by default the records in about 64 MiB
     drop_remainder  leaves out an incomplete batch; with several ranks, all ranks get the same number of records
     rank, world_size  the number of this process, and the number of processes that share each epoch
     columns         the features to read, in this order; None means all
-    masks           features with an array NAME_missing that tells which values are null; such a null is 0 or False in the feature
+    masks           features for which an array NAME_missing tells which values are null; the feature itself has 0 or False there
     as_             "numpy": a dictionary of arrays by feature; "arrow": a pyarrow.RecordBatch
-    threads         number of parts of shards that are read at the same time
+    threads         number of shard parts that are read at the same time
     prefetch        number of batches that are made in advance, while the caller computes; 0 means none
     job             a job's YAML file whose spec.stores describes the stores; otherwise the environment does
 
     An array has its feature's type. Its shape is the batch's dimension followed by the feature's shape: int64 (100,), uint8 (100, 28, 28).
-    Bytes and text are arrays of objects (bytes, str; None without a value). Sequences, and lists of any length, are `Ragged`. A missing
-    float is NaN. Whole numbers and booleans are a `numpy.ma.MaskedArray` in each batch with nulls, unless `masks` names the feature.
+    Bytes and text are arrays of objects (bytes or str; None for a null). Sequences, and lists of any length, are `Ragged`. A missing float
+    is NaN. Whole numbers and booleans are a `numpy.ma.MaskedArray` in each batch with nulls, unless `masks` names the feature.
 
     Raises NotFound if there is no finished data set (no `_SUCCESS`), BadData if the data set doesn't match its manifest, and ValueError for
     invalid arguments. Reading raises BadData naming a damaged file, and the stores' errors (`dataprep_converter.core.errors`).

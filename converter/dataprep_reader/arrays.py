@@ -1,4 +1,4 @@
-"""Converts a batch's columns to numpy arrays, all values of a column in one call. This module also decides how an array represents nulls."""
+"""Converts a batch's columns to numpy arrays, each column in one call. This module also decides how an array represents nulls."""
 
 import math
 from collections.abc import Collection, Iterator, Mapping
@@ -17,12 +17,12 @@ Values = TypeVar("Values")
 
 _DTYPES: Final[Mapping[pa.DataType, np.dtype[Any]]] = {kind: np.dtype(name) for kind, name in NUMPY_NAMES.items()}
 _NOTHING: Final[Mapping[str, Any]] = {"f": np.nan, "O": None}
-"""For kinds of numpy's types, the value in place of a null. It is 0 or False for all other kinds."""
+"""Maps kinds of numpy types to the value in place of a null. For all other kinds, this value is 0 or False."""
 
 
 @dataclass(frozen=True)
 class Ragged(Generic[Values]):
-    """Lists of any length, one for each record. `ragged[i]` are the values of record i, as a view without a copy."""
+    """Lists of any length, one for each record. `ragged[i]` is a view of the values of record i, without a copy."""
 
     values: "Values"
     """All lists' values, concatenated: an array whose first dimension counts the values, or a Ragged if the lists contain lists."""
@@ -51,7 +51,7 @@ class Ragged(Generic[Values]):
 Column: TypeAlias = "npt.NDArray[Any] | Ragged[Any]"
 
 MASK: Final = "_missing"
-"""The name of a feature's mask is the feature's name followed by this."""
+"""A mask is named after its feature, with this suffix."""
 
 
 def as_numpy(batch: pa.RecordBatch, masks: Collection[str] = ()) -> dict[str, Column]:
@@ -76,7 +76,7 @@ def mask_name(feature: str) -> str:
 
 
 def check_for_tensors(batch: Mapping[str, Column], *, masks: Collection[str], holds_none: bool) -> None:
-    """Raises BadData for a column with nulls that a framework can't hold. `holds_none` tells whether it can hold None among texts."""
+    """Raises BadData for a column with nulls that a framework can't hold. `holds_none` says whether it can hold None among texts."""
     for name, column in batch.items():
         lacks_texts = not (holds_none or isinstance(column, Ragged)) and column.dtype == object and None in column
         if isinstance(column, np.ma.MaskedArray) or (lacks_texts and name not in masks):
@@ -124,7 +124,7 @@ def _filled(column: Array, missing: npt.NDArray[np.bool_]) -> npt.NDArray[Any]:
 
 
 def _stored(column: Array, dtype: np.dtype[Any]) -> npt.NDArray[Any]:
-    """Returns a copy of the numbers that a column stores. Those in place of nulls are arbitrary."""
+    """Returns a copy of the numbers that a column stores. The numbers in place of nulls are arbitrary."""
     data: Any = column.buffers()[1]
     if dtype.kind == "b":
         return _bits(data, column.offset, len(column))
@@ -133,7 +133,7 @@ def _stored(column: Array, dtype: np.dtype[Any]) -> npt.NDArray[Any]:
 
 
 def _missing(columns: Mapping[str, Array]) -> dict[str, npt.NDArray[np.bool_]]:
-    """Returns the masks of columns that have nulls. One call unpacks all of them, because a call takes longer than the bits of a batch."""
+    """Returns the masks of columns that have nulls. One call unpacks all masks, because a call costs more than unpacking a batch's bits."""
     if not columns:
         return {}
     octets = [_octets(column.buffers()[0], column.offset, len(column)) for column in columns.values()]

@@ -1,4 +1,4 @@
-"""Data sets: finds the shards of a finished data set from the user's argument: a folder, shards, a list of paths or a manifest."""
+"""Finds the shards of a finished data set from the user's argument: a folder, shards, a list of paths or a manifest."""
 
 import os
 from collections.abc import Iterator, Sequence
@@ -17,7 +17,7 @@ Source: TypeAlias = AnyPath | Sequence[AnyPath]
 
 _LISTS: Final = (f"/{names.SIDE}/paths/", f"/{names.SIDE}/files/")
 _INNER: Final = "/data"
-"""In a MapFile, the name of the file with the records. Users of a MapFile name only its folder."""
+"""Name of the file with the records in a MapFile. Users give only the MapFile's folder."""
 
 
 @dataclass(frozen=True)
@@ -77,7 +77,7 @@ def _find_finished(uri: str, access: Access) -> DataSet | None:
 
 
 def _find_by_manifest(uri: str, access: Access) -> DataSet:
-    """Returns the data set of a manifest `<folder>/_dataprep/<run>/manifest.json`."""
+    """Returns the data set to which a manifest `<folder>/_dataprep/<run>/manifest.json` belongs."""
     folder, side, run = uri.rpartition(f"{names.SIDE}/")
     if not side or run.count("/") != 1:
         raise ValueError(f"{uri} isn't the manifest of a data set, which has the path <folder>/{names.SIDE}/<run>/manifest.json.")
@@ -93,8 +93,8 @@ def _read_list(uri: str, access: Access) -> list[str]:
     """Returns the files in a list of paths. Relative paths are resolved against the data set's folder in a data set's own list, and against
     the list's folder in any other list.
 
-    A data set's list names the data set's folder. If another program moved or copied the folder, the files with the same names below the
-    new folder are used.
+    The paths in a data set's own list contain the data set's folder. If another program moved or copied the folder, the files with the same
+    names below the new folder are used.
     """
     lines = [line.strip().removeprefix("file://") for line in access.store(uri).get(uri).decode().splitlines()]
     side = next((side for side in _LISTS if side in f"/{uri}"), None)

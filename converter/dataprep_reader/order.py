@@ -1,4 +1,4 @@
-"""Order: the records of an epoch, their order, and the rank that reads each of them. Pure: numbers in, numbers out.
+"""Order: which records an epoch has, in which order, and which rank reads each record. Pure: numbers in, numbers out.
 
 The shards consist of *parts* that can be read alone. An epoch takes the parts one after another, each from its beginning to its end. The
 parts are in the stored order, or shuffled. Every rank reads one stretch of this sequence. In a shuffled epoch, the records within each
@@ -19,7 +19,7 @@ Numbers: TypeAlias = npt.NDArray[np.int64]
 
 @dataclass(frozen=True)
 class Parts:
-    """Runs, one after another. Each run consists of consecutive records of one part of a shard. All arrays have the same length."""
+    """A sequence of runs. Each run consists of consecutive records of one part of a shard. All arrays have an entry for each run."""
 
     shards: Numbers
     numbers: Numbers
@@ -27,7 +27,7 @@ class Parts:
     firsts: Numbers
     """The first record that is taken from the part."""
     counts: Numbers
-    """The number of records taken, starting with the first."""
+    """The number of records that are taken, beginning with that record."""
 
     def __len__(self) -> int:
         return len(self.counts)
@@ -51,7 +51,7 @@ class Parts:
 
 
 def parts_of(counts: Sequence[Numbers]) -> Parts:
-    """Returns all parts in order. `counts[n]` has the number of records in each part of shard n."""
+    """Returns all parts in order. `counts[n]` contains the number of records in each part of shard n."""
     numbers = [np.arange(len(shard_counts), dtype=np.int64) for shard_counts in counts]
     shards = [np.full(len(shard_counts), shard, np.int64) for shard, shard_counts in enumerate(counts)]
     nothing = [np.empty(0, np.int64)]
@@ -76,7 +76,7 @@ def _seed(seed: int, epoch: int, number: int) -> int:
 
 @dataclass(frozen=True)
 class Share:
-    """A rank's stretch of the records of an epoch."""
+    """A rank's stretch of an epoch's records."""
 
     first: int
     records: int

@@ -25,14 +25,14 @@ from dataprep_reader.shards import PART_BYTES, RECORDS, Shard, ShardLayout
 WINDOW_BYTES: Final = 64 << 20
 """By default, the records in about this many bytes of the files are shuffled together."""
 STATE_VERSION: Final = 1
-"""Increased by each release in which the same arguments give another order of records."""
+"""Increased by each release in which the same arguments give a different record order."""
 
 
 class Feature(NamedTuple):
     """The type and shape of a feature's arrays."""
 
     dtype: str
-    """numpy's name of the type, `bytes`, or `text` for str."""
+    """numpy's type name, or `bytes`, or `text` for str."""
     shape: tuple[int, ...]
     """The shape of one record's value: () for one number. -1 stands for any length."""
 
@@ -191,14 +191,14 @@ class Reader:
     def state(self) -> dict[str, Any]:
         """Returns the reader's position after the last batch that it yielded, for `restore`.
 
-        It is a small dictionary that can be stored as JSON.
+        The position is a small dictionary that can be stored as JSON.
         """
         return {"version": STATE_VERSION, **self._place._asdict(), "of": self._identity}
 
     def restore(self, state: Mapping[str, Any]) -> None:
         """Makes the next `for` loop continue where the state was taken.
 
-        Raises ValueError if the state was taken in another order; the message names the difference.
+        Raises ValueError if the state was taken from a reader with a different record order; the message names the difference.
         """
         if state.get("version") != STATE_VERSION or not isinstance(state.get("of"), Mapping):
             raise ValueError(f"This is not a reader's state of version {STATE_VERSION}: {str(state)[:200]}.")
@@ -317,7 +317,7 @@ class Reader:
 
     @property
     def _rows(self) -> int:
-        """Number of records of an epoch that are in this rank's batches."""
+        """Number of an epoch's records that are in this rank's batches."""
         return min(self._share.records, self._share.batches * self._options.batch_size)
 
     @cached_property

@@ -1,8 +1,8 @@
 """Shards: yields the records of one file as Arrow batches, starting at any record. Each kind of file that can be read in parts has a class.
 
-Every class divides its file into *parts*, which can be read alone. An indexed TFRecord file has parts of about 4 MiB each. The parts of
-Parquet files are the row groups, and those of Arrow files the record batches. Any other file is a single part. To reach records in the
-middle of such a file, the reader must read and skip the records before them.
+Every class divides its file into *parts*, which can be read alone. An indexed TFRecord file has parts of about 4 MiB each. The parts of a
+Parquet file are its row groups, and the parts of an Arrow file are its record batches. Any other file is a single part. To reach records in
+the middle of such a file, the reader must read and skip the records before them.
 """
 
 import itertools
@@ -51,7 +51,7 @@ class Shard(Protocol):
 
     @property
     def parts(self) -> Numbers:
-        """Number of records in each part. This may read the file's header, footer or index."""
+        """Number of records in each part. Determining these can require reading the file's header, footer or index."""
         ...
 
     def read(self, part: int, first: int, count: int) -> Iterator[pa.RecordBatch]:
@@ -102,11 +102,11 @@ class ShardLayout:
 
     @cached_property
     def examples(self) -> Any:
-        """The description by which plain tf.train.Examples are parsed in batches, or None for other records."""
+        """The description used to parse plain tf.train.Examples in batches, or None for other records."""
         return examples_of(self.features) if format_of(self.data_set.manifest.format).holds_examples else None
 
     def opened(self, file: ManifestFile) -> Input:
-        """Returns the opened file. Raises BadData unless it has the size in the manifest."""
+        """Returns the opened file. Raises BadData unless its size is the size in the manifest."""
         uri = self.uri(file)
         source = self.access.store(uri).open(uri)
         if source.size != file.size:
@@ -119,7 +119,7 @@ class ShardLayout:
         return names.join(self.data_set.uri, file.file)
 
     def counted(self, file: ManifestFile, counts: Sequence[int]) -> Numbers:
-        """Returns the number of records in each part of a file. Raises BadData unless they add up to the manifest's number."""
+        """Returns the number of records in each part of a file. Raises BadData unless these add up to the number in the manifest."""
         if sum(counts) != file.records:
             uri = self.uri(file)
             raise BadData(f"{uri} has {sum(counts):,} records instead of {file.records:,}. See dataprep verify.", uri=uri)
@@ -183,7 +183,7 @@ class IndexedShard:
 
     @property
     def parts(self) -> Numbers:
-        """Numbers of records in the parts. All parts are equally long, except the last."""
+        """Number of records in each part. All parts have the same number, except the last."""
         return np.diff(np.append(np.arange(0, self.file.records, self._size), self.file.records))
 
     @cached_property
@@ -223,7 +223,7 @@ class StreamedShard:
         return _only_part(self.file)
 
     def read(self, part: int, first: int, count: int) -> Iterator[pa.RecordBatch]:
-        """Yields the requested records. Skips all earlier records, and stops reading after the last requested one."""
+        """Yields the requested records. Skips all earlier records, and stops reading after the last requested record."""
         del part  # there is only one
         uri = self.layout.uri(self.file)
         format_ = decoder(self.layout.data_set.manifest)
@@ -285,7 +285,7 @@ class ArraysShard:
         return _only_part(self.file)
 
     def read(self, part: int, first: int, count: int) -> Iterator[pa.RecordBatch]:
-        """Yields slices of the arrays, after comparing checksums."""
+        """Yields slices of the arrays, after checking the checksums."""
         del part  # there is only one
         uri = self.layout.uri(self.file)
         format_ = decoder(self.layout.data_set.manifest)
@@ -327,7 +327,7 @@ class ParquetShard:
             return self.layout.counted(self.file, [footer.row_group(number).num_rows for number in range(footer.num_row_groups)])
 
     def read(self, part: int, first: int, count: int) -> Iterator[pa.RecordBatch]:
-        """Yields the records, after comparing the checksums of pages."""
+        """Yields the records, after checking the page checksums."""
         columns = self.layout.schema.names
         size = max(1, PART_BYTES * self.file.records // max(PART_BYTES, self.file.size))
         row = 0

@@ -22,8 +22,9 @@ except ModuleNotFoundError as exc:
 def batches(reader: Reader) -> Any:
     """Returns one pass of the reader as a tf.data.Dataset.
 
-    Its elements are dictionaries of tensors. Lists of any length become RaggedTensors, and text and bytes become tf.string. The reader
-    already reads ahead and shuffles. Nulls need a mask (`masks=` of `open`); a null text is an empty tf.string then. Each iteration of the dataset is a new pass.
+    The dataset's elements are dictionaries of tensors. Lists of any length become RaggedTensors, and text and bytes become tf.string. The
+    reader already reads ahead and shuffles. Nulls need a mask (`masks=` of `open`); a null text then becomes an empty tf.string. Each
+    iteration of the dataset is a new pass.
     """
     if not reader.yields_numpy:
         raise ValueError("A reader for TensorFlow yields numpy: open it without as_='arrow'.")

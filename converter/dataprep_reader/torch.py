@@ -25,11 +25,12 @@ class Batches(IterableDataset):  # type: ignore[misc]  # torch isn't installed w
     that each record is read once.
 
     Numbers become tensors of their type, and lists of any length become a `Ragged` of tensors. Text becomes a list of str, and bytes become
-    a list of bytes. Nulls of whole numbers and booleans need a mask (`masks=` of `open`). torchdata's StatefulDataLoader calls `state_dict` and `load_state_dict`.
+    a list of bytes. Nulls of whole numbers and booleans need a mask (`masks=` of `open`). torchdata's StatefulDataLoader calls `state_dict`
+    and `load_state_dict`.
     """
 
     def __init__(self, reader: Reader, *, workers: int = 0) -> None:
-        """Wraps the reader. `workers` is the DataLoader's `num_workers`, which only `len` needs."""
+        """Wraps the reader. `workers` is the DataLoader's `num_workers`, which is needed only for `len`."""
         if not reader.yields_numpy:
             raise ValueError("A reader for PyTorch yields numpy: open it without as_='arrow'.")
         self._reader = reader

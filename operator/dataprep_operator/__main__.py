@@ -45,7 +45,7 @@ START_WAIT_SECONDS: Final = 3.0
 OVERLAP_EXIT_CODE: Final = 4
 UNSYNCED_SECONDS: Final = 1.0
 SHUTDOWN_SECONDS: Final = 15.0
-"""This limit is shorter than the pod's grace period, and longer than any request in flight takes."""
+"""Shorter than the pod's grace period, and longer than any request takes."""
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -166,7 +166,7 @@ def _build_reconcile(
 
 
 async def _limit_shutdown(stop: asyncio.Event) -> None:
-    """Exit when the shutdown hangs. A clean shutdown takes a second or two."""
+    """Exit if the shutdown hangs. A clean shutdown takes a second or two."""
     await stop.wait()
     watchdog = threading.Timer(SHUTDOWN_SECONDS, _give_up)
     watchdog.daemon = True

@@ -40,7 +40,7 @@ class Refused(ClusterError):
 
 
 class Unavailable(ClusterError):
-    """The API server can't be reached, or can't answer at the moment."""
+    """The API server can't be reached, or can't respond at the moment."""
 
 
 class SpecUnreadable(OperatorError):
@@ -60,7 +60,7 @@ class Overlap(OperatorError):
 
 
 class ReportRefused(OperatorError):
-    """A progress report was refused. `status` is the HTTP status to answer with."""
+    """A progress report or a request for metrics was refused. `status` is the HTTP status of the response."""
 
     def __init__(self, status: int, message: str) -> None:
         self.status = status

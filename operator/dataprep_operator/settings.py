@@ -51,7 +51,7 @@ class PodDefaults:
     allow_privileges: bool = False
     """Whether the containers that a job's spec adds may run as root, run privileged, or access the node."""
     allowed: Allowed = Allowed()
-    """What jobs may choose. The other fields of these defaults, such as `image`, are always allowed."""
+    """What jobs may choose. The values of the other fields here, such as `image`, are always allowed."""
     status_url: str | None = None
     ttl_seconds: int | None = None
     """TTL of finished jobs whose spec sets no TTL. This default doesn't apply to jobs with `deletionPolicy: Delete`."""

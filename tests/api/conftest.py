@@ -1,4 +1,4 @@
-"""Builders of jobs for the tests of the API. They fill in the fields that a test doesn't set."""
+"""Job builders for the API tests. They fill in the fields that a test doesn't set."""
 
 import copy
 from collections.abc import Callable, Mapping

@@ -25,7 +25,7 @@ from kubecluster.errors import StartFailed
 ROOT = Path(__file__).parents[2]
 EXAMPLES = sorted((ROOT / "examples").glob("*.yaml"))
 NAMESPACE = f"dataprep-admission-{secrets.token_hex(3)}"
-"""A new name each time, because the namespace of the last run may still be terminating."""
+"""A new name each time, because the last run's namespace might still be terminating."""
 STARTED = "started"
 SOURCES = ", ".join(Source.members())
 TRANSFORMS = ", ".join(Transform.members())
@@ -47,7 +47,7 @@ def namespace(cluster: Cluster) -> Iterator[str]:
 
 
 def answer_to(cluster: Cluster, job: dict[str, Any]) -> str:
-    """Return the API server's answer to creating `job` in a dry run."""
+    """Return the API server's response to creating `job` in a dry run."""
     try:
         return cluster.kubectl(
             "create", "--dry-run=server", "--validate=strict", f"--namespace={NAMESPACE}", "--filename=-", stdin=json.dumps(job)
@@ -409,7 +409,7 @@ def test_a_bad_spec_is_refused_with_its_field(cluster: Cluster, a_job: Builder, 
 
 
 def items_of(manager: str) -> dict[str, Any]:
-    """Return a spec with one item in every shared list. The items of two managers differ in their keys."""
+    """Return a spec with one item in every shared list. Items of different managers have different keys."""
     return {
         "stores": [{"uriPrefix": f"s3://{manager}/", "region": manager, "pathStyle": False, "anonymous": False}],
         "runAfter": [manager],
@@ -501,7 +501,7 @@ def test_a_new_job_may_not_contain_an_item_without_its_keys(cluster: Cluster, a_
 
 
 def without_list_types(definition: dict[str, Any]) -> dict[str, Any]:
-    """Return the definition as it was before lists had types. Pod fields could have any shape."""
+    """Return the definition as it was before lists had types, when pod fields could have any shape."""
     earlier: dict[str, Any] = json.loads(json.dumps(definition))
     for path, schema in every_schema(earlier["spec"]["versions"][0]["schema"]["openAPIV3Schema"]):
         if path == ".status.conditions":
@@ -521,7 +521,7 @@ STORED_EARLIER: dict[str, tuple[dict[str, dict[str, object]], str]] = {
 
 @contextmanager
 def stored_earlier(cluster: Cluster, job: dict[str, Any], *, fault: str) -> Iterator[dict[str, Any]]:
-    """Yield a job that was stored before lists had types, under a kind of its own. A new job of the same spec is refused with `fault`."""
+    """Yield a job of a separate kind that was stored before lists had types. A new job with the same spec is refused with `fault`."""
     group, plural = f"stored.{secrets.token_hex(3)}.dataprep.io", "storedjobs"
     definition = crd.crd() | {"metadata": {"name": f"{plural}.{group}"}}
     definition["spec"] |= {"group": group, "names": {"kind": "StoredJob", "plural": plural, "singular": "storedjob"}}
@@ -552,7 +552,7 @@ def apply_phase(cluster: Cluster, stored: dict[str, Any]) -> str:
 def test_a_job_that_an_earlier_release_stored_stays_editable(
     cluster: Cluster, a_job: Builder, lists: dict[str, dict[str, object]], fault: str
 ) -> None:
-    """The API server ignores such faults of the stored object, so the operator can still write the status and finalizers."""
+    """The API server ignores faults that the stored object already had, so the operator can still write the status and finalizers."""
     every_list = {path: items for changes in lists.values() for path, items in changes.items()}
     with stored_earlier(cluster, a_job({"suspend": True} | every_list), fault=fault) as stored:
         assert "patched" in patch_stored(cluster, stored, {"metadata": {"finalizers": ["dataprep.io/output"]}})
@@ -603,7 +603,7 @@ FULL: dict[str, object] = {
 
 @pytest.fixture(scope="module")
 def started(cluster: Cluster, namespace: str, a_job: Builder) -> str:
-    """A stored job. Its status says that it has started and ended, so that an operator doesn't change it."""
+    """A stored job. Its status says that the job has started and ended, so that an operator doesn't change it."""
     job = a_job(FULL | {"suspend": True})
     job["metadata"]["name"] = STARTED
     cluster.kubectl("apply", "--server-side", f"--namespace={namespace}", "--filename=-", stdin=json.dumps(job))
@@ -630,7 +630,7 @@ def started(cluster: Cluster, namespace: str, a_job: Builder) -> str:
 
 
 def answer_to_change(cluster: Cluster, job: str, change: dict[str, Any]) -> str:
-    """Return the API server's answer to a merge patch of the spec in a dry run."""
+    """Return the API server's response to a merge patch of the spec in a dry run."""
     patch = json.dumps({"spec": change})
     try:
         return cluster.kubectl("patch", f"dpj/{job}", f"--namespace={NAMESPACE}", "--type=merge", "--dry-run=server", f"--patch={patch}")
@@ -816,7 +816,8 @@ def test_two_versions_in_one_definition_are_applied_and_explained(cluster: Clust
 
 
 def test_a_stored_version_can_be_migrated(cluster: Cluster, a_job: Builder) -> None:
-    """The three releases of docs/api-versions.md: a second version is served, then stored, and then the first is no longer served."""
+    """The three releases in docs/api-versions.md: a second version is served, then stored, and then the first version is no longer
+    served."""
     group, plural = f"migrated.{NAMESPACE}.dataprep.io", "migratedjobs"
     name = f"{plural}.{group}"
     definition = with_second_version(crd.crd()) | {"metadata": {"name": name}}

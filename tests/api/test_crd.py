@@ -1,4 +1,4 @@
-"""The generator of the CRDs: JSON Schema keywords, generated files, and the rules about which fields may change."""
+"""The CRD generator: JSON Schema keywords, generated files, and the rules about which fields are allowed to change."""
 
 import json
 import re
@@ -33,7 +33,7 @@ LAST_APPLIED = "kubectl.kubernetes.io/last-applied-configuration"
 
 
 def last_applied(definition: dict[str, Any]) -> bytes:
-    """Return the annotation's value: compact JSON as Go writes it, with `<`, `>` and `&` escaped, and with a newline at the end."""
+    """Return the annotation's value: compact JSON as written by Go, with `<`, `>` and `&` escaped, and with a newline at the end."""
     text = json.dumps(definition | {"metadata": {"annotations": {}, **definition["metadata"]}}, separators=(",", ":"), ensure_ascii=False)
     for character in "<>&":
         text = text.replace(character, f"\\u{ord(character):04x}")
@@ -341,7 +341,7 @@ def test_braces_of_the_schema_are_safe_from_helm(monkeypatch: pytest.MonkeyPatch
 
 @pytest.fixture(scope="module")
 def made_files() -> Mapping[Path, str]:
-    """All files of the generator, which takes a second to make them."""
+    """All files that the generator makes, which takes a second."""
     return crd.files()
 
 

@@ -1,4 +1,4 @@
-"""The page of fields is current and complete."""
+"""The page that lists all fields is current and complete."""
 
 from pathlib import Path
 

@@ -22,7 +22,7 @@ Result = messages.PlanResult | messages.CommitResult | messages.WorkResult | mes
 
 
 def a_commit(fill: str = "x", uri: str = "hdfs://nn:9000/out") -> messages.CommitResult:
-    """The largest result of a commit, in which every list and text has its maximum length."""
+    """The largest commit result, in which every list and text has its maximum length."""
     counts = RecordProgress(total=NUMBER, in_=NUMBER, out=NUMBER, bad=NUMBER, filtered=NUMBER)
     return messages.CommitResult(
         run_id="f" * 16,
@@ -40,7 +40,7 @@ def a_commit(fill: str = "x", uri: str = "hdfs://nn:9000/out") -> messages.Commi
 
 
 def a_plan(fill: str = "x", uri: str = "hdfs://nn:9000/out", *, reused: bool = False) -> messages.PlanResult:
-    """The largest result of a plan."""
+    """The largest plan result."""
     return messages.PlanResult(
         run_id="f" * 16,
         plan_sha256=SHA,

@@ -1,4 +1,4 @@
-"""DataPrepProfile: the model, its small schema, and which value applies if job and profile set the same field."""
+"""DataPrepProfile: the model, its small schema, and which value applies if a job and its profile set the same field."""
 
 import json
 from typing import Any
@@ -61,7 +61,7 @@ def test_its_fields_are_those_of_workers() -> None:
     assert set(fields) == {"stores", "workers"}
     theirs = Workers.model_json_schema()["properties"]
     assert set(fields["workers"]["properties"]) < set(theirs)
-    # Profiles don't have parallelism, because it may change while a job runs.
+    # Profiles don't have `parallelism`, because it is allowed to change while a job runs.
     assert "parallelism" not in fields["workers"]["properties"]
 
 

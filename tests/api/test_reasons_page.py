@@ -1,4 +1,4 @@
-"""The page of reasons is current and complete."""
+"""The page that lists all reasons is current and complete."""
 
 from pathlib import Path
 

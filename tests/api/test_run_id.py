@@ -1,4 +1,4 @@
-"""The run id changes when the bytes may change, and only then."""
+"""The run id changes if and only if the bytes might change."""
 
 import json
 from collections.abc import Callable, Mapping
@@ -49,7 +49,7 @@ def test_what_leaves_the_bytes_alone_leaves_the_run_id_alone(a_job: Builder, cha
 
 @pytest.mark.parametrize("example", EXAMPLES, ids=[example.name for example in EXAMPLES])
 def test_a_field_at_its_default_does_not_enter_however_deep_it_lies(example: Path) -> None:
-    """This lets a release add fields to any model of the spec."""
+    """Releases can therefore add fields to any model of the spec."""
     documents = [each for each in yaml.safe_load_all(example.read_text()) if each["kind"] == "DataPrepJob"]
     for spec in (DataPrepJob.parse(document).spec for document in documents):
         written_out = spec.model_dump(mode="json", by_alias=True, exclude_none=True)
@@ -100,7 +100,7 @@ SPECS: dict[str, dict[str, Any]] = {
     "shuffled": {"source": {"csv": {"uris": ["/data"]}}, "shuffle": {"seed": 7}, "output": {"uri": "/out", "format": "tfrecord"}},
 }
 FIRST = {"plain": "93e210d97679d7d1", "dl4jDataset": "bf681988b6496c13", "copy": "4b1de8e2087b70ea", "shuffled": "ca91389bf2c9c9b7"}
-"""Computed by the last release without parts."""
+"""Run ids computed by the last release whose run ids had no parts."""
 
 
 def spec_of(name: str) -> DataPrepJobSpec:

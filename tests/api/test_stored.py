@@ -70,7 +70,7 @@ class Leaf(Versioned):
 
 
 class Branch(Model):
-    """A part that has no newer fields itself."""
+    """A part without newer fields of its own."""
 
     leaves: list[Leaf] = []
     by_name: dict[str, Leaf] = {}
@@ -78,7 +78,7 @@ class Branch(Model):
 
 
 class Tree(StoredDocument):
-    """A file."""
+    """A stored file."""
 
     FILE: ClassVar[str] = "tree"
     SINCE: ClassVar[Mapping[str, int]] = {"count": 2, "later_branch": 2}

@@ -1,4 +1,4 @@
-"""CustomResourceDefinitions as a later release may define them."""
+"""CustomResourceDefinitions as a later release might define them."""
 
 import copy
 from collections.abc import Iterator
@@ -16,7 +16,7 @@ SHARED_LISTS: dict[str, tuple[str, list[str]]] = {
     "spec.workers.podTemplate.hostAliases": ("map", ["ip"]),
     "status.conditions": ("map", ["type"]),
 }
-"""The lists of which several managers can each own items. docs/gitops.md gives the reasons."""
+"""The lists whose items can belong to different managers. docs/gitops.md gives the reasons."""
 
 
 def with_second_version(definition: dict[str, Any]) -> dict[str, Any]:  # Any: YAML

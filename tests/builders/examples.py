@@ -1,4 +1,5 @@
-"""How many examples a property test tries. Each run tries others, so `make test` tries only a fifth as many as `make nightly`."""
+"""How many examples a property test tries. Every run tries different examples, so it is enough that `make test` tries a fifth as many as
+`make nightly`."""
 
 import os
 from typing import Final

@@ -1,4 +1,4 @@
-"""Parquet files with times of the old type INT96, which older Spark, Hive and Impala write."""
+"""Parquet files with times of the old type INT96, as written by older versions of Spark, Hive and Impala."""
 
 from collections.abc import Mapping
 from pathlib import Path

@@ -51,7 +51,7 @@ def _values_of(kind: Any) -> Any:
 
 @st.composite
 def nested_columns(draw: Any, *, least: int = 0, nullable: bool = True) -> Array:
-    """A strategy for columns of structs or of lists of structs, whose fields have any types. Unless `nullable`, no row is null."""
+    """A strategy for columns of structs or of lists of structs. A field can have any type. A row can be null only if `nullable`."""
     inner = draw(_TYPES)
     struct = _arrow.struct([("x", inner), ("y", pa.int8())])
     kind = draw(st.sampled_from([struct, pa.list_(struct)]))

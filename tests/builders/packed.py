@@ -18,4 +18,4 @@ PACKERS: Final[Mapping[str, Callable[[bytes], bytes]]] = {
     "zst": lambda data: bytes(_arrow.Codec("zstd").compress(data, asbytes=True)),
     "lz4": lambda data: bytes(_arrow.Codec("lz4").compress(data, asbytes=True)),
 }
-"""Functions that compress bytes, by the ending of the names of such files."""
+"""Functions that compress bytes, by the file name ending of each compression."""

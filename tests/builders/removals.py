@@ -1,4 +1,4 @@
-"""Jobs with `deletionPolicy: Delete`, whose data sets are removed with them."""
+"""Jobs with `deletionPolicy: Delete`, whose data sets are removed when the jobs are."""
 
 from typing import Any
 

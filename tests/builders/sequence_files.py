@@ -1,4 +1,4 @@
-"""Hadoop sequence files, written according to the specification of their format."""
+"""Hadoop sequence files, written from the format's specification."""
 
 import struct
 import zlib

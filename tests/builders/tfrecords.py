@@ -29,7 +29,7 @@ def message(features: dict[str, Any]) -> Any:
 
 
 def example(**features: Any) -> bytes:
-    """Serialise a record by protobuf, which chooses the order of keys."""
+    """Serialise a record with protobuf, which chooses the order of the keys."""
     written: bytes = message(features).SerializeToString()
     return written
 

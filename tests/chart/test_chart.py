@@ -45,7 +45,7 @@ def run(helm: Path, *words: str | Path, values: Mapping[str, object] | None = No
 
 @functools.cache
 def template_output(helm: Path, values: str) -> str:
-    """The objects for some values, which are JSON."""
+    """The objects that the chart renders for these values, which are JSON."""
     done = run(helm, "template", "dp", str(CHART), "--namespace=dataprep", values=json.loads(values))
     assert done.returncode == 0, done.stderr
     return done.stdout
@@ -53,8 +53,8 @@ def template_output(helm: Path, values: str) -> str:
 
 @pytest.fixture
 def render(helm: Path) -> Render:
-    """Return a function that renders the chart with some values into objects, by default without hooks and, because these are nine tenths of
-    the text, without CRDs.
+    """Return a function that renders the chart with some values into objects. By default it omits hooks, and also CRDs, because they are
+    nine tenths of the text.
     """
 
     def template(values: Mapping[str, object] | None = None, *, hooks: bool = False) -> Objects:
@@ -394,7 +394,7 @@ def test_the_list_of_images_is_all_that_the_release_and_its_jobs_pull(render: Re
 
 def test_the_notes_name_the_images_and_the_value_that_keeps_cpu_jobs_off_gpu_nodes(helm: Path, tmp_path: Path) -> None:
     def notes(values: Mapping[str, object]) -> str:
-        """Helm renders the notes only with a cluster, so this function renders them as a file of the chart."""
+        """Helm renders the notes only with a cluster, so this function renders them as a template of the chart."""
         chart = tmp_path / "chart"
         shutil.rmtree(chart, ignore_errors=True)
         shutil.copytree(CHART, chart)
@@ -415,7 +415,7 @@ def test_the_notes_name_the_images_and_the_value_that_keeps_cpu_jobs_off_gpu_nod
 
 
 def test_without_a_fixed_user_no_pod_names_one(render: Render) -> None:
-    """OpenShift's restricted-v2 requires this. Its requirements on the workers' pods are tested with the operator."""
+    """OpenShift's restricted-v2 requires this. The operator's tests check what restricted-v2 requires of the workers' pods."""
     objects = render({"security": {"fixedUser": False}}, hooks=True)
     workers = worker_pods(settings.from_environment(environment(objects)).pods)
 

@@ -49,7 +49,7 @@ def test_every_metric_that_is_asked_for_is_told() -> None:
 
 
 def test_what_people_ask_of_an_operator_has_a_metric() -> None:
-    """These names are used in dashboards of other people, so the test fails if one is removed."""
+    """Other people's dashboards use these names, so the test fails if a name is removed."""
     operator = {"workqueue_depth", "reconcile_duration_seconds_count", "reconcile_errors_total", "api_requests_total"}
     operator |= {"watch_last_event_age_seconds", "jobs", "workqueue_wait_seconds_count", "job_first_record_seconds_count"}
     jobs = {

@@ -1,4 +1,4 @@
-"""Files stored by earlier releases, unpacked for each test, which may change them."""
+"""Files stored by earlier releases, unpacked again for each test, so that a test can change them."""
 
 import shutil
 import tempfile

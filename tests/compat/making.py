@@ -1,10 +1,10 @@
-"""Builds `stored-<commit>.tar.xz`: inputs, jobs and the output of a release on a local disk, with the times of all files.
+"""Builds `stored-<commit>.tar.xz`: inputs, jobs and a release's output on a local disk, with the times of all files.
 
     python tests/compat/making.py CHECKOUT ARCHIVE     # CHECKOUT: a release's sources with a compiled kernel
 
-The committed archive was made by the last release without versions of parts and formats. It is never rebuilt: when a format gets a new
-version, another archive is added beside it. On a local disk a pin is a file's size and its modification time in nanoseconds. tar
-doesn't keep nanoseconds, so the times are stored in `times.json`.
+The committed archive was made by the last release in which parts and formats had no versions. It is never rebuilt: when a format gets a new
+version, another archive is added beside it. On a local disk a pin is a file's size and its modification time in nanoseconds. tar doesn't
+keep nanoseconds, so the times are stored in `times.json`.
 
 Each folder is a data set. `in/` is the input, `job.yaml` is the job with relative paths, `out/` is the release's output, and `state` says
 how far the job got.
@@ -145,7 +145,7 @@ SETS: Final[Mapping[str, tuple[Inputs, Job]]] = {
     "hash": (rows, to("jsonl", TEXT, transforms=[{"hash": {"columns": ["x"], "keyEnv": "PEPPER"}}])),
     "extended": (rows, to("tfrecord", shuffle={"seed": 5}, splits=HALVES, output={"overwrite": "Extend"})),
 }
-"""Finished data sets. `copy` is made separately."""
+"""Finished data sets. The data set `copy` is made separately."""
 UNFINISHED: Final[Mapping[str, Job]] = {
     "plain": to("tfrecord"),
     "shuffled": to("tfrecord", shuffle={"seed": 5}, splits=HALVES),
@@ -153,7 +153,7 @@ UNFINISHED: Final[Mapping[str, Job]] = {
     "inferred": to("tfrecord", INFERRED),
     "growing": to("tfrecord", shuffle={"seed": 5}, splits=HALVES, output={"overwrite": "Extend"}),
 }
-"""Jobs that died in each of STATES."""
+"""Jobs that died. Each job is stored in all of the STATES."""
 STATES: Final = ("planned", "some-shards", "all-shards")
 
 
@@ -221,7 +221,7 @@ def unfinished(root: Path, checkout: Path) -> None:
 
 
 def dataprep(folder: Path, checkout: Path, *words: str) -> str:
-    """Runs a command of the release; returns its standard output."""
+    """Runs one of the release's commands; returns its standard output."""
     path = os.pathsep.join(str(checkout / each) for each in ("api", "converter"))
     environment = {name: value for name, value in os.environ.items() if not name.startswith("DATAPREP_")}
     done = subprocess.run(

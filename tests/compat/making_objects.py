@@ -4,8 +4,8 @@ job.
     PYTHONPATH=CHECKOUT:CHECKOUT/api:CHECKOUT/operator:CHECKOUT/converter python tests/compat/making_objects.py FILE MOMENT ...
 
 CHECKOUT contains a release's sources. That release's fake API server records the objects that its operator writes. The committed files were
-made by the last release whose child names had six digits of the uid. One file contains the course of a job. The other contains the
-exceptions listed in CONTRIBUTING and other kinds of objects. These files are never rebuilt. New files are added beside them.
+made by the last release whose child names had six digits of the uid. One file contains a single job at several moments. The other file
+contains the exceptions listed in CONTRIBUTING and other kinds of objects. These files are never rebuilt. New files are added beside them.
 """
 
 import asyncio
@@ -110,7 +110,7 @@ def leaving() -> World:
 
 
 def pending() -> World:
-    """A converting job, and a job that waits for it because it reads the first job's output."""
+    """A job that is converting, and a second job that waits because it reads the first job's output."""
     world = converting()
     world.apply("second", source={"fromJob": {"name": "mnist"}}, output={"uri": "s3://out/second"})
     world.settle("second")
@@ -146,7 +146,7 @@ def invalid() -> World:
 
 
 def profiled() -> World:
-    """A converting job that gets its image from a profile."""
+    """A job that is converting and gets its image from a profile."""
     world = World()
     profile = {"workers": {"image": "team:1", "nodeSelector": {"pool": "data"}}, "stores": [{"uriPrefix": "s3://", "region": "eu"}]}
     world.cluster.add(
@@ -186,7 +186,7 @@ def scheduled() -> World:
     return world
 
 
-# --- objects with a different meaning now ----------------------------------------------------------------------------------------
+# --- objects whose meaning has changed ----------------------------------------------------------------------------------------
 
 
 def privileged() -> World:

@@ -1,4 +1,4 @@
-"""The CRDs accept every field and value that those of an earlier release accept, so no file has to be converted."""
+"""The CRDs accept every field and value that an earlier release's CRDs accept, so no file has to be converted."""
 
 import re
 import shutil
@@ -25,7 +25,7 @@ Schema = Mapping[str, Any]  # JSON
 
 @pytest.fixture(scope="module")
 def earlier() -> dict[str, Schema]:
-    """The CRDs of the earlier release by plural."""
+    """The earlier release's CRDs by plural."""
     with tarfile.open(EARLIER) as archive:
         files = {plural: archive.extractfile(f"crds/{plural}.dataprep.io.yaml") for plural in DEFINITIONS}
         return {plural: yaml.load(file, Loader=yaml.CSafeLoader) for plural, file in files.items() if file is not None}

@@ -1,4 +1,4 @@
-"""Every code path rejects files of a later release with a message that names the file, and modifies no files."""
+"""Every code path rejects a later release's files with a message that names the file, and modifies no files."""
 
 import hashlib
 import io

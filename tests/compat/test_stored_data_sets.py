@@ -1,4 +1,4 @@
-"""This release reads, verifies, extends, repairs and resumes the output of an earlier one, or rejects it with a message that names it."""
+"""This release reads, verifies, extends, repairs and resumes an earlier release's output, or rejects it with a message that names it."""
 
 import hashlib
 import io
@@ -28,7 +28,7 @@ FINISHED = [*making.SETS, "copy"]
 UNFINISHED = [f"{name}-{state}" for name in making.UNFINISHED for state in making.STATES]
 RECORDS = making.ROWS
 KEYED = {"hash"}
-"""These data sets were made before the key was part of the run id."""
+"""These data sets were made when the key wasn't yet part of the run id."""
 
 
 def values(folder: Path) -> list[int]:
@@ -39,7 +39,7 @@ def values(folder: Path) -> list[int]:
 
 
 def fault_of(job: DataPrepJob) -> str | None:
-    """Why this release can't continue output that was made with the first version of every part; None if it can."""
+    """Why this release can't continue output that was made with the first version of every part. None if it can continue."""
     return run_id.fault_of_versions({}, job.spec)
 
 

@@ -140,8 +140,7 @@ def test_a_schedule_continues_its_job_and_creates_the_next_one() -> None:
     assert children(world) == [f"{first}-datapr-plan"]
 
 
-# --- data sets whose jobs produce different ones now
-# ----------------------------------------------------------------------------------------
+# --- data sets that their jobs would now make differently ---------------------------------------------------------------------
 
 
 def made_anew(folder: Path) -> dict[str, bytes]:

@@ -1,4 +1,4 @@
-"""This release continues jobs that an earlier release's operator has started. The jobs are given as objects on a cluster."""
+"""This release continues jobs that an earlier release's operator started. The jobs are stored as objects on a cluster."""
 
 import json
 from collections.abc import Callable

@@ -1,6 +1,6 @@
 """Custom resources stored by an earlier release are valid according to this release's models and CRDs.
 
-Its CEL rules are covered by tests/api/test_admission.py.
+The CEL rules are covered by tests/api/test_admission.py.
 """
 
 import functools
@@ -21,7 +21,7 @@ Value = Any  # JSON
 Schema = Mapping[str, Any]  # the same
 
 INVALID = "invalid mnist"
-"""Specs that are valid by every schema but that the operator rejects."""
+"""Specs that are valid according to every schema, but that the operator rejects."""
 PHASES = {"Pending", "Planning", "Queued", "Running", "Suspended", "Committing", "Succeeded", "Failed"}
 TYPES: dict[str, Any] = {"object": dict, "array": list, "string": str, "boolean": bool, "integer": int, "number": (int, float)}
 

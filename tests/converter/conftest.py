@@ -21,10 +21,10 @@ from workbench import mnist
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Runs the slow tests of formats without the C library only at night.
+    """Without the C library, the slow format tests run only at night.
 
-    The tests of the library compare each of its functions with the Python code that replaces it (most of them in
-    `tests/converter/core/test_native.py`), and the quick tests of formats run with both.
+    The library's own tests, most of them in `tests/converter/core/test_native.py`, compare each of its functions with the Python code that
+    replaces it, and the quick format tests run both with and without the library.
     """
     for item in items:
         known = item.callspec.params if isinstance(item, pytest.Function) and hasattr(item, "callspec") else {}
@@ -35,9 +35,10 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 _HDFS = pytest.StashKey[HdfsCluster]()
 
 
-@pytest.hookimpl(trylast=True)  # after the fixtures, which may start servers again
+@pytest.hookimpl(trylast=True)  # after the fixtures, which might start servers again
 def pytest_runtest_teardown(item: pytest.Item, nextitem: pytest.Item | None) -> None:
-    """Stops HDFS in a process that has finished the files on HDFS, which it takes first. Idle servers need a second of processor time a minute."""
+    """Stops HDFS in a process that has finished the files on HDFS, which it takes first. Idle servers need one second of processor time per
+    minute."""
     cluster = item.config.stash.get(_HDFS, None)
     if cluster is not None and nextitem is not None and "PYTEST_XDIST_WORKER" in os.environ and not on_hdfs(nextitem.nodeid.split("::")[0]):
         cluster.stop()
@@ -50,7 +51,7 @@ BUCKET = "contract-bucket"
 
 @pytest.fixture(scope="session")
 def servers_folder() -> Iterator[Path]:
-    # pytest's temporary folder isn't used, because it keeps three runs, which would be gigabytes.
+    # pytest's temporary folder isn't used, because pytest keeps the folders of three runs, which would take gigabytes.
     with tempfile.TemporaryDirectory(prefix="dataprep-stores-") as folder:
         yield Path(folder)
 
@@ -64,7 +65,7 @@ def hdfs_servers(servers_folder: Path, pytestconfig: pytest.Config) -> Iterator[
 
 @pytest.fixture
 def hdfs_cluster(hdfs_servers: HdfsCluster) -> HdfsCluster:
-    """HDFS, which is started again if it was stopped."""
+    """HDFS, which is started again if it has been stopped."""
     if not hdfs_servers.processes:
         hdfs_servers.start_missing()
     return hdfs_servers
@@ -193,7 +194,7 @@ def small_slices(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.fixture(scope="module", params=["native.c", "python"])
 def native_and_python(request: pytest.FixtureRequest) -> Iterator[None]:
-    """Runs each test twice: with native.c, if this machine has it built, and without."""
+    """Runs each test twice: with native.c, if it is built on this machine, and without it."""
     with pytest.MonkeyPatch.context() as patch:
         if request.param == "python":
             patch.setattr(native, "_library", lambda: None)

@@ -1,4 +1,4 @@
-"""The docs are correct: their jobs are valid, their links have targets, and all reasons are documented."""
+"""The documentation is correct: its jobs are valid, its links have targets, and all reasons are documented."""
 
 import re
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""The check for phrases that read as translated: which phrases it finds, and which parts of files it skips."""
+"""The check for phrases that sound translated: which phrases it finds, and which parts of files it skips."""
 
 import runpy
 from pathlib import Path

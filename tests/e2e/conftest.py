@@ -1,7 +1,7 @@
-"""Fixtures for the cluster, the installed operator and the stores. All of these are real programs, except the fake of OSS.
+"""Fixtures for the cluster, the installed operator and the stores. All of these are real programs, except the OSS fake.
 
-All test processes share the cluster, the operator and HDFS. Each process has an S3 server and an OSS fake of its own, so a test may stall all
-writes or deny any right. A test that kills a DataNode starts its own HDFS.
+All test processes share the cluster, the operator and HDFS. Each process has its own S3 server and its own OSS fake, so a test is free to
+stall all writes or deny any right. A test that kills a DataNode starts its own HDFS.
 """
 
 import os
@@ -30,7 +30,7 @@ from workbench.stores import BUCKET, Stores
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Marks every test of this folder as a cluster test, and orders them so that the tests of parallel processes don't wait for each other."""
+    """Marks every test in this folder as a cluster test, and orders the tests so that parallel processes don't wait for each other."""
     here = [item for item in items if Path(__file__).parent in item.path.parents]
     for item in here:
         item.add_marker(pytest.mark.cluster)
@@ -41,9 +41,10 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 
 def _spread(items: Sequence[pytest.Item]) -> list[pytest.Item]:
-    """Interleaves the files, since tests of one file compete for the same resources: the first test of each, then the second, and so on.
+    """Interleaves the files, because tests in one file compete for the same resources: the first test of each file, then the second, and so
+    on.
 
-    Long tests come first, so that none runs alone at the end.
+    Long tests come first, so that no long test is left to run alone at the end.
     """
     taken: Counter[Path] = Counter()
     places: dict[pytest.Item, int] = {}
@@ -52,7 +53,7 @@ def _spread(items: Sequence[pytest.Item]) -> list[pytest.Item]:
         places[item] = taken[item.path]
     spread = sorted((item for item in items if item.get_closest_marker("long") is None), key=places.__getitem__)
     for number, item in enumerate(item for item in items if item.get_closest_marker("long")):
-        # Each process begins with two tests: a long one and its successor.
+        # Each process begins with two tests: a long test and the test after it.
         spread.insert(2 * number, item)
     return spread
 
@@ -85,7 +86,7 @@ def stores(cluster: Cluster) -> Iterator[Stores]:
 
 @pytest.fixture
 def own_hdfs(stores: Stores) -> Iterator[HdfsCluster]:
-    """An HDFS whose servers the test may kill."""
+    """An HDFS whose servers the test is allowed to kill."""
     with tempfile.TemporaryDirectory(prefix="dataprep-hdfs-") as folder, HdfsCluster(Path(folder), host=stores.s3.host) as hdfs:
         yield hdfs
 

@@ -1,4 +1,4 @@
-"""Slow jobs on the fake of OSS, which a test can catch while they run."""
+"""Slow jobs on the OSS fake, which a test can catch while they run."""
 
 import hashlib
 import json

@@ -17,7 +17,7 @@ PROMISED_SECONDS = 30
 
 @pytest.fixture(autouse=True)
 def one_at_a_time() -> Iterator[None]:
-    """Serialises these tests: each of them considers the GPUs of all nodes."""
+    """Runs these tests one at a time, because each of them depends on the GPUs of all nodes."""
     with marking_nodes():
         yield
 
@@ -49,7 +49,7 @@ def job(namespace: Namespace, stores: Stores, source: str, *, parallelism: int =
 
 
 def workers(namespace: Namespace) -> list[Document]:
-    """The converter pods, at least one, so that assertions over all of them are never vacuous."""
+    """The converter pods. There is at least one, so an assertion about all pods is never vacuously true."""
     found = namespace.pods("gpu", step="convert")
     assert found, namespace.story("gpu")
     return found
@@ -136,7 +136,8 @@ def other_gpu_node(cluster: Cluster) -> Iterator[str]:
 def test_two_gpus_come_from_the_selected_node(
     namespace: Namespace, stores: Stores, digits_on_s3: str, gpu_node: str, other_gpu_node: str
 ) -> None:
-    """There is room for one of two workers at a time. The second worker waits, and does not use GPUs of a node with another label."""
+    """There is room for only one of the two workers at a time. The second worker waits, and does not use the GPUs of a node with another
+    label."""
     namespace.apply(job(namespace, stores, digits_on_s3, parallelism=2, policy="Required", count=2))
     status = namespace.wait_phase("gpu", "Succeeded")
     assert status["effective"]["accelerator"] == "GPU"
@@ -160,7 +161,7 @@ def test_a_job_waits_for_more_gpus_than_the_selected_node_has(
 def test_one_value_of_the_chart_keeps_cpu_jobs_off_gpu_nodes_without_a_taint(
     namespace: Namespace, stores: Stores, cluster: Cluster, own_operator: Installation, digits_on_s3: str
 ) -> None:
-    """A CPU job that selects the GPU node by another label is not scheduled; without that label it runs elsewhere."""
+    """A CPU job that selects the GPU node by another label isn't scheduled. A job that doesn't select this label runs on another node."""
     node, taken_from = "node1", {"accelerator": "gpu"}
     own_operator.install(
         {"namespaces": [namespace.name], "crds": {"install": False}, "workers": {"cpu": {"avoidNodes": taken_from}}},

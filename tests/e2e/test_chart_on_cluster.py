@@ -1,4 +1,5 @@
-"""Tests of the Helm chart on the cluster: install, test, upgrade and uninstall, jobs from before the installation, and namespaced mode."""
+"""Tests of the Helm chart on the cluster: install, test, upgrade and uninstall, jobs created before the installation, and namespaced
+mode."""
 
 import json
 import uuid

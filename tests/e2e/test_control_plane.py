@@ -1,4 +1,4 @@
-"""Tests in which the API server and etcd fail and recover, the CRD is upgraded while jobs run, and objects are from an older release."""
+"""Tests in which the API server and etcd fail and recover, the CRD is upgraded while jobs run, or objects come from an older release."""
 
 import json
 import time
@@ -17,7 +17,7 @@ from workbench.smalljobs import assert_done_once, phases, small_jobs, wait_all
 from workbench.stores import Stores
 
 HEALED_SECONDS = 180
-"""All small jobs finish within this time after the API server is back."""
+"""All small jobs finish within this time once the API server is back."""
 
 
 def at_work(namespace: Namespace, *, seconds: float = 60) -> None:
@@ -66,8 +66,8 @@ def test_the_crd_may_be_upgraded_under_running_jobs(namespace: Namespace, stores
     at_work(namespace)
     apply_crd(cluster, newer)
     try:
-        # An unknown field affects only the job that uses it, which waits for an operator upgrade. The operator's watches may still predate
-        # the CRD upgrade and deliver the job without the field.
+        # An unknown field affects only the job that uses it, which waits for an operator upgrade. The operator's watches might still date
+        # from before the CRD upgrade and deliver the job without the field.
         [late] = small_jobs(stores, namespace, ["late"])
         late["spec"]["ofANewerRelease"] = "yes"
         apply_once_known(namespace, late)
@@ -85,7 +85,7 @@ def test_the_crd_may_be_upgraded_under_running_jobs(namespace: Namespace, stores
 def test_objects_of_an_older_release_are_read_and_their_jobs_continue(
     namespace: Namespace, stores: Stores, own_operator: Installation
 ) -> None:
-    """Statuses of running jobs that lack all fields which later releases added."""
+    """The statuses of the running jobs lack all fields that later releases added."""
     namespace.apply(*small_jobs(stores, namespace, [f"older-{n}" for n in range(3)]))
     at_work(namespace)
     with nobody_inside(own_operator):
@@ -97,7 +97,7 @@ def test_objects_of_an_older_release_are_read_and_their_jobs_continue(
 
 
 LATER = ("code", "effective", "fromJob", "runs", "timings", "warnings")
-"""Status fields that an older release may not have written."""
+"""Status fields that an older release might not have written."""
 
 
 def apply_once_known(namespace: Namespace, job: Document) -> None:

@@ -1,4 +1,4 @@
-"""Schedules and chains on the cluster: a DataPrepCronJob makes a version every minute, and a job reads the output of another."""
+"""Schedules and chains on the cluster: a DataPrepCronJob makes a version every minute, and one job reads another job's output."""
 
 import time
 from pathlib import Path
@@ -13,7 +13,7 @@ SECONDS = 300
 
 
 def a_template(stores: Stores, namespace: Namespace, digits: Path, *, output: str) -> Document:
-    """The spec of a job in one pod that reads the shared folder and writes its output there."""
+    """The spec of a single-pod job that reads the shared folder and writes its output there."""
     folder = f"/data/{digits.relative_to(stores.volume)}"
     volume: dict[str, Any] = mount(namespace, stores)
     train = {"name": "train", "images": f"{folder}/train-images-idx3-ubyte.gz", "labels": f"{folder}/train-labels-idx1-ubyte.gz"}
@@ -80,7 +80,7 @@ def test_an_invalid_schedule_says_why(namespace: Namespace) -> None:
 
 
 def test_a_job_reads_what_another_one_writes(namespace: Namespace, stores: Stores, digits: Path) -> None:
-    """The first job is a single pod. Each step of the second one has its own."""
+    """The first job is a single pod. Each step of the second job has its own pods."""
     out = f"/data/{namespace.name}-chain"
     first = a_template(stores, namespace, digits, output=f"{out}/first")
     second = {

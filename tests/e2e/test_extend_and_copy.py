@@ -1,4 +1,4 @@
-"""Extending a data set, and copying one to another store, on the cluster."""
+"""Extending a data set and copying it to another store, on the cluster."""
 
 from pathlib import Path
 from typing import Any
@@ -28,7 +28,7 @@ def test_new_files_become_new_shards_and_the_old_shards_stay(namespace: Namespac
 
     def job(name: str) -> Document:
         uris: dict[str, Any] = {"params": {"input": f"s3://{BUCKET}/{into}"}, "output__uri": f"s3://{BUCKET}/{out}"}
-        # An extension has pods for each step in any case.
+        # An extension has separate pods for each step, even if it is small.
         return example(
             str(EXAMPLES / "extend-local.yaml"), name=name, one_pod=True, stores=stores.settings(), workers={"parallelism": 2}, **uris
         )

@@ -22,7 +22,7 @@ from workbench.jobs import Document, Namespace
 from workbench.stores import Stores, a_job, mount
 
 HELD_SECONDS = 55
-"""The converter's client of OSS waits for a minute."""
+"""Each write is held for this long. The converter's OSS client waits for a minute."""
 
 
 def delete_pods(namespace: Namespace) -> int:
@@ -57,7 +57,7 @@ def test_a_killed_worker_costs_only_its_own_shard(
     with slow_writes(stores, seconds=1.0):
         namespace.apply(slow_job(namespace, stores, digits_on_hdfs))
         done = some_reports(stores, namespace, at_least=2)
-        # There may briefly be no pod between two tasks.
+        # For a moment between two tasks, there might be no pod.
         namespace.wait("slow", lambda _: kill(namespace) > 0, what="at work")
         some_reports(stores, namespace, at_least=4)
     namespace.wait_phase("slow", "Succeeded")
@@ -68,7 +68,7 @@ def test_a_killed_worker_costs_only_its_own_shard(
 def test_a_namespace_can_be_deleted_while_a_killed_worker_waits_for_its_next(
     namespace: Namespace, stores: Stores, cluster: Cluster, digits_on_hdfs: str
 ) -> None:
-    """Kubernetes removes a namespace once its pods are gone, but a Job keeps a finished pod until it has created its replacement."""
+    """Kubernetes removes a namespace once its pods are gone, but a Job keeps a finished pod until the Job has created its replacement."""
     with slow_writes(stores, seconds=2.0):
         namespace.apply(slow_job(namespace, stores, digits_on_hdfs, workers__parallelism=1))
         some_reports(stores, namespace, at_least=1)
@@ -89,7 +89,7 @@ def in_phase(*phases: str) -> Callable[[Document], bool]:
 @pytest.mark.apart
 @pytest.mark.long
 def test_the_operator_may_die_in_any_phase(namespace: Namespace, stores: Stores, own_operator: Installation, digits_on_s3: str) -> None:
-    """One job; the operator is killed in each of its phases."""
+    """The operator is killed in each phase of a single job."""
     with slow_writes(stores, seconds=0.7):
         namespace.apply(slow_job(namespace, stores, digits_on_s3))
         for phase in ("Planning", "Running", "Committing"):
@@ -104,7 +104,7 @@ def test_the_operator_may_die_in_any_phase(namespace: Namespace, stores: Stores,
 @pytest.mark.long
 @pytest.mark.parametrize("node", [pytest.param("dead", marks=pytest.mark.nightly), "silent"])
 def test_a_lost_node_does_not_stop_the_job(namespace: Namespace, stores: Stores, cluster: Cluster, digits_on_hdfs: str, node: str) -> None:
-    """Only the kubelet of a silent node has stopped. The node's pods keep running, and write at the same time as their replacements."""
+    """On a silent node, only the kubelet has stopped. The node's pods keep running, and write at the same time as their replacements."""
     lose, label = {"dead": cluster.kill_node, "silent": cluster.stop_kubelet}[node], f"test-{node}"
     cluster.add_node(node, labels={label: "yes"}, taints=["test=doomed:NoSchedule"])
     try:
@@ -120,7 +120,7 @@ def test_a_lost_node_does_not_stop_the_job(namespace: Namespace, stores: Stores,
         with slow_writes(stores, seconds=1.0):
             namespace.apply(slow_job(namespace, stores, digits_on_hdfs, **changes))
             some_reports(stores, namespace, at_least=2)
-        # The pods of a silent node are still writing when their replacements begin.
+        # A silent node's pods are still writing when their replacements begin.
         with slow_writes(stores, seconds=HELD_SECONDS):
             lose(node)
             cluster.kubectl("label", "node", "node0", f"{label}=yes", "--overwrite")

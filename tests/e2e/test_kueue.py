@@ -21,7 +21,7 @@ from workbench.stores import BUCKET, Stores
 
 QUEUE_LABEL = "kueue.x-k8s.io/queue-name"
 SAID_SECONDS = 30
-"""The operator polls Kueue's status messages about every ten seconds."""
+"""A message from Kueue is shown within this time. The operator polls Kueue's status messages about every ten seconds."""
 DONE_SECONDS = 120
 HELD_SECONDS = 55
 
@@ -47,7 +47,8 @@ def queues(namespace: Namespace, running_kueue: None) -> Iterator[Namespace]:
 
 
 def queued(job: Document, queue: str, **marks: str) -> Document:
-    """The job in a queue, with other Kueue marks: `priority_class` is a label, and `job_min_parallelism` is an annotation."""
+    """The job with a queue label and with more of Kueue's labels and annotations: `priority_class` is a label, `job_min_parallelism` an
+    annotation."""
     metadata = job["metadata"]
     metadata.setdefault("labels", {})[QUEUE_LABEL] = queue
     for name, value in marks.items():
@@ -104,7 +105,7 @@ def until(true: Callable[[], bool], *, what: str, seconds: float = 30) -> None:
 
 
 def test_a_queued_job_without_kueue_gets_a_warning(namespace: Namespace, stores: Stores) -> None:
-    """This test comes first in the file, because the later ones install Kueue. Kueue ignores the Jobs of this namespace anyway."""
+    """This test comes first in the file, because the later tests install Kueue. In any case, Kueue ignores the Jobs in this namespace."""
     [job] = small_jobs(stores, namespace, ["forgotten"])
     namespace.apply(queued(job, f"nobodys-{uuid.uuid4().hex[:4]}"))
     told = held(namespace, "forgotten", reason="NotQueued", words=["Check that Kueue is running"], seconds=90)
@@ -121,23 +122,23 @@ def test_a_job_waits_for_quota_with_kueues_message_and_then_writes_the_same_byte
     queues.apply(queued(second, "research"))
     assert "0 jobs of the queue are before it." in held(queues, "first", reason="Queued", words=["are before it."])
     held(queues, "second", reason="Queued", words=["1 job of the queue is before it."])
-    # Nothing runs before the admission, not even the plan.
+    # Nothing runs before the admission, not even the plan step.
     assert [each["metadata"]["labels"]["dataprep.io/step"] for each in queues.all("jobs", selector="dataprep.io/job=first")] == ["queue"]
     assert step_job(queues, "first", "queue")["spec"]["suspend"] is True
 
-    quota(queues, "50m")  # quota for one of the two jobs
+    quota(queues, "50m")  # enough for one of the two jobs
     wait_all(queues, "Succeeded", seconds=DONE_SECONDS)
     for name in ("first", "second"):
         told = condition(queues.status(name), "QuotaReserved")
         assert (told["status"], told["reason"]) == ("True", "QuotaReserved")
-        # The pods of all steps run where the queue has admitted the job.
+        # The pods of all steps run on the nodes for which the queue has admitted the job.
         assert {pod["spec"].get("nodeSelector", {}).get(FLAVOR_LABEL) for pod in queues.pods(name)} == {FLAVOR}
     assert_done_once(stores, queues)
-    # One Workload represented all steps, and gave its quota back at the end.
+    # A single Workload represented all steps, and gave back its quota at the end.
     until(lambda: all(is_true(workload(queues, name), "Finished") for name in ("first", "second")), what="finished Workloads")
     assert len(queues.all("workloads")) == 2
     began = [step_job(queues, name, "plan")["status"]["startTime"] for name in ("first", "second")]
-    # The Job of the last step may not have its completion time yet, but the DataPrepJob has.
+    # The last step's Job might not have its completion time yet, but the DataPrepJob has.
     ended = [queues.status(name)["completionTime"] for name in ("first", "second")]
     assert min(ended) <= max(began)
 
@@ -148,7 +149,7 @@ def test_a_job_that_kueue_evicts_waits_again_and_keeps_what_is_done(queues: Name
         queues.apply(queued(slow_job(queues, stores, digits_on_s3), "research"))
         done = some_reports(stores, queues, at_least=1)
         stop(queues, "HoldAndDrain")
-        # First "is stopped", then "is inactive" as soon as Kueue has reconciled again.
+        # The message says "is stopped" at first, and "is inactive" as soon as Kueue has reconciled again.
         held(queues, "slow", reason="Queued", words=[f"ClusterQueue {queues.name}-research is "], seconds=60)
     # Neither edits nor a suspension of the job disturb Kueue.
     queues.kubectl("patch", "dpj", "slow", "--type=merge", '--patch={"spec": {"workers": {"parallelism": 1}}}')
@@ -191,7 +192,7 @@ def test_a_job_is_preempted_in_its_plan_and_resumes(queues: Namespace, stores: S
 
 @contextmanager
 def held_plans(stores: Stores, namespace: Namespace) -> Iterator[None]:
-    """Holds the writes of the plan steps, each for almost as long as the converter's client waits."""
+    """Holds each write of the plan steps for almost as long as the converter's client waits."""
     plans = rf"/{BUCKET}/{namespace.name}[^/]*/_dataprep/"
     stores.oss.inject(Fault(kind="stall", method="PUT", matching=plans, seconds=HELD_SECONDS, count=1000))
     try:
@@ -205,7 +206,7 @@ def running(namespace: Namespace, name: str, *, step: str) -> bool:
 
 
 def test_a_job_that_is_admitted_with_fewer_workers_writes_the_same_bytes(queues: Namespace, stores: Stores) -> None:
-    quota(queues, "100m")  # for two of the three workers
+    quota(queues, "100m")  # enough for two of the three workers
     shards: Document = {"output": {"shards": {"count": 3}}, "workers": {"parallelism": 3}}
     [plain] = small_jobs(stores, queues, ["plain"], one_pod=True)
     [partial] = small_jobs(stores, queues, ["partial"])

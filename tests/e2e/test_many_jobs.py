@@ -1,6 +1,6 @@
 """With many jobs at the same time, no job is forgotten and no job is started twice.
 
-The test has a separate file, because it uses the complete machine and has a time limit.
+The test is in a separate file, because it uses the complete machine and has a time limit.
 """
 
 import time
@@ -14,7 +14,7 @@ from workbench.stores import BUCKET, Stores, a_job
 
 @pytest.mark.exclusive
 def test_many_jobs_at_once_have_one_plan_job_each(namespace: Namespace, stores: Stores, cluster: Cluster, digits_on_s3: str) -> None:
-    """Their pods stay Pending because no node has the label."""
+    """The jobs' pods stay Pending because no node has the label."""
     count = 80
     jobs = [
         a_job(

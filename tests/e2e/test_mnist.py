@@ -91,7 +91,7 @@ def test_a_small_job_is_one_pod_and_writes_the_bytes_of_three_steps(namespace: N
     assert {"planningSeconds", "runningSeconds", "committingSeconds"} <= set(one["timings"])
     events = namespace.events("one")
     assert {"Planning", "Planned", "Completed"} <= {reason for reason, _ in events}
-    # The pod reports for the first time after a second. On a quick machine, all shards may be finished by then.
+    # The pod's first report comes after a second. On a quick machine, all shards might be finished by then.
     assert {message for reason, message in events if reason in ("Converting", "Committing")} <= {
         "The pod of the plan step writes the shards of this small job.",
         "The pod of the plan step checks every shard of this small job and writes the manifest.",
@@ -140,7 +140,7 @@ TRAIN_SHARD_BYTES = {
 }
 NAMES = {"output__fileName": "{split}-{shard}-of-{shards}.{ext}"}
 WORKERS = {"n1": 0, "n7": 4, "n16": 1, "target": 0}
-"""The jobs on the cluster, with their numbers of workers. A job without a worker is a single pod."""
+"""The jobs on the cluster, each with its number of workers. A job with 0 workers is a single pod."""
 
 
 @pytest.mark.long
@@ -150,21 +150,21 @@ WORKERS = {"n1": 0, "n7": 4, "n16": 1, "target": 0}
 def test_shard_counts_and_parallelism_keep_the_bytes(
     namespace: Namespace, stores: Stores, digits: Path, tmp_path: Path, jobs: Mapping[str, int]
 ) -> None:
-    """All shard counts yield the same bytes, in one pod, with parallelism 1 and 4 on the cluster and also locally."""
+    """All shard counts yield the same bytes: on the cluster in one pod and with a parallelism of 1 and 4, and also locally."""
     volume = mount(namespace, stores)
     wanted: dict[str, dict[str, Any]] = {name: {"targetSize": "8Mi"} if name == "target" else {"count": int(name[1:])} for name in jobs}
     for name, workers in jobs.items():
         changes = (volume | NAMES) | {
             "output__shards": wanted[name],
             "workers__parallelism": max(1, workers),
-            # One pod per node at a time, to leave room for the pods of other tests.
+            # At most one pod runs on each node at a time, to leave room for other tests' pods.
             "workers__resources__requests__cpu": "1",
         }
         job = a_job(
             stores, name=name, source=f"/data/{digits.name}", output=f"/data/{namespace.name}-{name}", one_pod=workers == 0, **changes
         )
         namespace.apply(job)
-    # Runs while the cluster is busy.
+    # These conversions run locally while the cluster is busy.
     for name, shards in wanted.items():
         make_here(stores, digits, tmp_path / name, shards)
     for name, workers in jobs.items():

@@ -1,6 +1,6 @@
-"""Tests with failing API requests, paused replicas, wrong clocks and repeated crashes. Jobs must continue, and no step may run twice.
+"""Tests with failing API requests, paused replicas, wrong clocks and repeated crashes. Jobs must continue, and must not run any step twice.
 
-The operator runs outside the cluster, for the test's namespace only and with the rights of the installed operator, which is scaled down.
+The operator runs outside the cluster, for the test's namespace only, and with the rights of the installed operator, which is scaled down.
 """
 
 import os
@@ -29,7 +29,7 @@ TAKE_OVER_SECONDS = 20
 """Another replica takes over a dead leader's work within this time."""
 
 AT_WORK = 0.8
-"""The share of kills that wait until the operator has opened its watches; the others may hit it during startup."""
+"""The share of kills that wait until the operator has opened its watches. All other kills can hit it during startup."""
 
 
 @pytest.fixture
@@ -85,7 +85,7 @@ def test_a_paused_leader_is_replaced_in_time_and_does_no_harm_when_it_wakes(
                 until(lambda: set(phases(namespace).values()) & {"Planning", "Running"} != set(), seconds=60)
                 first.pause()
                 paused = time.monotonic()
-                # Changes that the paused leader's watches deliver as soon as it wakes up.
+                # The paused leader's watches deliver these changes as soon as the leader wakes up.
                 namespace.apply(*small_jobs(stores, namespace, ["during"]))
                 namespace.kubectl("patch", "dpj", "changed", "--type=merge", '--patch={"spec": {"suspend": true}}')
                 until(second.leads, seconds=TAKE_OVER_SECONDS - (time.monotonic() - paused))
@@ -93,7 +93,7 @@ def test_a_paused_leader_is_replaced_in_time_and_does_no_harm_when_it_wakes(
                 woken = time.monotonic()
                 first.wake()
                 assert first.wait_ended(seconds=5) == 1
-                # The pause may fall between the last check of the Lease and the first byte of a request. No other request is sent.
+                # The pause can fall between the last check of the Lease and the first byte of a request. Only that request is sent.
                 assert len(proxy.writes_since(woken)) <= 1, proxy.writes_since(woken)
                 assert "another replica holds the Lease" in first.words() or "was not renewed for 9 s" in first.words()
                 namespace.kubectl("patch", "dpj", "changed", "--type=merge", '--patch={"spec": {"suspend": false}}')
@@ -139,7 +139,7 @@ def test_a_second_release_does_not_start_where_another_one_runs(
             assert second.wait_ended(seconds=60) == 4
         finally:
             second.stop()
-        # Releases of other tests may be running in other namespaces; the message may name any of them.
+        # Other tests' releases might be running in other namespaces, and the message might name any of these.
         where = r"test-\w+" if everywhere else re.escape(namespace.name)
         said = f"The release \\S+ works in the namespace {where}: this release, {operator.namespace}/another, doesn't start"
         assert re.search(said, second.words())
@@ -149,7 +149,7 @@ def test_a_second_release_does_not_start_where_another_one_runs(
 def test_an_operator_with_a_wrong_clock_uses_the_api_servers_time(
     namespace: Namespace, stores: Stores, kubeconfig: Path, port: int, tmp_path: Path
 ) -> None:
-    """Deadlines, pending pods and terminating pods are all judged by timestamps that the cluster wrote."""
+    """Deadlines, pending pods and terminating pods are all judged by timestamps written by the cluster."""
     shifted = {"FAKETIME": "+2h", "FAKETIME_DONT_FAKE_MONOTONIC": "1", "LD_PRELOAD": faketime()}
     with (
         ApiProxy(kubeconfig) as proxy,
@@ -172,7 +172,7 @@ def test_an_operator_with_a_wrong_clock_uses_the_api_servers_time(
 
 @pytest.mark.long
 def test_the_operator_dies_again_and_again(namespace: Namespace, stores: Stores, kubeconfig: Path, port: int, tmp_path: Path) -> None:
-    """`make chaos` kills it 100 times during 50 jobs, with further jobs if those finish early."""
+    """`make chaos` kills the operator 100 times during 50 jobs, or during more jobs if these finish early."""
     kills, jobs, seed = int(os.environ.get("CHAOS", "4")), int(os.environ.get("CHAOS_JOBS", "4")), int(os.environ.get("SEED", "8"))
     chance = random.Random(seed)  # noqa: S311  # kills are reproducible by the seed
     outside = OutsideOperator(kubeconfig, port, namespaces=[namespace.name], log=tmp_path / "log")

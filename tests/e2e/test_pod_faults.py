@@ -15,13 +15,13 @@ from workbench.stores import Stores, mount
 
 FEWER = {"output__shards": {"count": 2}}
 SAID_SECONDS = 45
-"""The message appears within this time."""
+"""The message about a fault appears within this time."""
 HEALED_SECONDS = 90
 """A small job finishes within this time after the fault, including the Job controller's backoff."""
 
 
 def waits(namespace: Namespace, name: str, *, reason: str, words: list[str]) -> Document:
-    """Waits until the condition `Running` says why no pod runs."""
+    """Waits until the condition `Running` gives this reason for the absence of running pods."""
 
     def said(status: Document) -> bool:
         return bool(condition(status, "Running").get("reason") == reason)
@@ -104,7 +104,7 @@ def test_deleted_or_edited_children_are_restored(namespace: Namespace, stores: S
         namespace.kubectl("delete", "job", before["metadata"]["name"])
         until_child(namespace, lambda child: child["metadata"]["uid"] != before["metadata"]["uid"])
         some_reports(stores, namespace, at_least=2)
-        # New pods can't mount it, but those that run are not affected.
+        # New pods can't mount the ConfigMap, but running pods aren't affected.
         namespace.kubectl("delete", "configmap", "--selector=dataprep.io/job=slow")
     namespace.wait_phase("slow", "Succeeded", seconds=180)
     reports = assert_whole(stores, namespace)
@@ -117,7 +117,7 @@ def child_of(namespace: Namespace, step: str) -> Document:
 
 
 def until_child(namespace: Namespace, wanted: Callable[[Document], bool]) -> None:
-    """Waits until the operator has changed the child accordingly."""
+    """Waits until the operator has changed the child so that `wanted` holds."""
     deadline = time.monotonic() + 15
     while not (child := child_of(namespace, "convert"))["metadata"] or not wanted(child):
         assert time.monotonic() < deadline, f"not within 15 s: {child['spec']}"
@@ -125,7 +125,7 @@ def until_child(namespace: Namespace, wanted: Callable[[Document], bool]) -> Non
 
 
 def test_a_resumed_child_of_a_finished_job_is_suspended_again(namespace: Namespace, stores: Stores, digits_on_hdfs: str) -> None:
-    """A job exceeds its deadline, and its condition keeps that reason."""
+    """The job exceeds its deadline, and its condition `Failed` keeps that reason."""
     with slow_writes(stores, seconds=3.0):
         namespace.apply(slow_job(namespace, stores, digits_on_hdfs, stepDeadlines={"convertSeconds": 5}, workers__parallelism=1, **FEWER))
         failed = condition(namespace.wait_phase("slow", "Failed", seconds=120), "Failed")
@@ -158,5 +158,5 @@ def test_nothing_starts_when_a_finished_jobs_children_are_deleted(namespace: Nam
     assert namespace.all("jobs") == []
     assert namespace.pods("done") == []
     assert namespace.status("done") == finished
-    # The ConfigMap for training is not a child of a step, so it is created again.
+    # The ConfigMap for training doesn't belong to a step, so it is created again.
     assert json.loads(namespace.kubectl("get", "configmap", "done", "--output=json"))["data"]["DATAPREP_FORMAT"]

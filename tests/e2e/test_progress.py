@@ -13,7 +13,7 @@ from workbench.stores import BUCKET, Stores, a_job
 
 
 def a_slow_job(namespace: Namespace, stores: Stores, source: str, *, seconds: float = 1.2, parallelism: int = 1) -> Document:
-    """12 shards that each take a while to write to the OSS fake."""
+    """A job with 12 shards, each of which takes a while to write to the OSS fake."""
     stores.oss.inject(Fault(kind="stall", method="PUT", matching=rf"/{BUCKET}/{namespace.name}/.*tfrecords", seconds=seconds, count=1000))
     return a_job(
         stores,
@@ -64,7 +64,7 @@ def test_progress_rises_and_ends_exact(namespace: Namespace, stores: Stores, dig
 
 
 def test_suspend_keeps_what_is_done_and_resume_goes_on(namespace: Namespace, stores: Stores, digits_on_hdfs: str) -> None:
-    """Resumes with fewer workers, and ends with more workers again."""
+    """The job is scaled down before the suspension and scaled up again after it."""
     namespace.apply(a_slow_job(namespace, stores, digits_on_hdfs, parallelism=2))
     try:
         namespace.wait("slow", lambda s: (s.get("progress") or {}).get("shards", {}).get("done", 0) >= 1, what="one shard far")

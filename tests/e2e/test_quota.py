@@ -1,4 +1,4 @@
-"""The quota and the LimitRange of docs/security.md, in a namespace with jobs."""
+"""The quota and the LimitRange from docs/security.md, in a namespace with jobs."""
 
 import json
 import re
@@ -25,7 +25,7 @@ def documented(namespace: Namespace) -> Documents:
 def limited(namespace: Namespace) -> Namespace:
     quota, limits = documented(namespace)
     namespace.apply(quota, limits)
-    # The API server limits only what the quota's status names.
+    # The API server limits only the resources that the quota's status names.
     until_quota(namespace, "used", dict.fromkeys(quota["spec"]["hard"], "0"))
     return namespace
 

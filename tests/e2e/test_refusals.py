@@ -1,4 +1,5 @@
-"""Tests of invalid jobs. The API server rejects them with the field's path, or they fail in the documented time without starting a worker."""
+"""Tests of invalid jobs. The API server rejects them with the field's path, or they fail within the documented time, before a worker
+starts."""
 
 import json
 import time
@@ -12,11 +13,12 @@ from workbench.jobs import Document, Namespace, condition
 from workbench.stores import BUCKET, Stores, a_job
 
 SECONDS = 30
-"""The documented time for the plan step's checks. On a busy machine, starting the pod and noticing its end takes longer."""
+"""The documented time for the plan step's checks. This excludes starting the pod and noticing its end, which can take longer on a busy
+machine."""
 
 
 def fails(namespace: Namespace, job: Document, *, reason: str, words: list[str]) -> Document:
-    """Checks that the job fails with this reason and message and without a converter pod, and that its plan pod is as fast as
+    """Checks that the job fails with this reason and message, that it never had a converter pod, and that its plan pod was as fast as
     documented."""
     namespace.apply(job)
     name = job["metadata"]["name"]
@@ -72,7 +74,7 @@ def test_a_missing_right_on_oss_is_named(namespace: Namespace, stores: Stores, d
 def test_a_missing_secret_is_named(namespace: Namespace, stores: Stores, digits_on_hdfs: str) -> None:
     namespace.kubectl("delete", "secret", "s3-key")
     output = f"s3://{BUCKET}/{namespace.name}"
-    # The default time is tested with a missing ConfigMap.
+    # The default waiting time is tested with a missing ConfigMap.
     job = a_job(stores, name="no-secret", source=digits_on_hdfs, output=output, blockedDeadlineSeconds=5)
     fails(namespace, job, reason="ConfigMissing", words=["s3-key"])
 
@@ -96,7 +98,7 @@ def test_an_image_that_can_not_be_pulled_is_named(namespace: Namespace, stores: 
         source=digits_on_hdfs,
         output=f"{stores.hdfs.uri}/{namespace.name}",
         workers__image="nowhere.invalid/none:1",
-        # An unknown host name may become resolvable, so by default the job waits longer for it.
+        # An unknown host name might become resolvable, so by default the job waits longer.
         blockedDeadlineSeconds=5,
     )
     fails(namespace, job, reason="ImagePullFailed", words=["nowhere.invalid/none:1"])

@@ -1,4 +1,4 @@
-"""With `deletionPolicy: Delete`, the output is removed with its job, on a real store and with the operator's real rights."""
+"""With `deletionPolicy: Delete`, a job's output is removed with the job, on a real store and with the operator's real rights."""
 
 import time
 

@@ -1,4 +1,4 @@
-"""A user's own program on the cluster: its output is checked, and its code may come from Git."""
+"""A user's own program on the cluster: its output is checked, and its code can come from Git."""
 
 import threading
 from collections.abc import Iterator

@@ -42,7 +42,7 @@ def test_worker_pods_are_restricted_and_hold_no_right(namespace: Namespace, stor
 
 @pytest.mark.parametrize("end", ["Succeeded", pytest.param("BadCredentials", marks=pytest.mark.nightly), "BadRecords"])
 def test_a_key_never_leaks(namespace: Namespace, stores: Stores, operator: Installation, end: str) -> None:
-    """The secret is in none of the job's objects, Events and logs, and not in the reports, the manifest or the data, in any encoding."""
+    """The secret isn't in the job's objects, Events, logs, reports, manifest or data, in any encoding."""
     key = AccessKey(f"STS.{namespace.name}", f"a/key+{namespace.name}=%41", f"a//token++{namespace.name}==")
     stores.oss.add_key(replace(key, secret_key="another") if end == "BadCredentials" else key)
     given = {"accessKeyId": key.access_key, "accessKeySecret": key.secret_key, "securityToken": str(key.security_token)}

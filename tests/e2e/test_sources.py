@@ -1,4 +1,4 @@
-"""Runs one example of each family of sources on the cluster, all at the same time. The bytes must equal those of a local run.
+"""Runs one example from each family of sources on the cluster, all at the same time. The bytes must equal those of a local run.
 
 Most of these jobs are a single pod, as for users.
 """
@@ -19,7 +19,7 @@ from workbench.stores import EXAMPLES, Stores, mount
 
 FAMILIES = ("annotated-images", "archive", "csv-sequences", "images-decoded", "join", "parquet", "plugin", "sql", "tfrecord")
 IN_STEPS = ("join", "tfrecord")
-"""Each step of these jobs has its own pods: a worker reads the records that another pod has joined, and two workers share the shards."""
+"""Jobs in which each step has its own pods: a worker reads the records that another pod has joined, or two workers share the shards."""
 
 
 def sha256_of(folder: Path) -> dict[str, str]:

@@ -1,4 +1,4 @@
-"""A training Job may be created before its data exists. It starts when the ConfigMap exists, and reads the promised number of records."""
+"""A training Job can be created before its data exists. It starts once the ConfigMap exists, and reads the promised number of records."""
 
 import json
 import time
@@ -23,7 +23,7 @@ def training(stores: Stores) -> Document:
 
 
 def wait_for_end(namespace: Namespace) -> str:
-    """Returns the condition with which the Job ended, Complete or Failed."""
+    """Returns the condition with which the Job ended: Complete or Failed."""
     deadline = time.monotonic() + PATIENCE_SECONDS
     while time.monotonic() < deadline:
         conditions = namespace.get("jobs", JOB).get("status", {}).get("conditions", [])

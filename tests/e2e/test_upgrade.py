@@ -1,6 +1,6 @@
-"""The operator is replaced by that of another release while jobs plan, convert and commit, and the jobs end with the same bytes.
+"""The operator is replaced by another release's operator while jobs plan, convert and commit. The jobs still produce the same bytes.
 
-The pods that run at that moment keep the image of their release, so operators and converters of two releases meet.
+The pods that run at that moment keep their release's image, so operators and converters from two releases work together.
 """
 
 import re
@@ -26,9 +26,9 @@ from workbench.stores import BUCKET, Stores
 pytestmark = pytest.mark.exclusive
 
 HELD = {"plan": r"/_dataprep/.*/plan\.json", "convert": r"\.tfrecords$", "commit": r"/_dataprep/.*/manifest\.json"}
-"""For each step, the file that its pod is writing when the operator is replaced. The jobs are named by the steps."""
+"""For each step, the file that the step's pod is writing when the operator is replaced. The jobs are named after the steps."""
 HELD_SECONDS = 55
-"""The converter's client of OSS waits for a minute. The operator is replaced within seconds."""
+"""Each write is held for this long. The converter's OSS client waits for a minute, and the operator is replaced within seconds."""
 SWITCH_SECONDS = 60
 REQUESTS = 1000
 ACCEPTED = 'dataprep_progress_reports_total{code="200"}'
@@ -119,7 +119,7 @@ def jobs_on_oss(namespace: Namespace, stores: Stores) -> list[Document]:
     jobs = small_jobs(stores, namespace, [*HELD])
     for job in jobs:
         job["spec"]["stores"] = [store for store in stores.settings() if store["uriPrefix"] == "oss://"]
-        # The earlier release has no workers.onePod. Jobs with such a deadline have pods for each step in every release.
+        # The earlier release has no workers.onePod. In every release, jobs with this deadline have separate pods for each step.
         del job["spec"]["workers"]["onePod"]
         job["spec"]["stepDeadlines"] = {"planSeconds": 3600}
         job["spec"]["output"] |= {"uri": f"oss://{BUCKET}/{namespace.name}/{job['metadata']['name']}"}

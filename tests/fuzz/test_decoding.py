@@ -1,4 +1,4 @@
-"""Reads and decodes image files that are damaged or have false headers.
+"""Reads and decodes image files that are damaged or whose headers are false.
 
 Decoding must yield pixels or a reason, and use little memory. A PNG must yield the right pixels or none.
 """
@@ -44,7 +44,7 @@ def test_a_damaged_image_is_pixels_or_a_reason(kind: str) -> None:
     rng = np.random.default_rng(zlib.crc32(kind.encode()))
     bad = 0
     for _ in range(ROUNDS):
-        # Pillow's warning would be an error here, and a log line on a cluster.
+        # Pillow's warning would be an error in this test, and a log line on a cluster.
         found = applied(files(damaged(whole, rng)), *DECODE)
         assert found.records.num_rows + len(found.bad) == 1
         assert all(reasons(found))

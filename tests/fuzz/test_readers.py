@@ -1,8 +1,8 @@
-"""Runs every reader on damaged files. It must raise an error that names the file, or count bad records. It must never crash, hang or return
-a wrong record.
+"""Runs every reader on damaged files. A reader must raise an error that names the file, or count bad records. It must never crash, hang or
+return a wrong record.
 
 The inputs are those of the readers' contract tests, so a reader with contract tests is covered automatically. `make fuzz FUZZ=1000` runs
-more rounds of each, and `make nightly` runs 60. A failure names its round, and ROUND=<number> runs only this round.
+1,000 rounds of each, and `make nightly` runs 60. A failure names its round, and ROUND=<number> runs only that round.
 """
 
 import os
@@ -41,12 +41,12 @@ from dataprep_converter.runtime import plugins
 ROUNDS: Final = int(os.environ.get("FUZZ", "4"))
 ONLY: Final = os.environ.get("ROUND")
 _MOST_MEMORY: Final = 4 << 30
-"""The address space that may be allocated beyond the initial usage. The header of a small file must not cause a larger allocation."""
+"""How much address space a test is allowed to allocate beyond its initial use. A small file's header must not cause a larger allocation."""
 _CONVERTER: Final = Path(__file__).resolve().parent.parent / "converter"
 
 
 _ELSEWHERE: Final = "test_reader_table"
-"""The reader of MaxCompute, whose rows come from a service. Damaged responses are tested in test_table_answers."""
+"""The tests of the MaxCompute reader, whose rows come from a service. Damaged responses are tested in test_table_answers."""
 
 
 def contracts() -> dict[str, type[ReaderContract]]:
@@ -63,7 +63,7 @@ def contracts() -> dict[str, type[ReaderContract]]:
 
 
 def data_sets() -> dict[str, type[ReaderContract]]:
-    """A data set of each format, for the source `dataset`."""
+    """Contract tests for the source `dataset`, with a data set in each format."""
 
     def of(make: Callable[[Path, int], Path]) -> type[ReaderContract]:
         class DataSet(DatasetReaderContract):
@@ -108,7 +108,7 @@ CONTRACTS: Final = contracts() | data_sets()
 
 @pytest.fixture(autouse=True)
 def small_units(monkeypatch: pytest.MonkeyPatch, tmp_path_factory: pytest.TempPathFactory) -> None:
-    """The size of a part, so small that a few dozen samples make several parts."""
+    """Makes parts so small that a few dozen samples make several parts."""
     monkeypatch.setattr(stretches, "UNIT_BYTES", 512)
     monkeypatch.setattr(parquet, "PART_BYTES", 1500)
     monkeypatch.setattr(avro, "UNIT_BYTES", 2000)
@@ -135,7 +135,8 @@ def little_memory() -> Iterator[None]:
 def is_checked(name: str, original: bytes, damage: bytes) -> bool:
     """Whether the reader verifies checksums of the complete content.
 
-    It doesn't verify gzip files if the damage hides the first bytes, which identify gzip, or uncompressed arrays, which are read by offset.
+    It doesn't verify a gzip file whose first bytes are damaged, because these identify gzip, or uncompressed arrays, because they are read
+    by offset.
     """
     is_known = damage.startswith(original[:2]) or not original.startswith(b"\x1f\x8b")
     return is_known and name.startswith(("tfrecord", "numpy-DeflatedNpz"))
@@ -203,7 +204,7 @@ def check(contract: type[ReaderContract], source: Source, file: Path, allowed: s
 
 def check_text(text: str, contract: type[ReaderContract], file: Path) -> None:
     """Raises AssertionError for an error that doesn't name the file."""
-    # If a row is missing, a join names the table instead of a file, because a table may have many files. A data set names its folder and
+    # If a row is missing, a join names the table instead of a file, because a table can have many files. A data set names its folder, and
     # the file as in its manifest, or reports what _SUCCESS says about the manifest.
     also: dict[type[Reader], list[str]] = {
         JoinReader: [f"the table {file.stem}", f" {file.stem} ("],

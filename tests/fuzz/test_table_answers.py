@@ -1,4 +1,4 @@
-"""Damaged responses of a MaxCompute service must yield the right rows, or an error that names the table, and never other rows.
+"""Damaged responses from a MaxCompute service must yield the right rows or an error that names the table, but never wrong rows.
 
 Rows come in chunks with checksums. Session descriptions are JSON without checksums, so for them only the error is checked.
 """
@@ -28,7 +28,7 @@ def fake(monkeypatch: pytest.MonkeyPatch) -> Iterator[FakeMaxCompute]:
     monkeypatch.setattr("odps.tunnel.retry.time.sleep", lambda _: None)
     with FakeMaxCompute() as made, with_deadline(seconds=0):
         monkeypatch.setenv("ODPS_ENDPOINT", made.endpoint)
-        # Otherwise the client would ask the service for the tunnel's address, and a damaged response might name another machine.
+        # If this weren't set, the client would ask the service for the tunnel's address, and a damaged response could name another machine.
         monkeypatch.setenv("ODPS_TUNNEL_ENDPOINT", made.tunnel_endpoint)
         monkeypatch.setenv("ODPS_ACCESS_ID", made.access_id)
         monkeypatch.setenv("ODPS_ACCESS_KEY", made.secret)

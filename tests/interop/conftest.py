@@ -1,4 +1,4 @@
-"""Shared by the tests with third-party readers."""
+"""Fixtures shared by the tests with third-party readers."""
 
 import importlib
 import os

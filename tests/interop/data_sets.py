@@ -1,4 +1,4 @@
-"""Data sets from three sources in any format, and the records that a reader must find. Both are computed by the same formulas.
+"""Data sets from three sources in any format, and the records that a reader must find in them. Both are computed with the same formulas.
 
 | source | features | labels |
 |---|---|---|
@@ -31,7 +31,7 @@ WIDTH: Final = 1_000
 
 
 def rows(source: str) -> list[Row]:
-    """All records with the numbers of the input. Floats are parsed from the input's text by Python."""
+    """All records, with the input's numbers. Floats are parsed from the input's text by Python."""
     return [_ROW[source](number) for number in range(COUNT)]
 
 
@@ -45,7 +45,7 @@ def made(
 ) -> Path:
     """Returns the folder of a data set with a single split, `train`, in SHARDS shards.
 
-    `output` sets the format, `features` sets the features, and `reading` sets further fields of the source.
+    `output` sets the format, `features` sets the features, and `reading` sets additional fields of the source.
     """
     inputs = folder / "input"
     inputs.mkdir(parents=True)

@@ -1,4 +1,4 @@
-"""Small data sets for the loader tests, with every kind of feature. Each is made only once."""
+"""Small data sets for the loader tests, with every kind of feature. Each data set is made only once."""
 
 import json
 from collections.abc import Sequence
@@ -29,7 +29,7 @@ FEATURES = [{"name": name} for name in ("n", "flag", "text", "ints", "texts")]
 VECTOR = {"name": "vector", "columns": ["x", "n"], "dtype": "float32"}
 RAW = {"name": "raw", "columns": ["n", "x"], "dtype": "uint8", "encoding": "Raw"}
 WHOLE = [{**row, "x": float(row["n"])} for row in ROWS]
-"""The rows whose x fits RAW."""
+"""The rows, with an x that fits RAW."""
 NULLS: Final[list[dict[str, Any]]] = [
     {"i": None, "f": 0.5, "s": "x", "v": [1.0, 2.0], "b": True},
     {"i": 2, "f": None, "s": "", "v": [3.0, 4.0], "b": None},
@@ -38,7 +38,7 @@ NULLS: Final[list[dict[str, Any]]] = [
 NULL_TYPES: Final[dict[str, pa.DataType]] = {
     "i": pa.int64(), "f": pa.float32(), "s": pa.string(), "v": pa.list_(pa.float32(), 2), "b": pa.bool_()
 }  # fmt: skip
-"""The columns of NULLS."""
+"""The types of the columns of NULLS."""
 
 
 def table(folder: Path, **output: Any) -> Path:
@@ -52,7 +52,7 @@ def texts(folder: Path, **output: Any) -> Path:
 
 
 def sequences(folder: Path, **output: Any) -> Path:
-    """The lists as sequences."""
+    """A number, a text, and the lists as sequences."""
     steps = [{"name": name, "sequence": True} for name in ("ints", "texts")]
     return _made(folder, {"features": [{"name": "n"}, {"name": "text"}, *steps]}, output)
 
@@ -63,7 +63,7 @@ def numbers(folder: Path, **output: Any) -> Path:
 
 
 def nulls(folder: Path, *, rows: list[dict[str, Any]] = NULLS, columns: Sequence[str] = tuple(NULL_TYPES), **output: Any) -> Path:
-    """Three records in one shard, each of which lacks the value of another feature."""
+    """Three records in one shard, each of which lacks the value of a different feature."""
     folder.mkdir(parents=True, exist_ok=True)
     schema = pa.schema([(name, NULL_TYPES[name]) for name in columns])
     _parquet.write_table(pa.Table.from_pylist(rows, schema=schema), folder / "rows.parquet")

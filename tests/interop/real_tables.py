@@ -1,5 +1,5 @@
-"""Tables that other people made and that packages ship. `infer` writes a job for each, the job runs as it is, and every value of the data set
-is compared with what pandas, Python's json or pyarrow reads from the same file.
+"""Tables that other people made and that packages ship. `infer` writes a job for each table, the job runs unchanged, and every value of the
+data set is compared with what pandas, Python's json or pyarrow reads from the same file.
 """
 
 import contextlib
@@ -30,7 +30,7 @@ _parquet: Any = pyarrow.parquet  # it has no type stubs
 
 READER: Final = Path(__file__).parent / "readers" / "pandas_tables.py"
 LARGEST_BYTES: Final = 3 << 20
-"""Larger files are left out, because they take as long as all others together."""
+"""Larger files are left out, because they take as long as all other files together."""
 _ENDINGS: Final = (".csv", ".csv.gz", ".tsv", ".json", ".json.gz", ".jsonl", ".parquet")
 _FOLDERS: Final[Mapping[str, str]] = {
     "bokeh_sampledata": "bokeh_sampledata/_data",
@@ -39,13 +39,13 @@ _FOLDERS: Final[Mapping[str, str]] = {
     "statsmodels": "statsmodels/datasets",
     "vega_datasets": "vega_datasets/_data",
 }
-"""For each package of the environment `tables`, the folder of its tables."""
+"""For each package in the environment `tables`, the folder that contains its tables."""
 _OWN_FOLDERS: Final[Mapping[str, str]] = {
     "scikit-learn": "sklearn/datasets/data",
     "mlxtend": "mlxtend/data/data",
     "pyarrow": "pyarrow/tests/data",
 }
-"""The same for packages that the tests need anyway."""
+"""The same for packages that other tests need anyway."""
 _HEAD: Final = """\
 # Tables of other people
 
@@ -71,21 +71,21 @@ _REFUSED: Final = """
 
 @dataclass(frozen=True, order=True)
 class Table:
-    """A file of a package."""
+    """A package's file."""
 
     package: str
-    """Name and version."""
+    """The package's name and version."""
     name: str
     path: Path
 
 
 @dataclass(frozen=True)
 class Result:
-    """What came of a table."""
+    """The result for a table."""
 
     table: Table
     said: str = ""
-    """If there is no data set, what the command said."""
+    """The command's message if there is no data set."""
     source: str = ""
     records: int = 0
     columns: int = 0
@@ -93,14 +93,14 @@ class Result:
 
     @property
     def line(self) -> str:
-        """The table's line of the page."""
+        """The table's line on the page."""
         if self.said:
             return f"| {self.table.package} | `{self.table.name}` | {self.said} |\n"
         return f"| {self.table.package} | `{self.table.name}` | `{self.source}` | {self.records:,} | {self.columns:,} | {self.nulls:,} |\n"
 
 
 def tables(folder: Path) -> list[Table]:
-    """Every table of every package. Packed ones are unpacked to `folder`."""
+    """Every table of every package. Tables in archives are unpacked to `folder`."""
     packages = environments.python("tables").parents[1] / "lib"
     (site,) = packages.glob("python*/site-packages")
     own = Path(sysconfig.get_paths()["purelib"])
@@ -126,7 +126,7 @@ def _below(folder: Path, package: str) -> Iterator[Table]:
 
 
 def _tables_of_r(site: Path, folder: Path) -> Iterator[Table]:
-    """The data sets of R that the package pydataset ships in an archive."""
+    """R's data sets, which the package pydataset ships in an archive."""
     with tarfile.open(site / "pydataset/resources.tar.gz") as archive:
         for member in archive:
             name = member.name.rpartition("/")[2]
@@ -158,7 +158,7 @@ class Made:
 
 
 def made(table: Table, folder: Path) -> Made | str:
-    """Converts a table by the job that `infer` writes. Returns the message if `infer` or the job refuses the table."""
+    """Converts a table with the job that `infer` writes. Returns the message if `infer` or the job refuses the table."""
     steps: list[list[str | Path]] = [
         ["infer", table.path, "--output", folder / "job.yaml", "--to", folder / "out"],
         ["run", folder / "job.yaml", "--quiet"],
@@ -231,7 +231,8 @@ def faults(made_table: Made, others: Mapping[str, list[Any]]) -> Iterator[str]:
 
 
 def _as_features(spec: Mapping[str, Any], others: Mapping[str, list[Any]]) -> Iterator[tuple[str, list[Any]]]:
-    """The columns as the job's features: some tables of numbers without names have one vector of all columns but the last."""
+    """The columns in the form of the job's features. For some tables of unnamed number columns, `infer` makes one vector of all columns
+    except the last."""
     names = list(others)
     chosen = [*spec.get("features", []), *spec.get("labels", [])]
     if "features" not in spec:

@@ -24,7 +24,7 @@ CSV_FEATURES: list[dict[str, Any]] = [
 
 
 def dense(values: list[Any], shape: tuple[int, ...] = ()) -> dict[str, Any]:
-    """A tensor in protobuf's JSON mapping. Floats are the shortest text of a float32, 64-bit integers are text, and empty fields are left
+    """A tensor in protobuf's JSON mapping. Floats have the shortest text of a float32, 64-bit integers are text, and empty fields are left
     out."""
     tensor: dict[str, Any] = {"values": [float(str(np.float32(value))) for value in values]}
     return {"float32_tensor": {name: found for name, found in {**tensor, "shape": list(map(str, shape))}.items() if found}}
@@ -52,7 +52,7 @@ def message(source: str, row: data_sets.Row) -> dict[str, Any]:
 
 
 def as_published(record: dict[str, Any]) -> dict[str, Any]:
-    """The message with the field names of the guide's schema, which differ from the SDK's."""
+    """The message with the field names from the guide's schema, which differ from the SDK's field names."""
     features = {
         key: {"int64_tensor" if name == "int32_tensor" else name: value for name, value in entry.items()}
         for key, entry in record["features"].items()
@@ -61,7 +61,7 @@ def as_published(record: dict[str, Any]) -> dict[str, Any]:
 
 
 def made(folder: Path) -> dict[str, Path]:
-    """A data set of each source."""
+    """A data set from each source."""
     return {
         source: data_sets.made(
             source,

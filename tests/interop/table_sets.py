@@ -1,4 +1,4 @@
-"""The data sets of `data_sets.py` as tables, `parquet`, `jsonl` and `csv`, and the expected rows."""
+"""The data sets of `data_sets.py` as tables in `parquet`, `jsonl` and `csv`, and the expected rows."""
 
 from pathlib import Path
 from typing import Any, Final
@@ -12,7 +12,7 @@ _SINGLE: Final = {"csv": {"measures"}, "libsvm": {"values", "label"}}
 
 
 def made(format_: str, folder: Path) -> dict[str, Path]:
-    """A data set of each source. CSV has no lists, so libsvm's rows are dense there."""
+    """A data set from each source. CSV has no lists, so the rows of libsvm are dense there."""
     dense: dict[str, Any] = {"features": [{"name": "values"}], "reading": {"dense": True, "numFeatures": data_sets.WIDTH}}
     return {
         source: data_sets.made(
@@ -23,8 +23,8 @@ def made(format_: str, folder: Path) -> dict[str, Path]:
 
 
 def rows(format_: str, source: str) -> list[data_sets.Row]:
-    """All records. Text formats write a float32 in its shortest form. Parsed as a float64, that text differs from the value in binary
-    formats."""
+    """All records. Text formats write a float32 in its shortest form. If this text is parsed as a float64, the result differs from the
+    value in binary formats."""
     return [_row(format_, source, row) for row in data_sets.rows(source)]
 
 

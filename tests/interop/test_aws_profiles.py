@@ -1,4 +1,4 @@
-"""botocore gets the keys of profiles that need more than a file: SSO, roles, processes. Fakes of AWS's services answer it."""
+"""botocore gets the keys of profiles that need more than a file: SSO, roles, processes. AWS's services are fakes."""
 
 import hashlib
 import json
@@ -20,7 +20,7 @@ START = "https://login.example.com/start"
 
 
 class _FakeAws(Quiet):
-    """A fake of STS and of SSO's portal, which give a key for whoever asks in the right form."""
+    """A fake of STS and of SSO's portal, which return a key for every valid request."""
 
     def do_GET(self) -> None:  # noqa: N802 - the base class's name
         if self.headers.get("x-amz-sso_bearer_token") != "logged-in" or not self.path.startswith("/federation/credentials?"):

@@ -1,4 +1,4 @@
-"""DALI reads `tfrecord` by the index files next to it, on the CPU."""
+"""DALI reads `tfrecord` on the CPU, with the index files next to the shards."""
 
 import json
 from pathlib import Path

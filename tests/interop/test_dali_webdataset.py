@@ -1,4 +1,4 @@
-"""DALI reads `webdataset` by an index, on the CPU: every member of every sample."""
+"""DALI reads `webdataset` on the CPU, with an index: every member of every sample."""
 
 import json
 import tarfile
@@ -21,7 +21,7 @@ Sample = dict[str, tuple[int, int, bytes]]
 
 
 def samples(shard: Path) -> list[Sample]:
-    """The samples as found by Python's tarfile."""
+    """The samples as read by Python's tarfile."""
     found: dict[str, Sample] = {}
     with tarfile.open(shard) as archive:
         for member in archive:

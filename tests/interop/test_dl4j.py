@@ -42,7 +42,7 @@ class Case:
 
 
 def job(folder: Path, name: str, spec: dict[str, Any], **output: Any) -> Path:
-    """A finished data set with minibatches of 8 per file."""
+    """A finished data set with a minibatch of 8 samples in each file."""
     written = {
         **spec,
         "params": {"here": str(folder)},
@@ -133,7 +133,7 @@ def digits(folder: Path) -> Case:
 
 
 def numbers(folder: Path) -> Case:
-    """parquet → MultiDataSet: all ND4J types, a list of steps as label, and the ends of the ranges."""
+    """parquet → MultiDataSet: all ND4J types, a list of steps as label, and the limits of the types' ranges."""
     types = {"float16": "HALF", "float32": "FLOAT", "float64": "DOUBLE", "int8": "BYTE", "int16": "SHORT", "int32": "INT", "int64": "LONG"}
     types["uint8"] = "UBYTE"
     columns: dict[str, Any] = {}
@@ -162,7 +162,7 @@ def numbers(folder: Path) -> Case:
 
 
 def files(folder: Path) -> Case:
-    """wholeFile → FileBatch: names that have to be escaped in a URI, an empty file, and one without an extension."""
+    """wholeFile → FileBatch: names that have to be escaped in a URI, an empty file, and a file without an extension."""
     names = [f"cat/{number} %#?&.txt" for number in range(8)] + ["dog/empty.bin", "dog/README", "dog/a.tar.gz"]
     contents = {name: f"{name}\n".encode() * (number % 4) for number, name in enumerate(names)}
     for name, content in contents.items():
@@ -271,7 +271,7 @@ def test_dl4j_reads_every_value(tmp_path: Path) -> None:
             expected[file] = [(unquote(what), value) for what, value in contents.items()]
             arguments += [case.kind, file]
             if case.are_files:
-                # DL4J's label maker derives class and file from the URI.
+                # DL4J's label maker derives the class and the file from the URI.
                 expected[file] += [(Path(unquote(uri)).parent.name, str(len(content) // 2)) for uri, content in contents.items()]
                 arguments += ["Labels", file]
     read = javareaders.run([Path(__file__).parent / "ReadDl4j.java"], "ReadDl4j", jars, arguments)

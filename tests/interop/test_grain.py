@@ -1,4 +1,5 @@
-"""Grain reads `arrayRecord`: all records in order, and some at random. Their content is tf.train.Example, parsed by protobuf's classes."""
+"""Grain reads `arrayRecord`: all records in order, and some in random order. The records contain tf.train.Examples, which are parsed with
+protobuf's classes."""
 
 import json
 from pathlib import Path

@@ -42,13 +42,13 @@ INTERVALS: Final = {"idx records": 1, "csv examples": 7, "csv records": 1, "libs
 RECORDS: Final = ("csv records", "idx records")
 """The data sets that DL4J's readers can read."""
 STEPS: Final = [[(number * 10 + step, -step / 4) for step in range(number % 4 + 1)] for number in range(1, 12)]
-"""Walks with two values per step; the class of each is its number modulo 2."""
+"""Walks with two values per step. A walk's class is its number modulo 2."""
 SIZES: Final = [number * 7 % 2000 for number in range(1100)]
 BIG: Final = {
     "k": pa.array([f"{number:07d}" for number in range(len(SIZES))]),
     "v": pa.array([np.random.default_rng(size).bytes(size) for size in SIZES]),
 }
-"""Enough for several sync markers and more than one block."""
+"""Enough records for several sync markers and more than one block."""
 
 
 def walks(folder: Path) -> Path:
@@ -158,7 +158,7 @@ def big(format_: Any, compression: str) -> Made:
 
 
 def values(shown: str) -> list[Any]:
-    """Parses the Java program's notation; 32-bit floats become numpy's."""
+    """Parses the Java program's notation. 32-bit floats become numpy float32 values."""
     kind, _, rest = shown.partition(" ")
     if kind in ("Text", "Bytes"):
         return [bytes.fromhex(rest)]
@@ -183,7 +183,7 @@ def expected_record(row: data_sets.Row, *, without: Sequence[str] = ()) -> list[
 
 
 def expected_example(row: data_sets.Row, *, source: str) -> dict[str, list[Any]]:
-    """tf.train.Example has only float32, and pixels are bytes."""
+    """The values as in a tf.train.Example, whose only float type is float32, and in which pixels are bytes."""
     if source == "idx":
         return {"image": [bytes(row["image"])], "label": row["label"]}
     made = {}
@@ -281,7 +281,7 @@ def test_hadoop_s_own_writer_makes_the_same_uncompressed_file(hadoop: Hadoop, fo
     ours = big(format_, "None")
     theirs = (hadoop.folder / "copies" / f"{format_}-None" / ("data" if format_ == "mapFile" else "")).read_bytes()
     key, value, _ = hadoop.lines(format_, "None", kind="classes")[0]
-    # Its sync marker is random.
+    # The file's sync marker is random.
     begin = len(header(key, value, "None", b""))
     assert theirs.count(theirs[begin : begin + MARKER]) > 5
     assert theirs.replace(theirs[begin : begin + MARKER], ours.data[begin : begin + MARKER]) == ours.data

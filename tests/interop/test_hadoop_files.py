@@ -27,7 +27,7 @@ CSV: Final = [["1.0", "3.2", "4.5", "1.1", "6.3", "0"], ["1.6", "2.4", "5.9", "0
 
 @pytest.fixture(scope="module")
 def files(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Files written by Java, in one run."""
+    """Files written by a single run of the Java program."""
     folder = tmp_path_factory.mktemp("hadoop-files")
     (folder / "rows.csv").write_text("".join(",".join(row) + "\n" for row in CSV))
     (folder / "conf").mkdir()
@@ -41,7 +41,7 @@ def files(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def read(*uris: Path) -> list[dict[str, Any]]:
-    """All records. None may be bad."""
+    """All records. A bad record fails the test."""
     found = batches(SequenceFileReader, Source.model_validate({"sequenceFile": {"uris": [str(uri) for uri in uris]}}))
     assert faults(found) == {}
     return [{name: value for name, value in row.items() if name != "_sample"} for row in rows(found)]

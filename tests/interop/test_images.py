@@ -1,4 +1,4 @@
-"""Pixels are equal to TensorFlow's: decoding, cropping and standardizing, on files that Pillow wrote and on photographs."""
+"""Pixels equal TensorFlow's after decoding, cropping and standardizing, both for files written by Pillow and for photographs."""
 
 import importlib.util
 from collections.abc import Callable

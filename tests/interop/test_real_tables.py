@@ -1,4 +1,5 @@
-"""Tables that other people made: `infer`, `run` and `verify` as they are, and every value as pandas, json or pyarrow reads it."""
+"""Tables that other people made go through `infer`, `run` and `verify` unchanged. Every value must be as pandas, json or pyarrow reads
+it."""
 
 import os
 from pathlib import Path
@@ -11,16 +12,16 @@ pytestmark = [pytest.mark.interop, pytest.mark.slow]
 PAGE = Path(__file__).parents[2] / "docs/real-data.md"
 REPORT = "REAL_DATA_REPORT"
 SOME = (
-    "airports.csv", "elements.csv", "les_mis.json", "titanic_all.csv",  # of bokeh, and the first also of vega_datasets
-    "autompg.csv.gz", "wine.csv",  # of mlxtend
-    "penguins-raw.csv", "msleep.csv",  # of palmerpenguins and plotnine
-    "parquet/v0.7.1.parquet", "parquet/v0.7.1.all-named-index.parquet",  # of pyarrow
-    "COUNT/nuts.csv", "Ecdat/Schooling.csv", "MASS/npk.csv", "car/Florida.csv", "sandwich/PublicSchools.csv",  # of pydataset
-    "diabetes_target.csv.gz", "iris.csv",  # of scikit-learn
-    "scotland/src/scotvote.csv", "scotland/src/scotland_population.csv",  # of statsmodels
-    "cars.json", "la-riots.csv", "stocks.csv", "wheat.json",  # of vega_datasets
+    "airports.csv", "elements.csv", "les_mis.json", "titanic_all.csv",  # from bokeh, and the first also from vega_datasets
+    "autompg.csv.gz", "wine.csv",  # from mlxtend
+    "penguins-raw.csv", "msleep.csv",  # from palmerpenguins and plotnine
+    "parquet/v0.7.1.parquet", "parquet/v0.7.1.all-named-index.parquet",  # from pyarrow
+    "COUNT/nuts.csv", "Ecdat/Schooling.csv", "MASS/npk.csv", "car/Florida.csv", "sandwich/PublicSchools.csv",  # from pydataset
+    "diabetes_target.csv.gz", "iris.csv",  # from scikit-learn
+    "scotland/src/scotvote.csv", "scotland/src/scotland_population.csv",  # from statsmodels
+    "cars.json", "la-riots.csv", "stocks.csv", "wheat.json",  # from vega_datasets
 )  # fmt: skip
-"""Tables that `make test` converts: of every package and with every ending, with and without nulls, and two that are refused."""
+"""Tables that `make test` converts: tables from every package, with every ending, with and without nulls, and two that are refused."""
 
 
 @pytest.fixture(scope="module")
@@ -44,7 +45,7 @@ def test_some_tables_are_as_the_page_says(every_table: list[Table], tmp_path: Pa
 
 @pytest.mark.nightly
 def test_every_table_is_as_the_page_says(every_table: list[Table], tmp_path: Path) -> None:
-    """With REAL_DATA_REPORT=FILE, writes the page."""
+    """With REAL_DATA_REPORT=FILE, writes the page to the file instead of comparing it."""
     written = page(results(every_table, tmp_path))
     if wanted := os.environ.get(REPORT):
         Path(wanted).write_text(written, encoding="utf-8")

@@ -21,7 +21,7 @@ SCHEMA = Path(__file__).parents[2] / "converter/dataprep_converter/formats/recor
 
 @pytest.fixture(scope="module")
 def by_sagemaker(tmp_path_factory: pytest.TempPathFactory) -> Any:
-    """The SDK's output for all files in one run, since importing it takes seconds."""
+    """The SDK's output for all files. All are read in one run, because importing the SDK takes seconds."""
     outputs = recordio_sets.made(tmp_path_factory.mktemp("recordio"))
     files = [file for source in OPTIONS for file in data_sets.shards(outputs[source])]
     split = recordio_sets.with_the_number(tmp_path_factory.mktemp("number"))

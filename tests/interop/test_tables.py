@@ -50,7 +50,7 @@ def walk_rows(_folder: Path) -> Rows:
 
 
 def digit_rows(_folder: Path) -> Rows:
-    """Used only for csv, because in other formats each reader represents tensors differently."""
+    """The expected rows of the digits. They are used only for csv, because in other formats each reader represents tensors differently."""
     pixels = [number % 251 for number in range(shapes.RECORDS * 16)]
     return [
         {"image": pixels[16 * number : 16 * number + 16], "height": 4, "width": 4, "depth": 1, "label": number % 10}

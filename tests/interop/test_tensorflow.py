@@ -40,7 +40,7 @@ def source(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="session")
 def fewer(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Files with 11,000 of the training images and 100 test images."""
+    """Files with 11,000 training images and 100 test images."""
     return mnist.write(tmp_path_factory.mktemp("fewer"), train=11_000, test=100)
 
 

@@ -32,7 +32,7 @@ def by_library(outputs: dict[str, Path], tmp_path_factory: pytest.TempPathFactor
 
 
 def sample(source: str, number: int, row: data_sets.Row) -> dict[str, Any]:
-    """The sample that the library must produce for a record."""
+    """The sample that the library must return for a record."""
     in_shard = data_sets.COUNT // data_sets.SHARDS
     found: dict[str, Any] = {"__key__": f"{number // in_shard:06d}{number % in_shard:06d}"}
     for name, values in row.items():
@@ -46,7 +46,7 @@ def sample(source: str, number: int, row: data_sets.Row) -> dict[str, Any]:
 
 
 def float32s(value: Any) -> Any:
-    """Rounds each decimal to the float32 that it stands for."""
+    """Replaces each decimal number by the float32 that it stands for."""
     if isinstance(value, list):
         return [float32s(each) for each in value]
     return float(np.float32(value)) if isinstance(value, float) else value

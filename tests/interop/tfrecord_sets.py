@@ -19,7 +19,7 @@ _IDX_FEATURES: Final[list[dict[str, Any]]] = [{"name": "image"}, {"name": "pixel
 
 
 def made(folder: Path) -> dict[str, Path]:
-    """A data set of each source."""
+    """A data set from each source."""
     return {
         source: data_sets.made(source, folder / source, output={"format": "tfrecord"}, features=_IDX_FEATURES if source == "idx" else None)
         for source in KINDS

@@ -1,7 +1,7 @@
 """Finds unidiomatic phrases. `python tests/lint/words.py PATH…` prints each phrase with a better one, and exits with 1 if it finds any.
 
 It reads comments, docstrings and other strings of Python files, and the prose of Markdown files. Add a phrase only if it is almost always
-wrong, because people would switch off a check with false alarms.
+wrong, because people switch off a check that gives false alarms.
 """
 
 import ast
@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Final
 
 PHRASES: Final[Mapping[str, str]] = {
-    # pattern (a space is any white space): what to write instead
+    # pattern (a space matches any white space): what to write instead
     r"sees? to it that": "makes sure that",
     r"whom it concerns": "name who is affected",
     r"is the one(?=[.,;:)])": "say what happens to it: 'is used', 'wins'",
@@ -104,7 +104,7 @@ def markdown(text: str) -> str:
 
 def _pattern(phrase: str) -> re.Pattern[str]:
     flags = 0 if "Who " in phrase else re.IGNORECASE
-    # A look-behind must have a fixed width, so a space within it isn't replaced.
+    # A look-behind must have a fixed width, so a space within a look-behind isn't replaced.
     spaced = re.sub(r"(\(\?<!# \))| ", lambda match: match[1] or r"\s+", phrase)
     return re.compile(rf"\b(?:{spaced})" + (r"\b" if phrase[-1].isalpha() else ""), flags)
 

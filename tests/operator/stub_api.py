@@ -1,4 +1,4 @@
-"""A stub of an API server that simulates rare faults: it ends a watch at any byte, and takes away permissions.
+"""A stub API server that simulates rare faults: it can end a watch at any byte, and take away permissions.
 
 It serves discovery, lists, watches and Leases. Behavior that depends on the meaning of objects is tested on a real cluster.
 """
@@ -43,11 +43,11 @@ class StubApi:
     """The stub, which runs on a separate thread."""
 
     objects: dict[str, list[Body]] = field(default_factory=dict)
-    """The objects by the plural of their kind."""
+    """The objects, by the plural of their kind."""
     pieces: dict[str, list[Piece]] = field(default_factory=dict)
     """Maps the plural of a kind to the contents of its successive watches. Later watches send no data."""
     refused: set[str] = field(default_factory=set)
-    """Namespaces that may not be read."""
+    """Namespaces that clients aren't allowed to read."""
     listed: Counter[str] = field(default_factory=Counter)
     leases: dict[str, Body] = field(default_factory=dict)
     address: str = ""

@@ -1,6 +1,6 @@
 """Runs jobs from creation to end through `reconcile`, with a fake API server instead of the operator's `Cluster`.
 
-The fake keeps objects, versions and owners as a real API server does. The test plays the roles of the Job controller and the pods.
+The fake stores objects, versions and owners as a real API server does. The test plays the roles of the Job controller and the pods.
 """
 
 import asyncio
@@ -37,7 +37,7 @@ WATCHED = {
 
 
 class FakeCluster:
-    """An API server in memory, with objects, versions and owners. The test controls when its watch delivers events."""
+    """An in-memory API server with objects, versions and owners. The test controls when its watch delivers events."""
 
     def __init__(self) -> None:
         self.objects: dict[tuple[str, str, str], Body] = {}
@@ -45,7 +45,7 @@ class FakeCluster:
         self.documents: dict[str, Body] = {}
         self.unserved: set[str] = set()
         self.strict: dict[str, bool] = {}
-        """Whether each created Job's unknown fields would have been refused, keyed by the end of the Job's name."""
+        """Whether unknown fields would have been refused when a Job was created, by the end of the Job's name."""
         self.refusals: dict[tuple[str, str], ClusterError] = {}
         self.watch: Callable[[str, Body, bool], None] = lambda *_: None
         self._version = 100
@@ -163,7 +163,7 @@ class FakeCluster:
         """Remove an object, and also the objects that have no other owner, as the garbage collector does."""
         body = self.objects.pop((plural, namespace, name))
         self._version += 1
-        # The deletion of an object has a resourceVersion too.
+        # An object's deletion has a resourceVersion too.
         self.watch(plural, {**body, "metadata": {**body["metadata"], "resourceVersion": str(self._version)}}, True)
         for place, owned in list(self.objects.items()):
             owners = owned["metadata"].get("ownerReferences") or []

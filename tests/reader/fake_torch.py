@@ -12,7 +12,7 @@ import pytest
 
 
 class IterableDataset:
-    """The base class. Subclasses with `__iter__` use none of its behaviour."""
+    """The base class of PyTorch's datasets. Subclasses with `__iter__` use none of the real class's behaviour."""
 
 
 @dataclass
@@ -24,7 +24,7 @@ class WorkerInfo:
 
 
 class FakeTorch:
-    """The modules `torch` and `torch.utils.data`, and the worker that this process is."""
+    """The modules `torch` and `torch.utils.data`. They tell this process which worker it is."""
 
     def __init__(self) -> None:
         self.worker: WorkerInfo | None = None

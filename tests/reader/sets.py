@@ -34,7 +34,7 @@ def halves(folder: Path, **output: Any) -> Path:
 
 
 def lists(folder: Path, *, sequence: bool = False, **output: Any) -> Path:
-    """Makes records with lists of any length, of numbers and of texts."""
+    """Makes records with lists of numbers and lists of texts, of any length."""
     folder.mkdir(parents=True, exist_ok=True)
     lines = [f'{{"id": {n}, "scores": {SCORES[n]}, "words": {WORDS[n]}}}\n'.replace("'", '"') for n in range(len(SCORES))]
     (folder / "rows.jsonl").write_text("".join(lines))
@@ -67,7 +67,7 @@ def flat(reader: Reader) -> list[int]:
 
 
 def rows(reader: Reader) -> list[dict[str, Any]]:
-    """Returns every record of a reader that yields Arrow, as plain values."""
+    """Returns every record of a reader that yields Arrow batches, as plain values."""
     found: list[dict[str, Any]] = []
     for batch in reader:
         columns = {name: batch.column(name) for name in batch.schema.names}

@@ -1,4 +1,4 @@
-"""The content of batches: types and shapes, lists, text, bytes, missing values. They are the same for all formats."""
+"""The content of batches: types and shapes, lists, text, bytes, missing values. All formats give the same content."""
 
 import json
 from collections.abc import Callable
@@ -33,7 +33,7 @@ TABLES = [*OF_ROWS, "recordioProtobuf"]
 
 @pytest.fixture(scope="module")
 def table(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], Path]:
-    """Return a data set of 30 rows in a format, which is made only once."""
+    """Return a data set of 30 rows in a format. Each data set is made only once."""
     return cache(lambda format_: data_set(tmp_path_factory.mktemp(format_), lines(30), format=format_))
 
 
@@ -94,7 +94,7 @@ def test_examples_of_every_format_are_what_the_source_dataset_reads(example: str
     found = rows(opened(output, split=names, as_="arrow", batch_size=7))
     assert found == [{name: value for name, value in row.items() if name != "_sample"} for row in whole]
     assert len(found) == count
-    # DL4J's zips of files contain no label, although the records have one.
+    # DL4J's zip files don't contain labels, although the records have labels.
     columns = ["image/encoded", "image/filename"] if example == "file-batch" else None
     arrays = list(opened(output, split=names, batch_size=7, columns=columns))
     assert sum(len(next(iter(batch.values()))) for batch in arrays) == count
@@ -289,7 +289,7 @@ def test_text_is_read_as_record_by_record(
     together = rows(opened(tmp_path / "out", as_="arrow"))
     assert len(together) == len(values)
     monkeypatch.setattr(shards, "MakesColumns", _Nothing)
-    # They are compared as text, because NaN isn't equal to itself.
+    # The values are compared as text, because NaN isn't equal to itself.
     assert repr(together) == repr(rows(opened(tmp_path / "out", as_="arrow")))
 
 

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from dataprep_reader.flow import Run, ahead, cut, in_order
 
 PATIENCE_SECONDS = 60
-"""If nothing has happened for this long, the test fails. It is not a measure of performance."""
+"""If nothing has happened for this long, the test fails. This value doesn't measure performance."""
 
 
 def threads() -> list[str]:
@@ -112,7 +112,7 @@ N, READ_MS, COMPUTE_MS = 50, 2, 18
 
 @pytest.mark.parametrize("depth", [1, 2])
 def test_reading_goes_on_while_the_other_computes(depth: int) -> None:
-    """With 2 ms to read and 18 ms to compute, 50 items take 910 ms instead of 1,000 if only the first read is waited for."""
+    """With 2 ms to read and 18 ms to compute, 50 items take 910 ms instead of 1,000 ms if only the first read is waited for."""
     was_read = [threading.Event() for _ in range(N)]
 
     def slow(item: int) -> Iterator[int]:
@@ -121,7 +121,7 @@ def test_reading_goes_on_while_the_other_computes(depth: int) -> None:
 
     waited = 0
     for item in ahead(in_order((partial(slow, item) for item in range(N)), threads=1), depth=depth):
-        # The next item must be read during this computation. If it were only read on request, the wait would time out.
+        # The next item must be read during this computation. If the item were read only on request, the wait would time out.
         if item + 1 < N and not was_read[item + 1].wait(PATIENCE_SECONDS):
             waited += 1
     waited += 1  # the first item is always waited for

@@ -1,4 +1,4 @@
-"""The reader gives nulls back: as Arrow has them, and in arrays as NaN, None, a masked value, or by a mask."""
+"""The reader returns nulls: as nulls in Arrow, and in arrays as NaN, None or a masked value, or with a separate mask."""
 
 import re
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""Orders of epochs: each order contains every record once, is shared without overlap, and depends only on the seed and the epoch."""
+"""The order of an epoch: it contains every record once, is divided without overlap, and depends only on the seed and the epoch."""
 
 from collections.abc import Sequence
 
@@ -53,7 +53,7 @@ def test_epochs_seeds_and_windows_have_orders_of_their_own() -> None:
 
 
 def test_the_order_of_a_window_is_what_it_was() -> None:
-    """States are kept for weeks. If the same seed yields another order, the part `shuffle` needs a new version. States contain that
+    """States are kept for weeks. If the same seed yields a different order, the part `shuffle` needs a new version. States contain this
     version."""
     assert window_order(8, seed=7, epoch=0, window=0).tolist() == [0, 1, 6, 7, 4, 5, 2, 3]
 

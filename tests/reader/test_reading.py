@@ -1,4 +1,4 @@
-"""Batches of a data set: counts, epochs, order, ranks, and continuing at any position."""
+"""A data set's batches: counts, epochs, order, ranks, and continuing at any position."""
 
 import json
 import pickle
@@ -27,7 +27,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def folders(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
-    """The same records in files that can be read from any record, from any group of records, or from their beginning only."""
+    """The same records in files that can be read from any record, from any group of records, or only from the beginning."""
     made = tmp_path_factory.mktemp
     return {
         "index": numbers(made("index"), count=COUNT),
@@ -40,7 +40,7 @@ def folders(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
 
 @pytest.fixture(autouse=True)
 def small_parts(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Makes parts have only a few records, so that small data sets have many parts."""
+    """Makes parts so small that even small data sets have many parts."""
     monkeypatch.setattr(shards, "PART_BYTES", 300)
 
 
@@ -130,7 +130,8 @@ def test_every_epoch_has_every_record_once_in_an_order_of_its_own(folders: dict[
 
 
 def test_a_window_that_holds_all_mixes_all(folder: Path) -> None:
-    """By default, small data sets fit into one window, so the first tenth has records of all tenths."""
+    """By default, a small data set fits into one window, so the first tenth of the shuffled records comes from all tenths of the data
+    set."""
     first = flat(opened(folder, shuffle=5))[: COUNT // 10]
     assert len({number * 10 // COUNT for number in first}) >= 6
 

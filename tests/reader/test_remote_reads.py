@@ -1,4 +1,4 @@
-"""Images in files of 32: training reads each file once and in one piece, instead of each image alone."""
+"""Files of 32 images each: training reads each file once and in one piece, instead of each image individually."""
 
 from collections import Counter
 from collections.abc import Iterator

@@ -1,4 +1,4 @@
-"""The reader as a PyTorch dataset: workers share the epochs, and each worker has a separate state."""
+"""The reader as a PyTorch dataset: workers divide each epoch among themselves, and each worker has its own state."""
 
 import importlib
 import json

@@ -1,4 +1,5 @@
-"""Runs a command with a memory limit and measures its memory, with a control group of version 1 or 2, or else by watching its processes."""
+"""Runs a command with a memory limit and measures its memory, with a control group (version 1 or 2) if possible, or else by watching its
+processes."""
 
 import contextlib
 import os
@@ -22,8 +23,8 @@ class Used:
     output: str
     seconds: float
     own: int
-    """The peak of the anonymous memory of all processes. Without a group, it is the peak of their resident memory, in which shared pages
-    count once per process."""
+    """The peak of the anonymous memory of all processes. Without a group, it is the peak of the processes' resident memory, in which shared
+    pages count once per process."""
     charged: int | None
     """The peak of the group's memory, including page cache, which the kernel can reclaim. None without a group."""
     killed: int
@@ -32,7 +33,7 @@ class Used:
 
 @contextlib.contextmanager
 def group(limit: int) -> Iterator[Path | None]:
-    """Creates a control group below that of this process, with a limit of `limit` bytes and no swap. Yields None if no group can be
+    """Creates a control group below this process's group, with a limit of `limit` bytes and no swap. Yields None if no group can be
     created."""
     made = _made(limit)
     try:
@@ -72,14 +73,14 @@ def _made(limit: int) -> Path | None:
             folder.rmdir()
             continue
         (folder / names[0]).write_text(str(limit))
-        with contextlib.suppress(FileNotFoundError):  # a kernel that doesn't account for swap has no such file
+        with contextlib.suppress(FileNotFoundError):  # a kernel without swap accounting has no such file
             (folder / names[1]).write_text(names[2].format(limit=limit))
         return folder
     return None
 
 
 def _remove(folder: Path) -> None:
-    """Removes a group. The last process may need a moment to end."""
+    """Removes a group. The last process might need a moment to end."""
     for _ in range(100):
         with contextlib.suppress(OSError):
             folder.rmdir()
@@ -97,7 +98,7 @@ def _parents() -> Iterator[tuple[Path, tuple[str, str, str]]]:
         if "memory" in controllers.split(","):
             yield _GROUPS / "memory" / path.lstrip("/"), ("memory.limit_in_bytes", "memory.memsw.limit_in_bytes", "{limit}")
         elif number == "0":
-            # In version 2, a group that has processes can't enable controllers for its children, but a sibling of the group may have them.
+            # In version 2, a group that has processes can't enable controllers for its children, but a sibling of the group can have them.
             for parent in (_GROUPS / path.lstrip("/"), (_GROUPS / path.lstrip("/")).parent):
                 yield parent, ("memory.max", "memory.swap.max", "0")
 

@@ -22,9 +22,9 @@ from workbench import photos
 Numbers = npt.NDArray[np.int64]
 _NUMBERS = 32
 _ROW_BYTES = 8 * _NUMBERS + 60
-"""The size of a row in Parquet."""
+"""The size in bytes of a row in Parquet."""
 _JOIN_ROW_BYTES = 20
-"""The size of a row of each table in CSV."""
+"""The size in bytes of a row of each table in CSV."""
 _CHECKED_AT_ONCE = 10_000
 _pc: Any = pc  # the stubs lack some functions
 

@@ -84,7 +84,7 @@ class PlanResult(_Reported):
     records: Count
     bytes_in: Count
     ignored: Count | None = None
-    """The number of input files that are ignored."""
+    """The number of ignored input files."""
     splits: Annotated[list[SplitStatus], Field(max_length=16)] = []
     labels: Annotated[list[LabelStatus], Field(max_length=8)] = []
     packed_classes: Annotated[str, Field(max_length=TERMINATION_LIMIT)] | None = None
@@ -97,18 +97,18 @@ class PlanResult(_Reported):
     If true, no conversion or commit is needed, and `commit` describes the data set that was found.
     """
     commit: "CommitResult | None" = None
-    """The data set that was found or, for a small job, the data set that the pod of the plan step has made itself."""
+    """The data set that was found or, for a small job, the data set that the plan pod wrote itself."""
     work_seconds: Annotated[float, Field(ge=0)] | None = None
-    """How long the work took, if this pod did it."""
+    """How long the conversion took, if the plan pod did it."""
     commit_seconds: Annotated[float, Field(ge=0)] | None = None
-    """How long the commit took, if this pod did it."""
+    """How long the commit took, if the plan pod did it."""
     warnings: Annotated[list[Annotated[str, Field(max_length=512)]], Field(max_length=10)] = []
 
 
 class CommitResult(_Reported):
     """The result of the commit step.
 
-    The numbers in the result are the sums over the shards' reports, and have been checked against the store.
+    The numbers are summed over the shards' reports, and have been checked against the store.
     """
 
     kind: Literal["commit"] = "commit"
@@ -199,22 +199,22 @@ class RequestCounts(Model):
     is_waiting: bool = False
     """Whether requests are waiting for their turn, so that the pod could use a larger share."""
     limit: Annotated[float, Field(ge=0.1, allow_inf_nan=False)] | None = None
-    """The entry's `requestsPerSecond`, which is for all pods together."""
+    """The store entry's `requestsPerSecond`, which applies to all pods together."""
 
 
 class ProgressReport(_Reported):
-    """One worker pod's counts since the start of its task. If a pod of the plan step does the work of a small job, it reports it as task 0. The counts are absolute numbers, so a lost or repeated report does no harm."""
+    """One worker pod's counts since the start of its task. A plan pod that does a small job's work reports this work as task 0. The counts are totals, so a lost or repeated report does no harm."""
 
     job: Annotated[str, Field(max_length=253)]
     """The name of the DataPrepJob. The token contains the namespace, and the pod's name and uid."""
     attempt: Count
     index: Count
     sequence: Count
-    """A number that rises with each report of the pod. Reports with a lower number than that of the last report are dropped."""
+    """A number that rises with each of the pod's reports. A report is dropped unless its number is higher than the last report's."""
     shards_done: Count = 0
     shards_active: Count = 0
     shards_total: Count | None = None
-    """The number of shards of the job. It is set by a pod of the plan step, as is `records.total`, because no plan has been reported yet."""
+    """The job's number of shards. Only plan pods set this field and `records.total`, because the operator doesn't have the plan yet."""
     records: RecordProgress = RecordProgress()
     bytes_in: Count = 0
     bytes_out: Count = 0
@@ -254,7 +254,7 @@ def _shortened_versions(message: Message) -> Iterator[Message]:
         no_files = [fewer.model_copy(update={"outputs": []}) for fewer in shorter]
         yield from [message, *shorter, *no_files, _without_details(message), _without_details(message).model_copy(update={"splits": []})]
     elif isinstance(message, PlanResult):
-        # The operator shows the splits of the commit, if there are any.
+        # If the commit has splits, the operator shows them instead of the plan's splits.
         once = message.model_copy(update={"splits": []}) if message.commit is not None and message.commit.splits else message
         small = once.model_copy(update={"commit": message.commit and _without_details(message.commit), "warnings": message.warnings[:3]})
         bare = small.model_copy(update={"labels": [], "warnings": []})
@@ -268,7 +268,7 @@ def _shortened_versions(message: Message) -> Iterator[Message]:
         yield from (_with_classes_that_fit(small), _with_classes_that_fit(small.model_copy(update={"warnings": []})), bare)
         yield bare.model_copy(update=no_splits)
         if message.commit is not None and not message.reused:
-            # The commit step, which does no harm to a finished data set, reports the commit then.
+            # Then the commit step reports the commit. That step does no harm to a finished data set.
             yield from _shortened_versions(message.model_copy(update={"commit": None, "work_seconds": None, "commit_seconds": None}))
     elif isinstance(message, FailureResult):
         long = {"message": message.message[:900], "input": (message.input or "")[:500] or None}
@@ -316,7 +316,7 @@ def parse(text: str) -> Message:
 
     Raises MessageError if the text isn't a message of `dataprep`. Fields of newer converters are ignored.
     """
-    # JSON can contain single surrogates, which UTF-8 can't encode, so single surrogates are replaced.
+    # JSON can contain lone surrogates, which UTF-8 can't encode, so they are replaced.
     size = len(text.encode(errors="replace"))
     if size > TERMINATION_LIMIT:
         raise MessageError(f"a termination message has at most {TERMINATION_LIMIT} bytes, got {size}")

@@ -4,9 +4,9 @@ A plan consists of `plan.json` (this model) and `units.parquet`. A *unit* is a p
 an IDX file, or a range of rows of a CSV file. Samples are numbered from 0 across all units, in the order of the units. A split is a set of
 sample numbers. A split is defined by ranges and, if it has a fraction, also by a hash interval. A shard is a range of a split's ranks.
 
-With splits that are defined by ranges and hash intervals, the plan stores no data per sample or per shard, and every worker derives the
-same assignment. A split can't be derived from ranges and a hash interval if it depends on values or ranks (a column, groups, classes, exact
-fractions, counts, a limit). For splits that can't be derived, `splits.parquet` stores one compressed byte per sample.
+If all splits are defined by ranges and hash intervals, the plan stores no data per sample or per shard, and every worker derives the same
+assignment. Splits that depend on values or ranks (a column, groups, classes, exact fractions, counts, a limit) can't be defined this way.
+For such splits, `splits.parquet` stores one compressed byte per sample.
 """
 
 from collections.abc import Iterator, Mapping
@@ -48,7 +48,7 @@ class SplitPlan(Model):
     """With `hash` or `code`: how many samples of each block belong to the split. Each block consists of HASH_BLOCK consecutive samples of the concatenated ranges."""
     records: int
     batch: int = 1
-    """The number of samples in a minibatch, which is never divided between shards. Without minibatches the number is 1."""
+    """The number of samples in a minibatch, which is never divided between shards, or 1 without minibatches."""
     expected: int | None = None
     """The number of records that the split should have, if its rule is a number or a fraction."""
     tolerance: int | None = None
@@ -68,7 +68,7 @@ class Earlier(Model):
     run_id: str
     inputs_sha256: str
     content: dict[str, Any]
-    """The fields of the earlier run's spec that affect the output's bytes, except for the source's URIs."""
+    """The earlier run's spec fields that affect the output's bytes, except for the source's URIs."""
     units: int
     samples: int
     splits: int
@@ -198,13 +198,13 @@ class Maker(Model):
     job: str
     """The job's name."""
     user: int
-    """The id of the user whose process it is."""
+    """The id of the user who runs the process."""
     host: str
     machine: str
-    """Identifies one start of the machine, and the space of process ids. Two hosts may have the same name."""
+    """Identifies one boot of the machine, and the namespace of process ids. The host name isn't enough, because two hosts may share it."""
     pid: int
     started: int
-    """When the process started, in the kernel's clock ticks. A later process with the same pid has another start."""
+    """When the process started, in the kernel's clock ticks. A later process with the same pid has a different start time."""
 
 
 class Owner(StoredDocument):

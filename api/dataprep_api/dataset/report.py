@@ -43,8 +43,7 @@ class Lossy(Model):
     feature: str
     column: str
     kind: Literal["Integer", "Decimal", "Time"]
-    """The kind of values: whole numbers that floats can't represent exactly, decimals with more digits than a float has, or times, which are
-    stored as numbers."""
+    """The kind of values: whole numbers that floats can't represent exactly, decimals with more digits than a float, or times stored as numbers."""
     type: str
     """The type in which the values are stored. For times, however, this field contains the type in the source."""
     records: int
@@ -105,7 +104,7 @@ class ShardReport(StoredDocument):
     attempt: str = ""
     """The pod or process that wrote the shard."""
     seconds: dict[str, float] = {}
-    """Seconds by stage: read, transform, encode, statistics, sink. `readWait` is the time for which encoding waited for input."""
+    """Seconds by stage: read, transform, encode, statistics, sink. `readWait` is the time that encoding waited for input."""
     took_seconds: float = 0.0
     """The seconds between the first and the last byte of the shard."""
     finished_at: str = ""
@@ -192,9 +191,9 @@ class Manifest(StoredDocument):
     features: list[dict[str, Any]]
     """The name, kind (int64, float, bytes), dtype and shape of each feature, in the order in which records contain the features."""
     nested: dict[str, Any] = {}
-    """Maps each feature of nested values to the description of their type. Formats that can't hold nested values have the values' JSON."""
+    """Maps each feature with nested values to a description of its type. Formats that can't hold nested values store them as JSON."""
     types: dict[str, Any] = {}
-    """Maps each feature of times or decimals that has its own type in the files to that type. `features` has the type of the numbers."""
+    """Maps each feature that the files store as times or decimals to its type. In `features`, it has the type of the corresponding numbers."""
     labels: dict[str, list[str]] = {}
     """For each label feature, the class names in the order of their numbers."""
     records_in: int

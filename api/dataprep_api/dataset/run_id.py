@@ -41,7 +41,7 @@ class Part:
     version: int
     """The version that this release writes. Version 1 stands for the behaviour of the releases that didn't yet have parts."""
     is_used: Callable[[DataPrepJobSpec], bool]
-    """Whether the part may affect the bytes that a job writes. The function is pure. If the answer depends on the inputs, the function returns true."""
+    """A pure function: whether the part may affect the bytes that a job writes. If this depends on the inputs, it returns true."""
     oldest: int | None = None
     """The oldest version that this release can still write. None: only `version`.
 
@@ -113,8 +113,8 @@ def _infers_columns_of_images(source: Source) -> bool:
 
 
 def _may_have_int96(spec: DataPrepJobSpec) -> bool:
-    """Whether the source may be files of Parquet. Since version 2, their times of the old type INT96 are read in microseconds. Before, they were
-    read in nanoseconds, and a time that these can't hold became another time.
+    """Whether the source may consist of Parquet files. Since version 2, times of the old type INT96 are read as microseconds. Version 1
+    read them as nanoseconds, so a time beyond the range of nanoseconds became a different time.
 
     The planner leaves the part out if no column that is read has such times.
     """
@@ -191,24 +191,24 @@ class StructRule:
     """Which structs of a source's records are columns of their own. The fields of all structs are columns in any case."""
 
     keeps: bool = False
-    """Whether every outermost struct is a column, and its fields are columns that are written only if the spec names them."""
+    """Whether every outermost struct is a column. If so, its fields are columns too, but are written only if the spec names them."""
     named: frozenset[str] = frozenset()
     """The columns that features, labels, splits and `deduplicate` name. A struct with such a name is a column."""
 
 
 FLAT: Final = StructRule()
-"""The rule of the readers when there is no job: only the fields of structs are columns."""
+"""The readers' rule when there is no job: only the fields of structs are columns."""
 
 _HOLD_STRUCTS: Final = ("parquet", "arrow", "jsonl", "avro", "orc")
 """The sources and formats of records that may contain structs."""
 _POSITION: Final = re.compile(r"-?\d+(\.\.-?\d+)?")
-"""References to columns by position, which would mean other columns if structs were columns."""
+"""Matches references to columns by position, which would refer to different columns if structs were columns."""
 
 
 def _keeps_structs(spec: DataPrepJobSpec) -> bool:
-    """Whether structs of the source are kept since version 2, in a format that can hold them. Before, their fields were written.
+    """Whether the source's structs are kept since version 2, in a format that can hold them. Version 1 wrote their fields instead.
 
-    A job that may refer to the fields as features keeps the meaning that it had.
+    A job that may refer to the fields as features keeps its earlier meaning.
     """
     source = spec.source
     if source is None or source.kind not in _HOLD_STRUCTS or spec.output.format not in _HOLD_STRUCTS:
@@ -245,9 +245,9 @@ _HOLD_TYPES: Final = ("parquet", "arrow")
 
 
 def _keeps_types(spec: DataPrepJobSpec) -> bool:
-    """Whether times and decimals keep their types since version 2. Before, they were written as numbers.
+    """Whether times and decimals keep their types since version 2. Version 1 wrote them as numbers.
 
-    The planner leaves the part out if no feature keeps a type. `output.table` takes the numbers, as before.
+    The planner leaves the part out if no feature keeps a type. Jobs with `output.table` still write numbers.
     """
     has_types = spec.source is not None and spec.source.kind in _HAVE_TYPES
     return has_types and spec.output.format in _HOLD_TYPES and spec.output.table is None
@@ -259,8 +259,8 @@ def keeps_types(spec: DataPrepJobSpec, parts: Mapping[str, int]) -> bool:
 
 
 def _compares_decimals(spec: DataPrepJobSpec) -> bool:
-    """Whether `deduplicate` or a `filter` may compare decimals. Since version 2, all digits are compared. Before, two decimals were equal if they
-    were equal as float64.
+    """Whether `deduplicate` or a `filter` may compare decimals. Since version 2, all digits are compared. Version 1 compared decimals as
+    float64.
 
     The planner leaves the part out if no compared column has decimals of more than 15 digits.
     """
@@ -276,7 +276,7 @@ def compares_all_digits(spec: DataPrepJobSpec, parts: Mapping[str, int]) -> bool
 def reads_heif(spec: DataPrepJobSpec, parts: Mapping[str, int]) -> bool:
     """Return whether AVIF and HEIC files are images if the job's plan follows these versions of the parts.
 
-    A job whose bad records fail it has no such part, because no data set of it lacks these images.
+    A job that fails at the first bad record doesn't have this part: under version 1, such an image made the job fail.
     """
     return parts.get("heif", 1) > 1 or not _may_skip_heif(spec)
 

@@ -14,7 +14,7 @@ The key is used only if the source doesn't specify the length.
 
 
 def sparse(num_features: int) -> Sparse:
-    """Return the option of the output format that combines the columns of libsvm into one sparse tensor."""
+    """Return the output format's option that combines the columns of libsvm data into one sparse tensor."""
     return Sparse(name=VALUES, keys=KEYS, values=VALUES, shape=[num_features])
 
 
@@ -31,5 +31,5 @@ def is_sparse_libsvm(spec: DataPrepJobSpec) -> bool:
 
 
 def has_unknown_length(spec: DataPrepJobSpec) -> bool:
-    """Whether the length of the sparse tensor is found from the largest index in all files."""
+    """Whether the sparse tensor's length must be derived from the largest index in all files."""
     return is_sparse_libsvm(spec) and spec.data.libsvm is not None and spec.data.libsvm.num_features is None

@@ -70,9 +70,9 @@ MUTABLE: Final = frozenset(
 )
 """The fields that may change after a job has started. All other fields are immutable, including fields that are added later."""
 ALWAYS_FROZEN: Final = frozenset({"managedBy"})
-"""Fields that can't change even before the start, because two controllers could run the job otherwise."""
+"""Fields that can't change even before the start, because otherwise two controllers could run the job."""
 FROZEN: Final = "can't change after the start; make a new DataPrepJob"
-"""The end of the API server's message if another field changes. The names of the fields come before it."""
+"""The end of the API server's message if an immutable field changes. The message begins with the names of the changed fields."""
 DIVIDED: Final = frozenset({"workers"})
 """Fields whose members are listed separately in MUTABLE."""
 
@@ -254,15 +254,14 @@ def _immutable_paths(spec: Schema) -> list[str]:
 def _immutability_rules(paths: Sequence[str]) -> list[dict[str, str]]:
     """Return the rules that reject changes of these spec fields: always for some fields, and once the job has started for the others.
 
-    The rules are at the root, because only rules at the root can read the status. All fields share one rule, which names those that differ,
-    because separate rules for each field would take up a tenth of the definition.
+    The rules are at the root, because only there can a rule read the status. The latter fields share one rule, which names those that
+    differ, because separate rules would take up a tenth of the definition.
     """
     always = [
         rule(_same(path), "can't change; make a new DataPrepJob", path=f".spec.{path}", reason=_FORBIDDEN) for path in sorted(ALWAYS_FROZEN)
     ]
     later = [path for path in paths if path not in ALWAYS_FROZEN]
-    # The comparison comes first, because it is almost always true. This order saves time, because the rules also run when a status is
-    # written.
+    # The comparison comes first, because it is almost always true. This saves time, because the rules also run when a status is written.
     unchanged = " && ".join(_same(path) for path in later)
     frozen = rule(f"{unchanged} || !oldSelf.?status.startTime.hasValue()", FROZEN, path=".spec", reason=_FORBIDDEN)
     names = " + ".join(f"({_same(path)} ? '' : '{path} ')" for path in later)

@@ -25,7 +25,7 @@ FILE: Final = Path("api/dataprep_api/dataprep.schema.json")
 _KINDS: Final = (DataPrepJob, DataPrepCronJob, DataPrepProfile)
 _FOR_KUBERNETES: Final = "x-kubernetes-"
 _PARAM: Final = r"^\$\{.+\}$"
-"""A value that is completely a param. `DataPrepJob.parse` fills it in before the value's type is checked."""
+"""Matches a value that consists of a single param. `DataPrepJob.parse` fills it in before the value's type is checked."""
 _SCALARS: Final = ("integer", "number", "boolean")
 
 
@@ -80,7 +80,7 @@ def _for_yaml(value: Any) -> Any:
 
 
 def _used(root: Schema, definitions: Schema) -> Schema:
-    """Return the definitions to which the root leads, sorted by name."""
+    """Return the definitions that the root uses, directly or indirectly, sorted by name."""
     pending: list[Any] = [root]
     used: set[str] = set()
     while pending:

@@ -1,4 +1,4 @@
-"""Lets objects of earlier releases keep items without a key in lists that server-side apply now merges by key.
+"""Lets objects from earlier releases keep list items that lack their key, although server-side apply now merges these lists by key.
 
 Earlier CRDs accepted pod fields of any shape, such as a volume without a name. If a stored item lacks a key of its list, the API server can
 neither apply the object's status nor change its finalizers. So the keys of items with unchecked fields have an empty default, and a rule
@@ -13,8 +13,7 @@ from dataprep_api.spec.model import rule
 
 # Any, because a schema is a JSON object.
 def with_lenient_keys(items: dict[str, Any], keys: list[str]) -> dict[str, Any]:
-    """Return the schema of a list's items, changed so that stored items may lack the list's keys. Only items with unchecked fields are
-    affected."""
+    """Return the schema of a list's items, changed so that stored items may lack their keys. Only items with unchecked fields are affected."""
     if "x-kubernetes-preserve-unknown-fields" not in items:
         return items
     members = {name: _lenient(member) if name in keys else member for name, member in items["properties"].items()}

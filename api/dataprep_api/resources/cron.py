@@ -1,4 +1,4 @@
-"""The `DataPrepCronJob`, which creates DataPrepJobs on a schedule. The fields of a DataPrepCronJob are those of a Kubernetes CronJob."""
+"""The `DataPrepCronJob`, which creates DataPrepJobs on a schedule. It has the same fields as a Kubernetes CronJob."""
 
 from collections.abc import Mapping
 from dataclasses import replace

@@ -68,7 +68,7 @@ def fault(root: type[BaseModel], error: Any, document: object) -> Fault:
 
 
 def _fields(model: type[BaseModel] | None) -> str:
-    """Return which fields the expected mapping has: ` with the field uri`."""
+    """Return the part of a message that names the fields of the expected mapping, such as ` with the field uri`."""
     if model is None:
         return ""
     if issubclass(model, OneOf):
@@ -80,7 +80,7 @@ def _fields(model: type[BaseModel] | None) -> str:
 
 
 def _advice(kind: str, path: str, value: object) -> str:
-    """Return how to write a value that has the wrong type."""
+    """Return the part of a message that says how to write a value that has the wrong type."""
     if kind == "string_type" and isinstance(value, int | float):
         return "; put it in quotes"
     if kind == "list_type" and isinstance(value, str):
@@ -95,7 +95,7 @@ def _advice(kind: str, path: str, value: object) -> str:
 
 
 def _echo(value: str | float) -> str:
-    """Return the given value for a message, unless it may contain a credential.
+    """Return the value as it appears in a message, unless it may contain a credential.
 
     If the value is a text that is long or that contains `://`, `@`, `=` or `?`, only its number of characters is returned.
     """

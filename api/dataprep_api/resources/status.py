@@ -43,7 +43,7 @@ class Condition(Model):
     status: Literal["True", "False", "Unknown"]
     """True, False or Unknown."""
     observed_generation: int | None = None
-    """Generation that was observed."""
+    """Observed generation."""
     last_transition_time: Time
     """Time of the last status change."""
     reason: Annotated[str, Field(min_length=1, max_length=128)]
@@ -79,11 +79,11 @@ class RecordProgress(Model):
     filtered: Count = 0
     """Records filtered out."""
     added: Count = 0
-    """Extra records made by a `map`. The first record that the `map` makes from each input record isn't counted."""
+    """Extra records made by a `map`. The first record made from each input record isn't counted."""
 
 
 class Progress(Model):
-    """The progress of the job. While the job runs, the numbers come from the workers' reports. At the end, the numbers come from the commit step."""
+    """The progress of the job. While the job runs, the numbers come from the workers' reports. At the end, they come from the commit step."""
 
     percent: Annotated[int, Field(ge=0, le=100)] = 0
     """Percent done."""
@@ -121,7 +121,7 @@ class SplitStatus(Model):
     bytes: Count = 0
     """Bytes."""
     expected: Count | None = None
-    """Records that its rule expects."""
+    """Records expected by its rule."""
     tolerance: Count | None = None
     """Allowed deviation from `expected`."""
 
@@ -236,7 +236,7 @@ class CodeStatus(Model):
     """The resolved version of `spec.code`."""
 
     commit: Annotated[str, Field(max_length=40, pattern=r"^[0-9a-f]{40}$")]
-    """Commit that planning resolved."""
+    """Commit of `code.git.ref`."""
 
 
 class Timings(Model):
@@ -251,13 +251,13 @@ class Timings(Model):
     total_seconds: Annotated[float, Field(ge=0)] | None = None
     """Complete job."""
     read_wait_seconds: Annotated[float, Field(ge=0)] | None = None
-    """Time that encoding waited for input. The time is the sum over all workers. Encoding waits while records are read and transformed."""
+    """Time that encoding waited for input. It is summed over all workers. Encoding waits while records are read and transformed."""
     bottleneck: Annotated[str, Field(max_length=256)] | None = None
     """What limited the conversion. Each stage's share of the time follows in parentheses: `source-bound (read 71 %, …)`."""
 
 
 class Channels(Model):
-    """Channels of a SageMaker training job. The channels are set only if SageMaker can use the data set."""
+    """Channels of a SageMaker training job. They are set only if SageMaker can use the data set."""
 
     content_type: Short
     """Content type."""
@@ -291,7 +291,7 @@ class OutputStatus(Model):
     manifest_sha256: Sha256 | None = None
     """SHA-256 of the manifest."""
     digest: Sha256 | None = None
-    """Digest over all files. The manifest contains the digest, and `dataprep verify` prints it."""
+    """Digest of all files. The manifest contains the digest, and `dataprep verify` prints it."""
     quarantine_uri: LongUri | None = None
     """Folder of quarantined records, if any."""
     files: Count = 0
@@ -301,7 +301,7 @@ class OutputStatus(Model):
     bytes: Count = 0
     """Bytes."""
     channels: Channels | None = None
-    """Channels for SageMaker. The channels are set only if SageMaker can use the data set."""
+    """Channels for SageMaker. They are set only if SageMaker can use the data set."""
 
 
 class FromJob(Model):
@@ -331,7 +331,7 @@ class DataPrepJobStatus(Model):
     completion_time: Time | None = None
     """End."""
     attempt: Count = 0
-    """Conversions started. The number is 1, plus one for each retry and each fallback to CPU."""
+    """Conversions started: one, plus one for each retry, fallback to CPU and raise of memory."""
     step: Literal["Plan", "Convert", "Commit"] | None = None
     """Current or last step. A retry starts with this step."""
     run_id: Annotated[str, Field(max_length=64)] | None = None
@@ -343,7 +343,7 @@ class DataPrepJobStatus(Model):
     tasks: Count | None = None
     """Tasks of the convert Job."""
     failed_indexes: Ranges | None = None
-    """Tasks that failed finally. An example is `0-3,7`."""
+    """Permanently failed tasks. An example is `0-3,7`."""
     progress: Progress | None = None
     """Progress of the job."""
     ignored_files: Count | None = None
@@ -383,7 +383,7 @@ class DataPrepJobStatus(Model):
     runs: Annotated[list[Run], Field(max_length=MAX_RUNS)] = []
     """Finished attempts, newest first."""
     handled_retry: Annotated[str, Field(max_length=256)] | None = None
-    """Last handled `dataprep.io/retry`. The field contains the latest value of this annotation on which the operator has acted."""
+    """Last handled `dataprep.io/retry`. This is the last value of the annotation that the operator has acted on."""
 
 
 def bounded(status: DataPrepJobStatus) -> DataPrepJobStatus:

@@ -95,7 +95,7 @@ class Retry(Model):
     """How a step is retried after it has run out of memory."""
 
     memory_growth: Annotated[float, Field(ge=1.1, le=4)]
-    """Factor by which a retry raises memory. After a task has run out of memory, its memory is multiplied by this factor and the task runs again, until it succeeds or `maxMemory` is reached. The plan and commit steps are also retried with more memory."""
+    """Factor by which a retry raises memory. When a task runs out of memory, its memory is multiplied by this factor and the task runs again, until it succeeds or `maxMemory` is reached. The plan and commit steps are retried in the same way."""
     max_memory: Quantity
     """Upper limit of memory per pod. An example is `8Gi`."""
 
@@ -179,17 +179,17 @@ class DataPrepJobSpec(Model):
     on_bad_record: BadRecords = BadRecords()
     """What happens to bad records."""
     nulls: Literal["Keep", "Bad"] | None = None
-    """Whether a null is a value. A null is a missing value of a table, such as an empty cell in a column of numbers. `Keep`: nulls are written as nulls, and a record is bad if the format has no null for the feature. `Bad`: a record with a null is bad. Default: `Keep`."""
+    """Whether a null is a value. A null is a missing value in a table, such as an empty cell in a column of numbers. `Keep`: nulls are written as nulls, and a record is bad if the format has no null for the feature. `Bad`: a record with a null is bad. Default: `Keep`."""
     allow_empty: bool = False
     """Whether empty input is accepted. If true, empty input gives an empty data set. If false, the job fails on empty input."""
     code: Code | None = None
-    """Code that is not in the image. The code consists of Python modules for plug-ins of source and transforms, or of the program of `script`."""
+    """Code that is not in the image. It consists of Python modules for source and transform plug-ins, or of the program of `script`."""
     stores: Stores | None = None
-    """Access to stores, by URI prefix. Each entry names a Secret with credentials, endpoints, or a ConfigMap with Hadoop's configuration."""
+    """Access to stores, by URI prefix. An entry can have an endpoint, a Secret with credentials, and Hadoop's configuration."""
     workers: Workers = Workers()
     """The converter pods."""
     profile: Annotated[str, Field(min_length=1, max_length=253)] | None = None
-    """DataPrepProfile with defaults for this job. The profile is in the same namespace. The profile's stores and workers fill in what this spec leaves out. Default: the profile named `default`, if it exists."""
+    """DataPrepProfile with defaults for this job. The profile is in the same namespace. Its stores and workers fill in what this spec leaves out. Default: the profile named `default`, if it exists."""
     run_after: Annotated[list[JobName], Field(max_length=32), SharedList()] | None = None
     """DataPrepJobs to wait for. These jobs are in the same namespace and must be Complete before this job starts. `dataprep run` ignores the field."""
     managed_by: Annotated[str, Field(min_length=1, max_length=63, pattern=r"^[a-z0-9.-]+/[A-Za-z0-9_.-]+$")] | None = None
@@ -201,7 +201,7 @@ class DataPrepJobSpec(Model):
     step_deadlines: StepDeadlines | None = None
     """Time limits of the steps. When a suspended job is resumed, the time is counted from zero again."""
     start_deadline_seconds: DeadlineSeconds | None = None
-    """Time limit for the start. The job fails if one of its pods stays unschedulable for longer than this limit, or if the job waits for another job for longer than this limit. Default: no limit."""
+    """Time limit for the start. The job fails if it waits for another job, or if one of its pods stays unschedulable, for longer than this limit. Default: no limit."""
     blocked_deadline_seconds: DeadlineSeconds | None = None
     """Time limit for pods that can't start. The limit applies to problems that someone has to solve: an image, Secret or ConfigMap is missing, or the API server refuses the pods. Default: the time for which the job has worked so far, but at least 30 s and at most 6 h. If the problem may be temporary, such as a network timeout, the default is at least 600 s."""
     backoff_limit: Annotated[int, Field(ge=0, le=100)] = 3
@@ -213,7 +213,7 @@ class DataPrepJobSpec(Model):
     retry: Retry | None = None
     """Retries with more memory. Default: a task that runs out of memory is retried with the same memory, and then fails."""
     max_failed_indexes: Annotated[int, Field(ge=0, le=10_000)] | None = None
-    """Failed tasks allowed before conversion stops. A job with a failed task can't succeed. This field limits the work that is done before the job fails. Default: every task is tried."""
+    """Failed tasks allowed before conversion stops. A job with a failed task can't succeed, so this field limits wasted work. Default: every task is tried."""
     ttl_seconds_after_finished: Seconds | None = None
     """Seconds until the ended job is deleted. The output stays, unless `deletionPolicy` is `Delete`."""
     cleanup: Annotated[list[CleanupRule], Field(max_length=8)] | None = None

@@ -14,7 +14,7 @@ Callable = Annotated[str, Field(min_length=1, max_length=256, pattern=CALLABLE)]
 
 
 class Options(Model):
-    """Options with any values, passed to the user's code by name."""
+    """Options with arbitrary values, passed to your code by name."""
 
     model_config = ConfigDict(extra="allow", json_schema_extra={"x-kubernetes-preserve-unknown-fields": True})
 
@@ -64,7 +64,7 @@ class Git(Model):
     sub_path: Annotated[str, Field(min_length=1, max_length=512)] | None = None
     """Folder to use. Default: the complete repository."""
     secret_ref: GitSecret | None = None
-    """Secret with `username` and `password`. If you have a token instead of a password, store the token as the password."""
+    """Secret with `username` and `password`. If you have a token instead of a password, store it as the password."""
 
     @model_validator(mode="after")
     def _check_sub_path(self) -> Self:

@@ -15,7 +15,7 @@ class Feature(Model):
     name: Column
     """Key in the records."""
     columns: Annotated[list[Column], Field(min_length=1, max_length=64)] | None = None
-    """Source columns. Entries are names, positions or ranges of positions. A range of positions such as `0..4` includes both ends. `-1` is the last column. Several columns form one vector. Default: the column that has the feature's name."""
+    """Source columns. Entries are names, positions or ranges of positions. A range such as `0..4` includes both ends. `-1` is the last column. Several columns form one vector. Default: the column with the feature's name."""
     dtype: Dtype | None = None
     """Type to convert to. Default: the type of the column."""
     encoding: Literal["Auto", "Values", "Raw"] = "Auto"

@@ -62,8 +62,8 @@ class _Described(BaseModel):
 class Model(_Described):
     """The base class of the models. Names are camelCase in YAML and snake_case in Python, unknown fields are refused, and objects are frozen.
 
-    So that a process that reads a job starts quickly, validators are built when they are first needed. All validators of a complete job are
-    built in one step.
+    Validators are built only when they are first needed, so that a process that reads a job starts quickly. All validators of a complete
+    job are built in one step.
     """
 
     model_config = ConfigDict(
@@ -91,7 +91,7 @@ def model_in(annotation: object) -> type[BaseModel] | None:
 
 
 NEW: Final = "new"
-"""A key in the context of `model_validate`. If the value is true, the rules apply that objects stored by earlier releases may break."""
+"""A key in the context of `model_validate`. If its value is true, the rules that stored objects of earlier releases may break apply too."""
 
 
 @dataclass(frozen=True)

@@ -50,7 +50,7 @@ class Shards(Model):
     count: Annotated[int, Field(ge=1, le=100_000)] | None = None
     """Shards per split. A split with fewer records than `count` has fewer shards."""
     target_size: Quantity | None = None
-    """Wanted size of a shard. An example is `128Mi`. The size must be at least 64Ki. The plan chooses the number of shards."""
+    """Target size of a shard. An example is `128Mi`. The size must be at least 64Ki. The plan chooses the number of shards."""
     records: Annotated[int, Field(ge=1)] | None = None
     """Maximum number of records per shard."""
 
@@ -142,53 +142,53 @@ class Output(Model):
     format: Literal[FormatName, "copy"] = "tfrecord"
     """Format of the shards. `copy` copies the source byte for byte. With `copy`, the source must be a finished data set."""
     tfrecord: TfrecordOptions = TfrecordOptions()
-    """Options of `tfrecord`."""
+    """`tfrecord` options."""
     recordio_protobuf: RecordioProtobufOptions = RecordioProtobufOptions()
-    """Options of `recordioProtobuf`."""
+    """`recordioProtobuf` options."""
     sequence_file: SequenceFileOptions = SequenceFileOptions()
-    """Options of `sequenceFile`."""
+    """`sequenceFile` options."""
     map_file: MapFileOptions = MapFileOptions()
-    """Options of `mapFile`."""
+    """`mapFile` options."""
     parquet: ParquetOptions = ParquetOptions()
-    """Options of `parquet`."""
+    """`parquet` options."""
     arrow: ArrowOptions = ArrowOptions()
-    """Options of `arrow`."""
+    """`arrow` options."""
     jsonl: JsonlOptions = JsonlOptions()
-    """Options of `jsonl`."""
+    """`jsonl` options."""
     csv: CsvOptions = CsvOptions()
-    """Options of `csv`."""
+    """`csv` options."""
     npz: NpzOptions = NpzOptions()
-    """Options of `npz`."""
+    """`npz` options."""
     file_batch: FileBatchOptions = FileBatchOptions()
-    """Options of `fileBatch`."""
+    """`fileBatch` options."""
     dl4j_dataset: Annotated[Dl4jDatasetOptions, Field(alias="dl4jDataset")] = Dl4jDatasetOptions()
-    """Options of `dl4jDataset`."""
+    """`dl4jDataset` options."""
     webdataset: WebdatasetOptions = WebdatasetOptions()
-    """Options of `webdataset`."""
+    """`webdataset` options."""
     mds: MdsOptions = MdsOptions()
-    """Options of `mds`."""
+    """`mds` options."""
     array_record: ArrayRecordOptions = ArrayRecordOptions()
-    """Options of `arrayRecord`."""
+    """`arrayRecord` options."""
     granularity: Literal["Record", "Minibatch"] = "Record"
-    """Unit that shards never divide. `Minibatch` divides each split, in order, into minibatches. A minibatch is never divided between files. By default, each file contains one minibatch, but `shards` can request larger files. `Record` allows a new file to begin with any record."""
+    """Unit that shards never divide. `Minibatch`: each split is divided, in order, into minibatches. By default, each file contains one minibatch, but `shards` can request larger files. `Record`: a new file can begin with any record."""
     minibatch_size: Annotated[int, Field(ge=1, le=1_000_000)] | None = None
     """Records per minibatch. A split's last minibatch may have fewer. Default: 32."""
     shards: Shards = Shards()
     """How many files each split has."""
     file_name: Annotated[str, Field(min_length=1, max_length=200)] | None = None
-    """Template of file names. The template may use {split}, {shard}, {shards} and {ext}, and may not begin with `_` or `.`. Numbers have five digits, or six with {shard:06}. The default is `{split}.{ext}` for a single shard, and `{split}-{shard}-of-{shards}.{ext}` for several shards. With `overwrite: Extend` the default is `{split}-{shard}.{ext}`. For sequenceFile and mapFile the default is `part-r-{shard}`, which for mapFile names a folder. Some other formats have their own defaults."""
+    """File name template. It may use {split}, {shard}, {shards} and {ext}, and must not begin with `_` or `.`. Numbers have five digits, or six with {shard:06}. The default is `{split}.{ext}` for a single shard, and `{split}-{shard}-of-{shards}.{ext}` for several shards. With `overwrite: Extend` the default is `{split}-{shard}.{ext}`. For sequenceFile and mapFile the default is `part-r-{shard}`, which for mapFile names a folder. Some other formats have their own defaults."""
     overwrite: Literal["Never", "IfChanged", "Always", "Extend"] = "Never"
-    """What to do with an existing output. An output counts as existing if it is finished, or if it contains files of another run. `Never`: refuse the job. `IfChanged`: reuse the output if spec and inputs are the same, otherwise replace it. `Always`: replace it. `Extend`: add shards for new inputs."""
+    """What to do with an existing output. It counts as existing if it is finished, or if it contains another run's files. `Never`: refuse the job. `IfChanged`: reuse the output if spec and inputs are the same, otherwise replace it. `Always`: replace it. `Extend`: add shards for new inputs."""
     index: bool = True
     """Whether to write record indexes. Each uncompressed shard of `tfrecord` and `recordioProtobuf` gets an index file in `_dataprep/index`, for DALI and other readers."""
     provenance: bool = False
-    """Whether records name their origin. The origin is in the features `_uid` and `_source`. In `recordioProtobuf` the origin is in `uid` and `metadata`."""
+    """Whether records name their origin. It is stored in the features `_uid` and `_source`, or in `uid` and `metadata` in `recordioProtobuf`."""
     hdfs: HdfsOptions = HdfsOptions()
     """How files are created on HDFS."""
     table: TableOutput | None = None
     """MaxCompute table that also gets the records. The worker that writes a shard also uploads its rows. Needs format: arrow."""
     statistics: Literal["Sampled", "All", "ClassCounts"] = "Sampled"
-    """How much the statistics cover. `Sampled`: in large data sets, means and histograms are computed from every k-th record. `All`: the statistics cover every value, which takes longer. `ClassCounts`: only the records of each class are counted."""
+    """How much the statistics cover. `Sampled`: in large data sets, means and histograms are computed from every k-th record. `All`: they cover every value, which takes longer. `ClassCounts`: only the number of records per class is counted."""
 
     @model_validator(mode="before")
     @classmethod

@@ -20,7 +20,7 @@ VARIABLES: Final[Mapping[str, str | None]] = {
     "DATAPREP_RUN_ID": None,
     "DATAPREP_CODE": "code",
 }
-"""The environment variables that the program gets in addition to `workers.env`. If a variable is mapped to the name of a field, the variable exists only if this field is set."""
+"""The environment variables that the program gets in addition to `workers.env`. A variable that is mapped to a field exists only if that field is set."""
 OutputPath = Annotated[str, Field(min_length=1, max_length=512)]
 
 

@@ -38,7 +38,7 @@ class Split(Model):
     count: Annotated[int, Field(ge=0)] | None = None
     """Take N samples, drawn by `seed`."""
     fraction: Annotated[float, Field(ge=0, le=1)] | None = None
-    """Take this fraction of the samples. A seeded hash of a sample's path and row decides whether the sample is taken. The result is the same on every store and for any number of workers."""
+    """Take this fraction of the samples. A seeded hash of a sample's path and row decides whether it is taken. The result is the same on every store and for any number of workers."""
     values: Annotated[list[_Value], Field(min_length=1, max_length=256)] | None = None
     """Take samples with these values. A sample's value in `column` is compared as text with the entries of this list."""
     since: _Bound | None = None
@@ -147,7 +147,7 @@ class Deduplicate(Model):
     """Drops repeated records. A record that equals an earlier record is left out. Records are dropped before they are divided into splits."""
 
     columns: Annotated[list[Column], Field(min_length=1, max_length=64)]
-    """Source columns to compare. The columns may hold text, bytes, numbers or tensors. The values are compared by a 128-bit digest. If records are equal, only the first one is kept."""
+    """Source columns to compare. They may contain text, bytes, numbers or tensors. Values are compared by a 128-bit digest. Of equal records, only the first is kept."""
 
 
 class Shuffle(Model):

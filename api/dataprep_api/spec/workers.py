@@ -54,7 +54,7 @@ class Store(Model):
     kms_key_id: Annotated[str, Field(min_length=1, max_length=2048)] | None = None
     """Id of the KMS key. Default: the service's key."""
     requests_per_second: Annotated[float, Field(ge=0.1, le=1_000_000)] | None = None
-    """Limit of requests a second, for all pods of the job together. Default: no limit until the store refuses requests. For S3, OSS, Cloud Storage, Azure, the web and WebHDFS."""
+    """Maximum requests per second of all the job's pods. Default: no limit until the store refuses requests. For S3, OSS, Cloud Storage, Azure, the web and WebHDFS."""
 
     @model_validator(mode="after")
     def _check_combinations(self) -> Self:
@@ -83,8 +83,8 @@ class Toleration(Model):
     """Seconds to tolerate `NoExecute`."""
 
 
-# Not a shared list: the keys of a list of type `map` need defaults, which earlier releases refuse in `effect`, and the items of a list of
-# type `set` can't be objects.
+# This isn't a SharedList. In a list of type `map`, optional keys would need defaults, and earlier releases refuse a default in `effect`.
+# In a list of type `set`, items can't be objects.
 Tolerations = Annotated[list[Toleration], Field(max_length=32)]
 ImagePullSecrets = Annotated[list[LocalObjectReference], Field(max_length=16), SharedList(keys=("name",))]
 
@@ -194,11 +194,12 @@ class Workers(Model):
 
     parallelism: Annotated[int, Field(ge=1, le=10_000)] = 1
     """Maximum number of pods at the same time. You can change the number while the job runs. The output doesn't depend on the number of pods."""
-    # Without a default, which the API server would write into each job, earlier releases of the operator and the converter accept the job.
+    # There is no default, because the API server would write it into each job, and earlier releases of the operator and the converter would
+    # refuse the job.
     one_pod: Literal["Auto", "Never"] | None = None
     """Whether one pod does all steps of a small job. `Auto` (default): it does if input and output have at most 128 MiB each and at most 100 shards, with the exceptions in docs/guide.md. `Never`: each step has its own pods."""
     resources: Resources | None = None
-    """Container resources. The resources apply to the plan and commit steps too, but without devices (`nvidia.com/gpu`)."""
+    """Container resources. They apply to the plan and commit steps too, but without devices (`nvidia.com/gpu`)."""
     accelerator: Accelerator = Accelerator()
     """Whether pods run on GPU nodes."""
     node_selector: StringMap | None = None

@@ -32,7 +32,7 @@ helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version | replace "+" "_" }}
 {{- end }}
 {{- end -}}
 
-{{- /* The reference of an image: by its digest, else its tag, else the chart's appVersion. The argument is a list of the image and the root. */ -}}
+{{- /* An image reference with the digest, or else the tag, or else the chart's appVersion. The argument is a list of the image and the root. */ -}}
 {{- define "dataprep-operator.image" -}}
 {{- $image := index . 0 -}}
 {{- $root := index . 1 -}}
@@ -44,7 +44,7 @@ helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version | replace "+" "_" }}
 {{- end -}}
 {{- end -}}
 
-{{- /* Every image of the release's pods, and of the pods of jobs that set no image, one per line. */ -}}
+{{- /* The images that the release's pods use, and that jobs use if they set no image, one per line. */ -}}
 {{- define "dataprep-operator.images" -}}
 {{- $images := list (include "dataprep-operator.image" (list .Values.image.operator .)) (include "dataprep-operator.image" (list .Values.image.converter .)) -}}
 {{- range concat .Values.extraInitContainers .Values.extraContainers }}{{ $images = append $images .image }}{{ end -}}

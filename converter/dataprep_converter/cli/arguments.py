@@ -39,7 +39,7 @@ def add_workers(command: argparse.ArgumentParser, *, of: str = "") -> None:
 
 
 def positive(text: str) -> int:
-    """Returns the number in an option. Raises ArgumentTypeError unless it is a whole number from 1."""
+    """Returns the number in an option. Raises ArgumentTypeError unless it is a positive whole number."""
     if not text.isdecimal() or int(text) == 0:
         raise argparse.ArgumentTypeError(f"expected a whole number from 1, got {text!r}")
     return int(text)
@@ -88,7 +88,7 @@ def access_of(job: "DataPrepJob") -> "Access":
 
 
 def access_to(arguments: argparse.Namespace) -> "Access":
-    """Returns access to the stores that the file in `--job` configures, or that the environment configures if there is no such file."""
+    """Returns access to the stores that are configured in the `--job` file or, without that option, by the environment."""
     from dataprep_converter.inputs.access import Access
 
     return access_of(job_of(arguments)) if arguments.job else Access()

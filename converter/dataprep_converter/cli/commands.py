@@ -70,7 +70,7 @@ def execute(arguments: argparse.Namespace) -> NoReturn:
     guard()
     output = raw(sys.stdout)
     if isinstance(output, io.TextIOWrapper):
-        # The terminal may use an encoding other than UTF-8. Characters that this encoding lacks are escaped, as on standard error.
+        # The terminal might use an encoding other than UTF-8. Characters that this encoding lacks are escaped, as on standard error.
         output.reconfigure(errors="backslashreplace")
     if pod_messages.in_pod():
         from dataprep_converter.runtime.watchdog import supervise
@@ -91,15 +91,15 @@ def _run_interruptible(arguments: argparse.Namespace, interrupts: Interrupts) ->
     tracing.set_up("dataprep")
     try:
         if not getattr(arguments, "is_light", False):
-            # By default OpenBLAS, numpy's linear algebra, starts a thread per core on import. The sums that OpenBLAS computes depend on the
-            # number of threads.
+            # By default OpenBLAS, numpy's linear algebra library, starts a thread per core on import. Its sums depend on the number of
+            # threads.
             os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
             without_pandas.hide()
         code = int(arguments.command(arguments))
         sys.stdout.flush()
     except BaseException as exc:  # the outermost handler of the program
         if interrupts.received and not isinstance(exc, SystemExit | TerminatedError):
-            # The error of a library that was interrupted isn't an error of the command.
+            # An error from an interrupted library isn't the command's own error.
             exc = exc if isinstance(exc, KeyboardInterrupt) else KeyboardInterrupt(str(exc))
         if isinstance(exc, KeyboardInterrupt):
             # Another Ctrl-C must not interrupt the message.
@@ -178,7 +178,7 @@ def _report_failure(exc: BaseException, arguments: argparse.Namespace) -> Exit:
 
 
 def _place_of(exc: BaseException, arguments: argparse.Namespace) -> str:
-    """Returns the line of the job that the error is about, if the job is to blame. In pods, nobody can open the job's file."""
+    """Returns the line of the job's file that the error is about, if the job is to blame. Not in pods, where nobody can open the file."""
     from dataprep_converter.core.errors import BadSpec
 
     file = getattr(arguments, "job", None) or getattr(arguments, "job_option", None)

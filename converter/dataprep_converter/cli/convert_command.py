@@ -31,8 +31,8 @@ def _convert(arguments: argparse.Namespace) -> Exit:
 
     def check(display: "Display") -> None:
         display.step("verifying")
-        # The new data set's manifest will contain the digest of the input data set. But the job couldn't detect every damaged byte of the
-        # input, because not every format has checksums. So verify the input first.
+        # The new data set's manifest will contain the input data set's digest. But the job can't detect every damaged byte of the input,
+        # because not every format has checksums. So verify the input first.
         verify(arguments.uri, access, expect=manifest.digest)
 
     document = conversion.job_of(manifest, source=arguments.uri, output=arguments.to, format_=arguments.format)

@@ -30,7 +30,7 @@ class Display:
         self._planning: Progress | None = None
 
     def planning(self, progress: PlanProgress) -> None:
-        """Shows that the plan is being made. On a terminal a bar shows the counts, and goes away when the plan is made."""
+        """Shows that the plan is being made. On a terminal, a bar shows the counts, and disappears when the plan is made."""
         if self._stream.isatty() and not self._quiet:
             self._start_planning_bar(progress)
         else:
@@ -128,7 +128,7 @@ class Display:
             """The counts, read anew each time the bar is drawn."""
 
             def render(self, task: "Task") -> Text:
-                """Returns the text, and moves the bar once it is known how many records are to be read."""
+                """Returns the text, and moves the bar once the number of records to read is known."""
                 if progress.to_read:
                     task.total, task.completed = progress.to_read, progress.read
                 return Text(planning_text(progress))

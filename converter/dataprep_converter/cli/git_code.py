@@ -121,7 +121,7 @@ def _check_out(git: Git, into: Path, scratch: Path, *, commit: str | None, crede
     with repository:
         if wanted_ids[0] not in repository.object_store:
             raise NotFound(f"{without_password(git.url)} has no commit {wanted_ids[0].decode()}.")
-        object_: Any = repository[wanted_ids[0]]  # Any, because it may be any kind of Git object
+        object_: Any = repository[wanted_ids[0]]  # Any, because it can be any kind of Git object
         while isinstance(object_, Tag):
             object_ = repository[object_.object[1]]
         if not isinstance(object_, Commit):

@@ -48,7 +48,7 @@ def _infer(arguments: argparse.Namespace) -> Exit:
 
     stores = (job_of(arguments).spec.stores or []) if arguments.job else []
     store_settings = [store.model_dump(mode="json", by_alias=True, exclude_none=True, exclude_defaults=True) for store in stores]
-    # The line makes editors check and complete the job's fields.
+    # This line lets editors check and complete the job's fields.
     modeline = f"# yaml-language-server: $schema={field_explanation.SCHEMA_FILE.as_uri()}\n"
     text = modeline + inference.infer(arguments.uri, access_to(arguments), output=arguments.to, stores=store_settings)
     if arguments.output is None:

@@ -1,6 +1,6 @@
-"""Ctrl-C during a command. A library may turn the interrupt into an error of its own, or be in a callback that can't raise it.
+"""Ctrl-C during a command. A library can turn the interrupt into an error of its own, or be in a callback that can't raise the interrupt.
 
-Both would print what looks like a defect. So the first Ctrl-C is noted, and one that was lost in a callback is sent again.
+In both cases, the output would look like a bug. So the first Ctrl-C is noted, and an interrupt that was lost in a callback is sent again.
 """
 
 import _thread
@@ -25,7 +25,7 @@ class Interrupts:
 
     @contextmanager
     def noted(self) -> Iterator[None]:
-        """Notes Ctrl-C during the block. Where it is ignored, as in a command in the background, it stays ignored."""
+        """Notes Ctrl-C during the block. Where Ctrl-C is ignored, as in a background command, it stays ignored."""
         before = signal.getsignal(signal.SIGINT)
         if threading.current_thread() is not threading.main_thread() or not callable(before):
             yield
@@ -37,20 +37,20 @@ class Interrupts:
             yield
         finally:
             sys.unraisablehook = hook
-            # By now, a second Ctrl-C may be ignored.
+            # By now, another handler may have been set, to ignore a second Ctrl-C.
             if signal.getsignal(signal.SIGINT) == self._raise:
                 signal.signal(signal.SIGINT, before)
 
     def _raise(self, _signal: int, _frame: FrameType | None) -> None:
         self.received = True
         if self._in_hook:
-            # The hook can't raise it either.
+            # The hook can't raise the interrupt either.
             self._send_soon()
         else:
             raise KeyboardInterrupt
 
     def _send_again(self, lost: "sys.UnraisableHookArgs") -> None:
-        """Sends the signal again if Python can't raise the interrupt, for example in a finaliser. The command would go on otherwise."""
+        """Sends the signal again if Python can't raise the interrupt, for example in a finaliser. Otherwise the command would continue."""
         if not issubclass(lost.exc_type, KeyboardInterrupt):
             sys.__unraisablehook__(lost)
             return
@@ -59,7 +59,7 @@ class Interrupts:
         self._in_hook = False
 
     def _send_soon(self) -> None:
-        # Unlike `threading.Timer`, this doesn't wait for the thread, which may be slow to start.
+        # Unlike `threading.Timer`, this doesn't wait for the thread, which can be slow to start.
         _thread.start_new_thread(_send, ())
 
 

@@ -15,7 +15,7 @@ def add_json(command: argparse.ArgumentParser, what: str) -> None:
 
 
 def document(result: "BaseModel") -> Any:  # Any: JSON
-    """Returns a result's fields, keyed by their names in JSON, without those that have no value."""
+    """Returns a result's fields, keyed by their JSON names, without the fields that have no value."""
     return result.model_dump(mode="json", by_alias=True, exclude_none=True)
 
 

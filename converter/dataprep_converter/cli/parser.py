@@ -1,4 +1,4 @@
-"""The parser of the command line: errors are short, and name the word that was probably meant."""
+"""The command line parser, whose errors are short and name the word that was probably meant."""
 
 import argparse
 import sys

@@ -1,4 +1,4 @@
-"""A plan as text: what a job would read and write, and what is likely wrong (`dataprep plan --dry-run`)."""
+"""A plan as text: what a job would read and write, and likely mistakes (`dataprep plan --dry-run`)."""
 
 from collections import Counter
 from collections.abc import Iterator, Sequence
@@ -50,7 +50,7 @@ def _split(split: SplitStatus) -> tuple[str, ...]:
 
 
 def _classes(label: str, counts: "Counts", splits: Sequence[SplitStatus]) -> Iterator[str]:
-    """Yields a table with a row for each class and a column for each split. Splits that don't fit into the line have tables of their own."""
+    """Yields a table with a row for each class and a column for each split. Splits that don't fit into the line follow in more tables."""
     totals = sum(counts.values(), Counter[str]())
     records = sum(split.records for split in splits if split.name in counts)
     some = "" if totals.total() == records else f", in {totals.total():,} of {_count(records, 'record')}"
@@ -89,7 +89,7 @@ def _short(name: str) -> str:
 
 
 def _aligned(rows: Sequence[Sequence[str]]) -> Iterator[str]:
-    """Yields the rows as lines, with the first column on the left and the others on the right."""
+    """Yields the rows as lines, with the first column left-aligned and the others right-aligned."""
     widths = [max(len(row[column]) for row in rows) for column in range(len(rows[0]))]
     for name, *numbers in rows:
         yield "  ".join([f"{name:<{widths[0]}}", *(f"{number:>{width}}" for number, width in zip(numbers, widths[1:], strict=True))])

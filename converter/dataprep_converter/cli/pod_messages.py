@@ -46,9 +46,9 @@ def leave_in_advance(plan: "PlanResult") -> None:
 
 
 def exit_code(code: int) -> int:
-    """Returns the exit code of the pod, whose process ended with this code.
+    """Returns the pod's exit code, given the exit code of its process.
 
-    If the process has left its plan and was then killed, the pod has done the plan step.
+    If the process was killed after it had left its plan, the pod has still done the plan step.
     """
     if code not in _KILLED or not _has_left_a_plan():
         return code

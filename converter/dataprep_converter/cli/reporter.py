@@ -1,6 +1,6 @@
 """Sends progress reports from a worker pod to the operator, without ever delaying the work.
 
-The replies contain the pod's share of the requests that the job may send to its stores.
+The replies contain the pod's share of the requests that the job is allowed to send to its stores.
 
 A report that can't be delivered is dropped. The next report contains absolute counts, and the store shows which shards are finished.
 """
@@ -31,7 +31,7 @@ _LARGEST_REPLY = 4096
 class Reporter:
     """Posts the latest counts in the background. Without `DATAPREP_STATUS_URL` there are no reports.
 
-    `budgets` are those of `Access`, which may add more of them at any time. `plan` is set if the operator doesn't know the plan yet.
+    `budgets` are the request budgets of `Access`, which can add more at any time. `plan` is set if the operator doesn't know the plan yet.
     """
 
     def __init__(
@@ -79,7 +79,7 @@ class Reporter:
     def _send(self, *, is_last: bool = False) -> float:
         """Posts one report and returns the delay before the next report, in seconds.
 
-        The last report has no counts of requests, so that the other pods get this pod's share.
+        The last report has no request counts, so that the other pods get this pod's share.
         """
         self._sequence += 1
         latest, plan = self._latest, self._plan

@@ -1,4 +1,4 @@
-"""The steps of a job as commands: `dataprep run|plan|validate`, and those that pods run: `work|commit|remove|fetch-code`.
+"""The steps of a job as commands: `dataprep run|plan|validate`, and the commands that pods run: `work|commit|remove|fetch-code`.
 
 Heavy modules are imported by the command that needs them, so that `dataprep --help` is quick.
 """
@@ -138,7 +138,7 @@ def _plan(arguments: argparse.Namespace) -> Exit:
 
 
 def _finished_if_small(job: "DataPrepJob", planned: "PlannedRun", access: "Access") -> "PlanResult":
-    """Does the work and the commit of a small job. Returns the result of the plan, with that of the commit if there is one."""
+    """Does the work and the commit of a small job. Returns the plan's result, with the commit's result if there is one."""
     from dataprep_converter.cli.reporter import Reporter
     from dataprep_converter.steps import one_pod
 
@@ -215,7 +215,7 @@ def _commit(arguments: argparse.Namespace) -> Exit:
 
 
 def _attempt(number: str) -> str:
-    """Returns how the reports of shards name this process."""
+    """Returns the name of this process in shard reports."""
     return f"{os.environ.get('POD_NAME', 'local')}/{number}"
 
 

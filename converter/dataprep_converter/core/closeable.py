@@ -1,4 +1,4 @@
-"""Closing of resources: a base class that is closed at the end of a `with` block, and helpers for errors and generators."""
+"""Closes resources: a base class for objects that a `with` block closes, and helpers for errors and generators."""
 
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
@@ -7,7 +7,7 @@ from typing import Any, Self
 
 
 class Closeable:
-    """An object with a `close` method, for use in a `with` block. Such an object may be closed more than once."""
+    """An object with a `close` method, for use in a `with` block. It can be closed more than once."""
 
     def close(self) -> None:
         """Release the resources that this object holds."""

@@ -1,7 +1,7 @@
-"""Compression of a shard. A gzip file consists of independent members, whose boundaries are at fixed offsets of the raw stream.
+"""Compresses shards. A gzip file consists of independent members, whose boundaries are at fixed offsets of the raw stream.
 
-The boundaries of the members don't depend on how the bytes are divided among calls, so the same records always give the same file. Readers
-treat concatenated members as one stream (RFC 1952, section 2.2).
+The member boundaries don't depend on how the bytes are divided among calls, so the same records always give the same file. Readers treat
+concatenated members as one stream (RFC 1952, section 2.2).
 
     A member: 1f 8b | 08 deflate | 00 flags | 00000000 no time | 00 | 03 Unix | deflate data | uint32 crc32 | uint32 size   (little-endian)
 """
@@ -26,7 +26,7 @@ class Compressor(Protocol):
     """The compressor's name in the manifest: `none`, `gzip` or `zstd`."""
 
     def compress(self, data: bytes | bytearray | memoryview) -> bytes | bytearray | memoryview:
-        """Return the bytes that can be written now. The result may be empty, or `data` itself."""
+        """Return the bytes that can be written now. The result can be empty, or `data` itself."""
         ...
 
     def finish(self) -> bytes:
@@ -68,7 +68,7 @@ class GzipMembers:
         return bytes(members)
 
     def finish(self) -> bytes:
-        """Return the last member. Without any data, the file is one empty member, because a file of 0 bytes isn't valid gzip."""
+        """Return the last member. If there is no data, the file is one empty member, because a file of 0 bytes isn't valid gzip."""
         return self._member(bytes(self._buffer)) if self._buffer or not self._has_members else b""
 
     def _member(self, raw: bytes) -> bytes:
@@ -81,7 +81,7 @@ class GzipMembers:
 class ZstdFrame:
     """Compresses all bytes to one Zstandard frame, and keeps the bytes in memory until the end.
 
-    The frame contains the size of the raw bytes, which readers need if they decompress a file in one call.
+    The frame contains the size of the raw bytes, which readers need to decompress a file in one call.
     """
 
     name: ClassVar[str] = "zstd"

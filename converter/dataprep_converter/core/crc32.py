@@ -1,4 +1,4 @@
-"""The CRC-32 of zip and gzip. If ISA-L is installed, ISA-L computes the CRC in a tenth of the time that zlib needs."""
+"""The CRC-32 of zip and gzip. If ISA-L is installed, it computes the CRC in a tenth of zlib's time."""
 
 try:
     from isal.isal_zlib import crc32

@@ -2,7 +2,7 @@
 
 ConvertError
 ├── BadSpec           the spec asks for something impossible with this input        exit 2
-│   └── RoundedDefault  a default of decimals would lose digits                     exit 2
+│   └── RoundedDefault  a decimal column's default would lose digits                exit 2
 ├── BadData           more bad records than the spec allows                         exit 3
 ├── StoreError        a store refused for a reason not listed below                 exit 5
 │   ├── Unreachable   a store can't be reached, or has an internal fault            exit 4
@@ -49,7 +49,7 @@ class BadSpec(ConvertError):
 
 
 class RoundedDefault(BadSpec):
-    """A default of a column of decimals would lose digits. Data sets of earlier releases have such defaults, rounded."""
+    """A decimal column's default would lose digits. Earlier releases rounded such defaults."""
 
 
 class BadData(ConvertError):

@@ -1,5 +1,4 @@
-"""TFRecord framing: the 16 bytes around each record, and the masked CRC-32Cs in them. The framing doesn't depend on the content of the
-records.
+"""TFRecord framing: the 16 bytes around each record, which include masked CRC-32Cs. The framing doesn't depend on what the records mean.
 
 # A record:  uint64 length | uint32 masked crc of length | bytes data | uint32 masked crc of data   (little-endian)
 """
@@ -24,7 +23,7 @@ MASK_DELTA: Final = 0xA282EAD8
 
 
 def mask(crc: int) -> int:
-    """Return a CRC in the form in which the file stores it."""
+    """Return a CRC as it is stored in the file."""
     return ((crc >> 15 | crc << 17) + MASK_DELTA) & 0xFFFFFFFF
 
 

@@ -1,4 +1,4 @@
-"""Columns of lists: flatten their items to one column, and rebuild lists from items. The functions of this module have no side effects."""
+"""List columns: flatten their items to one column, and rebuild lists from items. The functions of this module have no side effects."""
 
 import math
 from dataclasses import dataclass
@@ -20,7 +20,7 @@ class Lists:
     items: Array
     """The items of all rows, concatenated."""
     counts: npt.NDArray[np.int64]
-    """The number of items in each row. A null has none."""
+    """The number of items in each row, which is 0 for a null."""
     missing: npt.NDArray[np.bool_] | None
     """A mask of the rows that are null, or None if no row is null."""
 
@@ -72,7 +72,7 @@ def flatten_lists(column: Array) -> Lists:
 
 
 def put_together(items: Array, lists: Lists) -> Array:
-    """Return lists that have the structure of `lists`, but other items."""
+    """Return a column of lists with the structure of `lists` and these items."""
     ends = np.concatenate((np.zeros(1, np.int64), np.cumsum(lists.counts, dtype=np.int64)))
     is_large = ends[-1] > np.iinfo(np.int32).max
     column: Array = (_arrow.LargeListArray if is_large else _arrow.ListArray).from_arrays(

@@ -11,9 +11,9 @@ V = TypeVar("V")
 
 
 class LruCache(Generic[K, V]):
-    """Keeps the most recently used values, within a limit on their number and on their total weight.
+    """Keeps the most recently used values, within limits on their number and their total weight.
 
-    A single value is kept even if it exceeds the limit on the weight.
+    A single value is kept even if it exceeds the weight limit.
     """
 
     def __init__(
@@ -44,7 +44,7 @@ class LruCache(Generic[K, V]):
         return self._values[key]
 
     def discard(self, key: K) -> None:
-        """Remove the value of `key`, if the cache has it."""
+        """Remove the value of `key`, if the cache contains it."""
         if key in self._values:
             self._evict(key, self._values.pop(key))
 

@@ -45,9 +45,9 @@ typedef struct {
 
 /* --- CRC-32C ------------------------------------------------------------------------------------------------------ */
 
-/* The instruction has a latency of three cycles and a throughput of one per cycle, so three adjacent parts are summed in parallel. They are
- * combined by the effect that a part of zero bytes has on a CRC, which is linear and therefore looked up for each of the CRC's four bytes.
- * Large parts are for data outside the cache, and are prefetched: hardware prefetching does not cover three streams. */
+/* The instruction has a latency of three cycles and a throughput of one per cycle, so three adjacent parts are summed in parallel. The sums
+ * are combined through the effect that a part of zero bytes has on a CRC. This effect is linear, so it is looked up for each of the four
+ * bytes of the CRC. Large parts are for data outside the cache, and are prefetched: hardware prefetching does not cover three streams. */
 enum { PART = 256, LARGE_PART = 1024, AHEAD = 6144, LINE = 64 };
 static uint32_t behind_part[4][256], behind_large_part[4][256];
 
@@ -127,7 +127,7 @@ static int64_t has_crc(void)
 #endif
 }
 
-/* Call once, before anything else. Returns whether this processor has the instruction; if not, no other function may be called. */
+/* Call once, before anything else. Returns whether this processor has the instruction; if not, don't call any other function. */
 int64_t begin(void)
 {
     static const uint8_t zeros[LARGE_PART];
@@ -150,8 +150,8 @@ WITH_CRC void masked_crcs(const uint8_t *data, const int64_t *starts, const int6
 
 /* --- varints ------------------------------------------------------------------------------------------------------ */
 
-/* Spreads groups of 7 bits over bytes in three steps and sets the highest bit of all but the last, without branches: with unpredictable
- * lengths, mispredictions cost more than everything else. Writes 8 bytes, or 10. */
+/* Spreads groups of 7 bits over bytes in three steps and sets the highest bit of all bytes but the last, without branches: if lengths are
+ * unpredictable, mispredictions cost more than everything else. Writes 8 bytes, or 10. */
 static inline uint8_t *varint(uint8_t *to, uint64_t value)
 {
     if (value >> 56) {
@@ -212,8 +212,7 @@ static inline uint8_t *decimal(uint8_t *to, uint64_t value)
     return end;
 }
 
-/* `first`, `between`, `second` and
- *  for each row. `out` has room for 42 bytes a row. Returns the number of bytes written. */
+/* `first`, `between`, `second` and a line end for each row. `out` has room for 42 bytes a row. Returns the number of bytes written. */
 int64_t number_lines(const uint64_t *first, int64_t between, const uint64_t *second, int64_t rows, uint8_t *out)
 {
     uint8_t *to = out;
@@ -325,8 +324,8 @@ void byte_sums(const uint8_t *bytes, int64_t count, int64_t is_wide, uint64_t *s
     }
 }
 
-/* The positions of `byte` in a text, at most `room` of them. Returns how often it occurs, which may be more. It is fast only on processors
- * with AVX2. */
+/* Writes at most `room` positions of `byte` in a text. Returns how often the byte occurs, which can be more than `room`. Fast only on
+ * processors with AVX2. */
 int64_t places_of(const uint8_t *text, int64_t size, int64_t byte, int64_t *places, int64_t room)
 {
     int64_t count = 0, at = 0;
@@ -362,8 +361,8 @@ void look_up(const uint16_t *table, const uint8_t *bytes, int64_t count, uint16_
         out[at] = table[bytes[at]];
 }
 
-/* `look_up` for a table that is close to a line of 16-bit floats: computes the values, which is several times faster. Returns whether it did:
- * only with AVX2, and only if the computation gives exactly the table's entries. */
+/* `look_up` for a table that is close to a line of 16-bit floats: computes the values, which is several times faster. Returns whether it
+ * computed them: only with AVX2, and only if the computation gives exactly the table's entries. */
 int64_t look_up_line(const uint16_t *table, double middle, double factor, const uint8_t *bytes, int64_t count, int64_t is_wide, uint16_t *out)
 {
 #ifdef WITH_AVX2
@@ -549,7 +548,7 @@ WITH_CRC void frame_apart(
 
 /* --- images ------------------------------------------------------------------------------------------------------- */
 
-/* Height and width of a JPEG with well-formed markers and an end marker. Returns whether it is one. */
+/* Height and width of a JPEG with well-formed markers and an end marker. Returns whether `data` is such a JPEG. */
 static int64_t jpeg_size(const uint8_t *data, int64_t size, int64_t *height_and_width)
 {
     int64_t found = 0, at = 2;

@@ -1,9 +1,9 @@
 """Loops over records and values, for work that neither numpy nor Arrow can do in one call.
 
-The loops are in C. Without the library, equivalent Python code runs instead.
+The loops are written in C. If the library is missing, equivalent Python code runs instead.
 
-`build_native.py` builds `native.c` and `resampling.c` when the package is installed, if there is a C compiler. The library gives the same bytes as
-the Python code in this module. Its resampling gives the same bytes as Pillow (`images/resampling.py`).
+`build_native.py` builds the library from `native.c` and `resampling.c` when the package is installed, if there is a C compiler. The library
+gives the same bytes as the Python code in this module. Its resampling gives the same bytes as Pillow (`images/resampling.py`).
 """
 
 import ctypes
@@ -32,13 +32,13 @@ _NO_BYTES: Final = ctypes.create_string_buffer(1)
 _BLOCK: Final = 16
 """The number of spare bytes that native.c needs after the joined data."""
 _LINE: Final = 42
-"""The largest size of a line in bytes: two numbers of 20 digits, a separator and a line end."""
+"""Maximum size of a line in bytes: two numbers of 20 digits, a separator and a line end."""
 _VARINT: Final = 10
-"""The largest size of a varint in bytes."""
+"""Maximum size of a varint in bytes."""
 _BYTES_OF_A_LINE: Final = 32
-"""The assumed average size of a line. If the lines are shorter than this, `places_of` must search twice."""
+"""The assumed average size of a line in bytes. If the lines are shorter, `places_of` must search twice."""
 _PLACES_AT_ONCE: Final = 64
-"""The largest number of positions that native.c finds in one step.
+"""Maximum number of positions that native.c finds in one step.
 
 Before each step, the output must have space for this many more positions.
 """
@@ -47,13 +47,13 @@ _COPIED: Final = 4096
 _LOOKED_UP: Final = 2
 """The size of a table entry that native.c's `look_up` supports, in bytes."""
 _BOUNDED: Final = ("<i2", "<i4", "<i8", "<u2", "<u4", "<f2", "<f4", "<f8")
-"""The types that native.c's `bounds` supports, in its order."""
+"""The types that `bounds` in native.c supports, in the order in which it numbers them."""
 _UNREAD: Final = int(np.iinfo(np.int64).min)
 """native.c's result for a file that it couldn't read."""
 _RESAMPLED: Final = (1, 3)
 """The numbers of image channels that resampling.c supports."""
 _LONGEST: Final = 1 << 24
-"""Below this number of pixels, Pillow stores the length of a side, which is a 32-bit float, exactly."""
+"""Pillow stores the length of a side as a 32-bit float, which is exact below this number of pixels."""
 _VARINT_LIMITS: Final = [np.uint64(1 << (7 * n)) for n in range(1, 10)]
 
 Bytes: TypeAlias = npt.NDArray[np.uint8]
@@ -158,9 +158,8 @@ def byte_sums(values: Bytes) -> tuple[int, int]:
 def look_up(table: npt.NDArray[Any], values: Bytes, out: npt.NDArray[Any], *, line: tuple[float, float] | None = None) -> None:
     """Look up each value in a table of 256 entries, and write the entry to `out`, which has the shape of the values.
 
-    If every entry n of a float16 table is about (n - middle) * factor, the caller may pass (middle, factor) as `line`. With `line`,
-    entries are computed instead of looked up, provided that the computation gives exactly the table's entries. Raises ValueError for wrong
-    shapes.
+    If every entry n of a float16 table is about (n - middle) * factor, the caller can pass (middle, factor) as `line`. Then entries are
+    computed instead of looked up, provided that the computation gives exactly the table's entries. Raises ValueError for wrong shapes.
     """
     if table.shape != (256,) or out.shape != values.shape:
         raise ValueError(f"expected a table of 256 entries and an output of shape {values.shape}, found {table.shape} and {out.shape}")
@@ -189,7 +188,7 @@ class Bounds:
 def bounds(columns: Sequence[npt.NDArray[Any]], *, first: int, every: int) -> Bounds:
     """Return the minimum and the maximum of each column, and every `every`th value of the column, beginning with value `first`.
 
-    All columns must have the same type and the same length, which may not be 0.
+    All columns must have the same type and the same length, which must not be 0.
     """
     library, dtype, rows = _library(), columns[0].dtype, len(columns[0])
     if any(column.dtype != dtype or column.shape != (rows,) for column in columns) or not rows or first < 0 or every < 1:
@@ -207,7 +206,7 @@ def bounds(columns: Sequence[npt.NDArray[Any]], *, first: int, every: int) -> Bo
 
 
 def _without_negative_zeros(result: Bounds) -> Bounds:
-    """Replace -0.0 with 0.0, because a column may contain both zeros, and either zero may have been found as a bound."""
+    """Replace -0.0 with 0.0, because a column can contain both zeros, and either zero may have been found as a bound."""
     if result.least.dtype.kind == "f":
         # A signalling NaN would cause a warning. The caller checks anyway whether the bounds are finite.
         with np.errstate(invalid="ignore"):
@@ -219,7 +218,7 @@ def _without_negative_zeros(result: Bounds) -> Bounds:
 def resample(image: Bytes, height: int, width: int, *, is_cubic: bool) -> Bytes | None:
     """Resize an image uint8[height, width, channels] with a bilinear or bicubic filter.
 
-    Return None if this function doesn't support the image. If None is returned, the caller can use Pillow, which gives the same bytes.
+    Return None for an image that this function doesn't support. The caller can then use Pillow, which gives the same bytes.
     """
     library = _library()
     sizes = np.array([*image.shape[:2], height, width, image.shape[2]], np.int64)
@@ -297,8 +296,7 @@ def read_files(paths: Sequence[bytes], sizes: Sequence[int], room: "Bytes") -> t
     """Read complete files of these sizes into `room`, one after another.
 
     Return each file's modification time in nanoseconds, and the number of seconds that reading it took. If a file can't be read or its size
-    has changed, None is returned as its modification time, and the content of the file's part of `room` is undefined. Return None without
-    the library.
+    has changed, its modification time is None, and the content of its part of `room` is undefined. Return None if the library is missing.
     """
     library = _library()
     if library is None:
@@ -441,7 +439,7 @@ def _address(array: npt.NDArray[Any], dtype: Any = None) -> int:
     return address
 
 
-# --- without it ---------------------------------------------------------------------------------------------------
+# --- without the library ------------------------------------------------------------------------------------------
 
 
 def _for_arrow(piece: Piece) -> Any:

@@ -8,7 +8,7 @@ from dataprep_api.redaction import for_display, printable
 
 
 class ShownStream(io.TextIOBase):
-    """Wraps standard output or error, and passes every text through `for_display`, including texts from libraries and plug-ins."""
+    """Wraps standard output or standard error, and passes every text through `for_display`, including texts from libraries and plug-ins."""
 
     def __init__(self, stream: TextIO) -> None:
         self.raw = stream
@@ -55,13 +55,13 @@ def guard() -> None:
 def raw(stream: TextIO) -> TextIO:
     """Return the unredacted stream.
 
-    Write to it only the contents of files, and colour codes around texts that have passed `shown`.
+    Write to it only the contents of files, and colour codes around texts that have passed through `for_display`.
     """
     return stream.raw if isinstance(stream, ShownStream) else stream
 
 
 def yaml_text(document: object) -> str:
-    """Return a document as YAML that is safe to display: characters that aren't `printable` are written as YAML's escape sequences."""
+    """Return a document as YAML that is safe to display: characters that aren't `printable` are written as YAML escape sequences."""
     import yaml
 
     text = str(yaml.safe_dump(document, sort_keys=False, allow_unicode=True, width=120))

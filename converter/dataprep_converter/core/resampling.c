@@ -154,7 +154,7 @@ static void down_plainly(const uint8_t *const *rows, const int32_t *weights, int
 #ifdef WITH_AVX2
 
 /* The fast instruction multiplies pairs of 16-bit numbers and adds the two products. So each weight is split into its lowest bits and the rest,
- * which fits since no weight is 2 or more. Two adjacent weights become one pair of the rests and one pair of the lowest bits. */
+ * which fits into 16 bits because all weights are less than 2. Two adjacent weights become a pair of rests and a pair of lowest bits. */
 static void split(const side *of)
 {
     int32_t *weights = of->weights;
@@ -303,7 +303,7 @@ WITH_AVX2 static void down_widely(const uint8_t *const *rows, const int32_t *wei
 
 /* --- images ------------------------------------------------------------------------------------------------------- */
 
-/* Takes `bytes` from the room, of which `*taken` are in use. Without a room it only counts. */
+/* Takes `bytes` from the room, of which `*taken` are in use. If `room` is NULL, only counts. */
 static void *take(uint8_t *room, int64_t *taken, int64_t bytes)
 {
     void *from = room ? room + *taken : NULL;
@@ -354,7 +354,7 @@ static plan plan_in(uint8_t *room, int64_t *taken, const int64_t *sizes, int64_t
     return made;
 }
 
-/* A row of the image that may be read beyond its end. The last rows are taken from their copy, which has readable bytes after it. */
+/* A row of the image that can be read beyond its end. The last rows are taken from their copy, which has readable bytes after it. */
 static const uint8_t *row_of(const plan *with, int64_t row)
 {
     int64_t size = with->across.before * with->channels;

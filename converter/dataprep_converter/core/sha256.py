@@ -1,6 +1,6 @@
 """Computes the SHA-256 of many pieces in one call of a C function, which doesn't wait for the GIL between the pieces.
 
-If OpenSSL is a shared library of the system, this module calls OpenSSL's functions, as hashlib does. Otherwise callers use hashlib.
+If the system has OpenSSL as a shared library, this module calls OpenSSL's functions, as hashlib does. Otherwise callers use hashlib.
 """
 
 import ctypes

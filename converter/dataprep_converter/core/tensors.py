@@ -24,19 +24,19 @@ NUMPY_NAMES: Final[Mapping[pa.DataType, str]] = {
     pa.uint8(): "uint8", pa.uint16(): "uint16", pa.uint32(): "uint32",
     pa.float16(): "float16", pa.float32(): "float32", pa.float64(): "float64", pa.bool_(): "bool",
 }  # fmt: skip
-"""Maps the Arrow type of each kind of number that records can contain to the type's numpy name."""
+"""Maps each Arrow number type that records can contain to its numpy name."""
 
 _ARROW_TYPES: Final = {name: arrow for arrow, name in NUMPY_NAMES.items()}
 
 
 _MOST_VALUES: Final = 2**31 - 1
-"""The largest number of values in a tensor, which is Arrow's limit for the size of a list."""
+"""Maximum number of values in a tensor, which is Arrow's limit for the size of a list."""
 _MOST_DIMENSIONS: Final = 63
-"""The largest number of dimensions of a tensor. numpy supports one more dimension, which is needed for the records."""
+"""Maximum number of dimensions of a tensor. numpy supports one more dimension, which is needed for the records."""
 
 
 def shape_fault(shape: Sequence[int]) -> str | None:
-    """Return the reason why a record can't contain a tensor of this shape, or None if a record can contain such a tensor."""
+    """Return the reason why a record can't contain a tensor of this shape, or None if it can."""
     if len(shape) > _MOST_DIMENSIONS:
         return f"a tensor has at most {_MOST_DIMENSIONS} dimensions, got {len(shape)}"
     if math.prod(shape) > _MOST_VALUES:
@@ -95,7 +95,7 @@ def null_mask(column: Array) -> npt.NDArray[np.bool_]:
 
 
 def masked(column: Array, missing: npt.NDArray[np.bool_]) -> Array:
-    """Return a copy of a column of numbers or tensors, as `to_arrow` makes it, with nulls in the rows of a mask."""
+    """Return a copy of a column of numbers or tensors, as made by `to_arrow`, with nulls in the masked rows."""
     if not is_tensor(column.type):
         nulls: Array = pc.if_else(_arrow.array(missing), pa.scalar(None, column.type), column)
         return nulls

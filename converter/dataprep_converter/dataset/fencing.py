@@ -1,15 +1,17 @@
 """Keeps a process of an earlier owner from changing an output folder that another run has taken over.
 
-No store can make a write depend on the content of another file, so reading OWNER before each write isn't enough: the process may be paused
-in between, while another run takes the folder over. Instead, a write and a take-over meet in the store:
+No store can make a write depend on another file's content. Reading OWNER before each write isn't enough, because the process may be paused
+in between, while another run takes over the folder. Instead, writes and take-overs consist of these steps:
 
     write       stage, which makes nothing visible ─▶ read OWNER ─▶ complete
     take-over   write OWNER ─▶ discard everything that is staged ─▶ read OWNER ─▶ the first other change
 
-If a process has read its own run in OWNER, it had staged its write before the other run wrote OWNER. So either the write is completed before
-the other run discards it, and then the other run begins with it, or the write can't be completed any more.
+If a process finds its own run in OWNER, it staged its write before any other run wrote OWNER. So either the write is completed before the
+other run discards staged files, and the other run sees the written file from its start; or the write is discarded, and can't be completed
+any more.
 
-On stores with folders, files are removed in the same way: they are moved into a folder, which the other run removes.
+On stores with folders, files are removed in the same way: a process moves them into a folder, which a run that takes over the output
+removes.
 """
 
 from collections.abc import Callable, Sequence
@@ -42,8 +44,8 @@ class SmallFile:
 def write(store: Store, files: Sequence[SmallFile], *, check: Callable[[], None]) -> None:
     """Writes small files durably, several at a time. An existing file is replaced.
 
-    `check` raises an error if the caller no longer owns the folder. Syncing a file takes longer than writing it, and syncing several files
-    concurrently takes no longer than syncing one.
+    `check` raises an error if the caller no longer owns the folder. Files are written concurrently, because syncing a file takes longer
+    than writing it, and syncing several files concurrently takes no longer than syncing one.
     """
     with ThreadPoolExecutor(_AT_ONCE, thread_name_prefix="metadata") as threads:
         for start in range(0, len(files), _MOST_STAGED):
@@ -60,7 +62,7 @@ class _Staged:
     threads: ThreadPoolExecutor
 
     def write(self, check: Callable[[], None]) -> None:
-        """Writes the files. Raises Unreachable if something has discarded them, which a new attempt may repair."""
+        """Writes the files. Raises Unreachable if the staged files were discarded; a new attempt may succeed."""
         uploads: list[Upload] = []
 
         def stage(file: SmallFile) -> None:
@@ -107,7 +109,7 @@ def remove(store: Store, uris: Sequence[str], *, removed: str, check: Callable[[
 
 
 def _move_away(store: MovesFiles, uris: Sequence[str], *, removed: str, check: Callable[[], None]) -> None:
-    """Removes files by moving them. Raises Unreachable if another attempt of the same run has removed the folder meanwhile."""
+    """Removes files by moving them. Raises Unreachable if another attempt by the same run has removed the folder in the meantime."""
     store.make_folder(removed)
     check()
     for uri in uris:
@@ -122,6 +124,6 @@ def _move_away(store: MovesFiles, uris: Sequence[str], *, removed: str, check: C
 
 
 def discard(store: Store, removed: str) -> None:
-    """Keeps earlier owners from removing files. `removed` is the URI of the folder of all runs' removed files. See `Store.sweep`, too."""
+    """Keeps earlier owners from removing files. `removed` is the URI of the folder for all runs' removed files. See also `Store.sweep`."""
     if isinstance(store, MovesFiles):
         store.remove_folder(removed)

@@ -1,4 +1,5 @@
-"""Checks the types in a manifest. A manifest that someone edited, with a `_SUCCESS` to match it, may have types that dataprep doesn't know."""
+"""Checks the types in a manifest. A manifest that someone has edited, together with its `_SUCCESS`, may contain types that dataprep doesn't
+know."""
 
 from collections.abc import Callable, Mapping
 from typing import Any, Final
@@ -23,11 +24,11 @@ _FIELDS: Final[Mapping[str, tuple[Callable[[pa.DataType], bool], str]]] = {
         "a type of times or decimals, such as decimal128(20, 2), date32[day], timestamp[us, tz=UTC], time64[us] or duration[ms]",
     ),
 }
-"""For each field of the manifest that has types, whether it may have a type, and what the field expects."""
+"""Maps each manifest field that contains types to a check of whether a type is allowed there, and to a text that says what is expected."""
 
 
 def check_types(manifest: Manifest, uri: str) -> None:
-    """Raises NotWhole for a type that the manifest can't have. `uri` is the manifest's."""
+    """Raises NotWhole for a type that can't be in a manifest. `uri` is the manifest's URI."""
     features = [feature["name"] for feature in manifest.features]
     for field, (may_have, expected) in _FIELDS.items():
         for name, described in getattr(manifest, field).items():
@@ -39,7 +40,7 @@ def check_types(manifest: Manifest, uri: str) -> None:
 
 
 def _parsed(described: Any) -> pa.DataType | None:
-    """Returns the type with this description, or None for a value that describes none."""
+    """Returns the type with this description, or None if the value doesn't describe a type."""
     try:
         return parse_description(described)
     except (ValueError, TypeError, KeyError, AttributeError, OverflowError, RecursionError, pa.ArrowException):

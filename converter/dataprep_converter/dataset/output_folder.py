@@ -112,7 +112,7 @@ class OutputFolder:
         return self._list()
 
     def known_files(self) -> set[str]:
-        """Returns the paths of all files that runs of dataprep have planned in this folder. A new run may delete the planned files."""
+        """Returns the paths of all files that dataprep runs have planned in this folder. A new run is allowed to delete these files."""
         paths: set[str] = set()
         reports: list[str] = []
         for path, _ in self._list(names.SIDE):
@@ -158,16 +158,16 @@ class OutputFolder:
             self._store.publish(self.uri)
 
     def abandon(self, is_ours: Callable[[], bool]) -> None:
-        """Discards what nobody but the job has seen so far, if `is_ours` returns True."""
+        """If `is_ours` returns True, discards everything in the folder that hasn't been published."""
         if isinstance(self._store, WritesAside):
             self._store.abandon(self.uri, is_ours)
 
     def indexes(self) -> dict[str, Entry]:
-        """Maps the relative path of each record index of a shard to the index's entry."""
+        """Maps the relative path of each shard's record index to the index's entry."""
         return dict(self._list(names.INDEX))
 
     def side_entries(self) -> dict[str, Entry]:
-        """Maps the relative path of each file in the folders for metadata to the file's entry."""
+        """Maps the relative path of each file in the metadata folders to the file's entry."""
         return {path: entry for below in (names.SIDE, names.TFDS) for path, entry in self._list(below)}
 
     def runs(self) -> list[str]:
@@ -222,8 +222,8 @@ class RunFolder(OutputFolder):
     def claim(self, maker: Maker | None = None) -> None:
         """Makes this run the owner, and discards what processes of earlier owners have staged.
 
-        If no other run takes the folder over later, only this run changes it from now on. See `fencing`. `maker` is the process that does
-        all the work, or None if other processes may work, too.
+        From now on, only this run changes the folder, until another run takes it over (see `fencing`). `maker` is the process that does all
+        the work, or None if other processes may work on this run, too.
         """
         before = self.read(names.OWNER)
         try:
@@ -242,7 +242,7 @@ class RunFolder(OutputFolder):
         new = [maker] if maker is not None else []
         if previous is None or previous.run_id != self.run_id:
             return Owner(run_id=self.run_id, epoch=previous.epoch + 1 if previous else 1, makers=new)
-        # Unknown processes that work on this run stay unknown.
+        # An empty list means that unknown processes may be working on this run, so it must stay empty.
         known = [each for each in previous.makers if each != maker and not makers.has_ended(each)] + new if previous.makers and new else []
         return previous.model_copy(update={"makers": known})
 
@@ -271,7 +271,7 @@ class RunFolder(OutputFolder):
     def owned(self) -> Iterator[None]:
         """Checks that this run owns the folder.
 
-        If the block fails because another run has taken over the folder, raises OutputLost naming that run.
+        If the block fails because another run has taken over the folder, raises OutputLost, which names that run.
         """
         self.check_owner()
         try:
@@ -292,14 +292,15 @@ class RunFolder(OutputFolder):
         files = [fencing.SmallFile(self.at(names.SUCCESS), success.to_bytes())]
         owner = self.owner()
         if owner is not None and owner.run_id == self.run_id and owner.makers:
-            # Nobody works on a finished data set.
+            # No process works on a finished data set.
             files.append(fencing.SmallFile(self.at(names.OWNER), owner.model_copy(update={"makers": []}).to_bytes()))
         fencing.write(self._store, files, check=self.check_owner)
-        # On Azure, `_SUCCESS` may have been written after another run had taken over the folder. That run then replaces it.
+        # On Azure, `_SUCCESS` may be written after another run has taken over the folder. The other run then replaces it.
         self.check_owner()
         self.publish()
         if not isinstance(self._store, MovesFiles):
-            # If the answer to the beginning of an upload was lost, the upload was begun twice, and only one of the two was completed.
+            # If the response to the request that starts an upload was lost, the upload was started twice, and only one of the two was
+            # completed.
             self.sweep()
 
     def remove_success(self) -> None:
@@ -401,7 +402,7 @@ class RunFolder(OutputFolder):
         return Success(run_id=self.run_id, manifest=path, sha256=hashlib.sha256(content).hexdigest())
 
     def side_files(self) -> Iterator[str]:
-        """Yields the hidden files of metadata and of earlier runs, except OWNER and this run's own files."""
+        """Yields the hidden files that belong to metadata or to earlier runs, except OWNER and this run's own files."""
         for path, _ in self._list(names.SIDE):
             if path != names.OWNER and path.split("/")[1] != self.run_id:
                 yield path

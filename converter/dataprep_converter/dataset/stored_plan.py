@@ -14,7 +14,7 @@ def load_plan(folder: RunFolder, plan_sha256: str, *, runs_code: bool = True) ->
     try:
         plan = folder.plan()
     except (NotWhole, InputChanged):
-        # The other run may have removed the plan's files while they were read.
+        # Another run may have taken over the folder and removed the plan's files while they were being read.
         folder.check_owner()
         raise
     if plan is None:

@@ -72,7 +72,7 @@ class MakesColumns(Protocol):
     """A decoder that converts many records to columns in one call, which is faster than converting them one by one."""
 
     def columns(self, records: Sequence[Any], schema: pa.Schema) -> pa.RecordBatch | None:
-        """Convert records that `read` yields to the columns of `schema`, a schema made by `values.schema`.
+        """Convert records from `read` to the columns of `schema`, a schema made by `values.schema`.
 
         Return None if a value is wrong. The caller then checks the records one by one.
         """

@@ -16,9 +16,11 @@ from dataprep_converter.records.feature import DtypeSupport, FeatureSpec
 
 
 class Encoder(Protocol):
-    """Encodes the records of one shard, and holds at most one batch of them. The bytes don't depend on the division into batches.
+    """Encodes the records of one shard.
 
-    An encoder is a context manager: when the context ends, temporary files are removed, even if the encoder has failed.
+    Most encoders hold at most one batch of records. Those of Parquet and Arrow hold one row group or record batch, and those of formats whose
+    file is a single object, such as npz, hold the whole file. The bytes don't depend on how the records are divided into batches. An encoder is a context manager: when the context ends, temporary
+    files are removed, even if the encoder has failed.
     """
 
     def __init__(self, output: Output, features: Sequence[FeatureSpec]) -> None: ...
@@ -34,7 +36,7 @@ class Encoder(Protocol):
         ...
 
     needs_a_value: ClassVar[bool]
-    """Whether a record needs a value in at least one of the features that may be null."""
+    """Whether a record needs a value in at least one of the features that can be null."""
 
     @staticmethod
     def holds_null(output: Output, feature: FeatureSpec) -> bool:

@@ -1,7 +1,7 @@
 """Compare parsed records with the manifest's features, and convert the records back to columns.
 
-In this module a record is a mapping from feature to values, as `registry.by_feature` returns it. The values are a flat list of ints, floats
-or bytes. The values of a sequence are a list of such lists. A tensor that is stored raw is a single value of bytes.
+In this module, a record is a mapping from features to values, as `registry.by_feature` returns it. The values are a flat list of ints,
+floats or bytes. The values of a sequence are a list of such lists. A tensor stored as raw bytes is a single bytes value.
 """
 
 import itertools
@@ -19,7 +19,7 @@ _arrow: Any = pa  # the type stubs don't cover lists whose types are known only 
 
 Record = Mapping[str, Any]
 Described = Mapping[str, Any]
-"""A feature in the form of the manifest, with the fields of a FeatureSpec."""
+"""A feature as the manifest describes it, with the fields of a FeatureSpec."""
 
 _NUMBERS: Final = {"bytes": frozenset({bytes}), "float": frozenset({float, int}), "int": frozenset({int, bool})}
 

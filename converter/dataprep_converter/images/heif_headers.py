@@ -1,6 +1,6 @@
-"""Parse the boxes of AVIF and HEIC files: the kind of the file, the size of its main image, and how that image must be turned.
+"""Parse the boxes of AVIF and HEIC files: the file type, and the main image's size, rotation and mirroring.
 
-Both are ISO base media files. The size and the turns are properties of the main image, which may consist of tiles.
+Both are ISO base media files. Size, rotation and mirroring are properties of the main image, which can consist of tiles.
 """
 
 import struct
@@ -13,12 +13,12 @@ from dataprep_converter.core.errors import BadSample
 _AVIF: Final = frozenset({b"avif", b"avis"})
 _HEIC: Final = frozenset({b"heic", b"heix", b"heim", b"heis", b"hevc", b"hevx", b"mif1", b"msf1"})
 _MOST_BOXES: Final = 65_536
-"""The largest accepted number of boxes in a box. Cameras write about a hundred."""
+"""The largest accepted number of boxes at one level. Cameras write about a hundred."""
 _ORIENTATIONS: Final = {
     (0, None): 1, (1, None): 8, (2, None): 3, (3, None): 6,
     (0, 0): 4, (0, 1): 2, (1, 0): 5, (1, 1): 7, (2, 0): 2, (2, 1): 4, (3, 0): 7, (3, 1): 5,
 }  # fmt: skip
-"""The EXIF orientation for a rotation (in quarters, counterclockwise) followed by a mirroring (0: top and bottom, 1: left and right)."""
+"""The EXIF orientation for a counterclockwise rotation (in quarters) and then a mirroring (0 swaps top and bottom, 1 left and right)."""
 
 
 @dataclass(frozen=True)
@@ -31,14 +31,14 @@ class MainImage:
     width: int
     """The stored width, before any rotation."""
     orientation: int
-    """The EXIF orientation that stands for the image's rotation and mirroring."""
+    """The EXIF orientation that corresponds to the image's rotation and mirroring."""
 
 
 def format_of(data: bytes) -> str | None:
     """Return `avif` or `heic`, according to the first box of a file, or None for any other file."""
     if data[4:8] != b"ftyp":
         return None
-    # A box: uint32 size, with these 8 bytes | type | content; big-endian. The content of ftyp: brand | uint32 version | more brands.
+    # A box: uint32 size, including these 8 bytes | type | content; big-endian. The content of ftyp: brand | uint32 version | more brands.
     end = min(int.from_bytes(data[:4], "big"), 1024)
     brands = [data[8:12], *(data[at : at + 4] for at in range(16, end, 4))]
     if not _AVIF.isdisjoint(brands):
@@ -47,8 +47,11 @@ def format_of(data: bytes) -> str | None:
 
 
 def main_image(data: bytes, kind: str) -> MainImage:
-    """Parse a complete file of the format `kind`. Raises BadSample if it is cut off or has no size, and struct.error within a cut header."""
-    # All boxes are read, because a box that leads out of the file shows that the file is cut off.
+    """Parse a complete file of the format `kind`.
+
+    Raises BadSample if the file is truncated or has no size, and struct.error if it ends within a header.
+    """
+    # All boxes are read, because a box that extends beyond the end of the file shows that the file is truncated.
     boxes = list(_boxes(data, 0, len(data), kind))
     meta = next((content for box, content in boxes if box == b"meta"), None)
     if meta is None:
@@ -71,7 +74,7 @@ def main_image(data: bytes, kind: str) -> MainImage:
         raise BadSample(f"damaged {kind}: its main image has no size")
     width, height = struct.unpack_from(">II", data, own[b"ispe"][0] + 4)
     if kind == "heic" and b"clap" in own:
-        # The decoder of HEIC cuts out the clean aperture, the decoder of AVIF doesn't.
+        # The HEIC decoder crops the image to the clean aperture; the AVIF decoder doesn't.
         wide, wide_by, high, high_by = struct.unpack_from(">4I", data, own[b"clap"][0])
         width, height = (wide // wide_by, high // high_by) if wide_by and high_by else (width, height)
     angle = data[own[b"irot"][0]] & 3 if b"irot" in own else 0
@@ -80,7 +83,7 @@ def main_image(data: bytes, kind: str) -> MainImage:
 
 
 def _boxes(data: bytes, start: int, end: int, kind: str) -> Iterator[tuple[bytes, tuple[int, int]]]:
-    """Yield the type of each box, and the offsets of its content. Raises BadSample for a box that leads out of its own box."""
+    """Yield the type of each box, and the offsets of its content. Raises BadSample for a box that extends beyond its parent box."""
     at = start
     for _ in range(_MOST_BOXES):
         if at + 8 > end:
@@ -101,7 +104,7 @@ def _boxes(data: bytes, start: int, end: int, kind: str) -> Iterator[tuple[bytes
 
 
 def _properties_of(item: int, data: bytes, place: tuple[int, int]) -> list[int]:
-    """The numbers of an item's properties, counted from 1."""
+    """Return the numbers of an item's properties, counted from 1."""
     # ipma: uint8 version | uint24 flags | uint32 count | for each item: uint16 or uint32 item | uint8 count | uint8 or uint16 each
     at, end = place
     version, wide = data[at], data[at + 3] & 1

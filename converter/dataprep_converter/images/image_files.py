@@ -1,8 +1,8 @@
 """Decode image files to pixels, and encode pixels to image files.
 
-JPEG is handled by libjpeg-turbo (simplejpeg), and all other formats by Pillow, of which HEIC also needs pillow-heif. The libraries are
-imported only when a step needs them. If
-TensorFlow can decode a file, TensorFlow's `decode_jpeg(dct_method="INTEGER_ACCURATE")`, `decode_png` and `decode_bmp` give the same pixels.
+JPEG is handled by libjpeg-turbo (simplejpeg), and all other formats by Pillow. HEIC also needs pillow-heif. The libraries are imported only
+when a step needs them. If TensorFlow can decode a file, TensorFlow's `decode_jpeg(dct_method="INTEGER_ACCURATE")`, `decode_png` and
+`decode_bmp` give the same pixels.
 """
 
 import contextlib
@@ -41,7 +41,10 @@ Strips are a little slower for images that fit into the CPU cache.
 """
 _STRIP_PIXELS: Final = 1 << 20
 _MOST_SCANS: Final = 500
-"""The largest number of scans in a JPEG. Each scan of a progressive JPEG covers the complete image, so a small file could take hours to decode."""
+"""The largest accepted number of scans in a JPEG.
+
+Each scan of a progressive JPEG covers the complete image, so a small file could take hours to decode.
+"""
 
 
 @dataclass(frozen=True)
@@ -74,7 +77,7 @@ def require_libraries(purpose: str) -> None:
 
 
 def header(data: bytes, decode: Decode, *, heif: bool = True) -> Header:
-    """Return the header of a complete file. Without `heif`, AVIF and HEIC files aren't images.
+    """Return the header of a complete file. Without `heif`, AVIF and HEIC files don't count as images.
 
     Raises BadSample if the data isn't an image, is incomplete, or has more pixels than `maxPixels`.
     """
@@ -91,7 +94,7 @@ def header(data: bytes, decode: Decode, *, heif: bool = True) -> Header:
 def decoded(data: bytes, head: Header, decode: Decode, *, at_least: tuple[int, int] | None = None) -> Pixels:
     """Decode a file to pixels uint8[height, width, channels]. Raises BadSample with the decoder's reason.
 
-    With `at_least`, a JPEG may be decoded at 1/2, 1/4 or 1/8 of its size, as long as the result isn't smaller than this (height, width).
+    With `at_least`, a JPEG is decoded at 1/8, 1/4 or 1/2 of its size if the result is still at least this (height, width).
     """
     if head.format == "jpeg":
         image = _jpeg(data, head, decode.channels, at_least)
@@ -174,7 +177,7 @@ def _from_inks(image: Pixels, data: bytes, channels: int) -> Pixels:
 def _pillow(data: bytes, head: Header, decode: Decode) -> Pixels:
     image_module: Any = import_module("PIL.Image")
     try:
-        # Pillow's warnings can be ignored, because it also raises an exception for a real error.
+        # Pillow's warnings can be ignored, because Pillow raises an exception for a real error.
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
             if head.format == "tiff":
@@ -194,7 +197,7 @@ def _pillow(data: bytes, head: Header, decode: Decode) -> Pixels:
 
 @cache
 def _plugin(kind: str) -> str:
-    """Return the name of the Pillow plug-in that decodes a format. Raises BadSample, with what to install, if there is none."""
+    """Return the name of the Pillow plug-in that decodes a format. Raises BadSample, saying what to install, if there is none."""
     if kind == "avif":
         features: Any = import_module("PIL.features")
         if not features.check("avif"):

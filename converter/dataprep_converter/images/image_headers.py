@@ -36,7 +36,7 @@ class ImageHeader:
 def parse(data: bytes, *, heif: bool = True) -> ImageHeader:
     """Parse the header of a complete file. Raises BadSample, with the reason, if the data isn't a complete image.
 
-    Without `heif`, AVIF and HEIC files aren't images, as in version 1 of the part `heif`.
+    Without `heif`, AVIF and HEIC files don't count as images, as in version 1 of the part `heif`.
     """
     if not data:
         raise BadSample("the file is empty")
@@ -73,7 +73,7 @@ def _parse_format(data: bytes, *, heif: bool) -> ImageHeader:
 
 
 def _jpeg(data: bytes) -> ImageHeader:
-    # A segment: ff marker | uint16 total length of this field and the content | content; big-endian. Fill bytes ff may precede a marker.
+    # A segment: ff marker | uint16 total length of this field and the content | content; big-endian. Fill bytes ff can precede a marker.
     size: tuple[int, int] | None = None
     at = 2
     for _ in range(_JPEG_MARKERS):
@@ -99,7 +99,7 @@ def _jpeg(data: bytes) -> ImageHeader:
         raise BadSample(f"damaged jpeg: more than {_JPEG_MARKERS:,} markers before its pixels")
     if size is None:
         raise BadSample("damaged jpeg: it has no frame header")
-    # In pixel data, ff is followed by 00 or a restart marker, so pixel data can't contain the end marker. Data may follow the end marker.
+    # In pixel data, ff is followed by 00 or a restart marker, so pixel data can't contain the end marker. Data can follow the end marker.
     if data.rfind(b"\xff\xd9", at) < 0:
         raise BadSample(f"truncated jpeg: no end of image in {len(data):,} bytes")
     return ImageHeader("jpeg", *size)

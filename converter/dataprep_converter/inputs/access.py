@@ -44,34 +44,36 @@ class Access:
         self.settings = tuple(sorted(settings, key=lambda s: len(s.uri_prefix), reverse=True))
         self._clients: dict[tuple[str, str], Store] = {}
         self.budgets: dict[str, RequestBudget] = {}
-        """Maps the number of each used entry of `spec.stores`, or a scheme without an entry, to the budget of requests."""
+        """Maps the index of each `spec.stores` entry in use, or a scheme without an entry, to its request budget."""
         self._processes = 1
         self._signed: dict[str, str] = {}
-        """Maps each web address without its signature (only this form is stored) to the signed address."""
+        """Maps each web address without its signature to the signed address. Only unsigned addresses are stored."""
         self.commits: dict[str, str] = {}
-        """Maps each branch or tag of the Hub to the commit that all stores read. The plan step stores these commits in the plan."""
+        """Maps each branch or tag on the Hub to the commit that all stores read. The plan step stores these commits in the plan."""
         self.output: str | None = None
-        """The job's output folder, once it is known. No input may be in this folder."""
+        """The job's output folder, once it is known. It must not contain any input."""
         self.outputs: set[str] = set()
-        """The output folders that this process writes to or continues. Stores that write folders aside show them as the job sees them."""
+        """The output folders that this process writes to or continues. Stores that write folders aside (`WritesAside`) show this process
+        the unpublished folders."""
         self.skipped = SkippedFiles()
-        """The files that the listings of this job's inputs skipped."""
+        """The files that were skipped when this job's inputs were listed."""
         self.times_in_nanoseconds: dict[str, None] = {}
-        """The columns with times of INT96 that are read in nanoseconds, because the job's plan follows the earlier rule."""
+        """The columns of INT96 times that are read in nanoseconds, because the job's plan follows an older rule."""
         self.progress = PlanProgress()
-        """How far the planning has come."""
+        """The progress of the planning."""
         self.parts: Mapping[str, int] | None = None
         """The versions of the rules that the job's plan follows, as recorded in the plan; None means the versions of this release."""
         self.nulls: NullRule = "Keep"
         """How the job treats nulls."""
         self.structs: StructRule = run_id.FLAT
-        """Which structs of the inputs are columns of their own."""
+        """Which structs in the inputs are columns themselves, in addition to their fields."""
         self.keeps_types = True
         """Whether times and decimals keep their types in a format that can hold these types."""
         self.compares_all_digits = True
         """Whether `deduplicate` and `filter` compare all digits of decimals."""
         self.rounds_defaults = False
-        """Whether a default of decimals may lose digits, because the plan is that of an existing data set, which has the rounded default."""
+        """Whether the default value of a decimal column may lose digits. Set if the plan belongs to an existing data set, because that data
+        set contains the rounded default."""
         self.reads_heif = True
         """Whether AVIF and HEIC files are images."""
 
@@ -105,7 +107,7 @@ class Access:
     def store(self, uri: str) -> Store:
         """Returns the store for `uri`.
 
-        The store of a member of an archive (`photos.zip!/1.jpg`) is read-only. Raises BadSpec if no store matches the URI.
+        An archive member (`photos.zip!/1.jpg`) has a read-only store. Raises BadSpec if no store matches the URI.
         """
         if "\0" in uri:
             raise BadSpec(f"{uri!r} has a NUL character in it, which no store takes.", uri=uri)
@@ -130,15 +132,16 @@ class Access:
         self.outputs.add(uri.rstrip("/"))
 
     def share_among(self, processes: int) -> None:
-        """Divides the limits of requests equally among this number of processes, of which this process is one."""
+        """Divides the request limits equally among this number of processes, including this process."""
         self._processes = processes
         for budget in self.budgets.values():
             budget.share_among(processes)
 
     def unsigned(self, source: Source) -> Source:
-        """Returns a copy of the source without the signatures of its web addresses. The copy without signatures may be stored.
+        """Returns a copy of the source whose web addresses have no signatures. This copy may be stored.
 
-        This object keeps the signatures and adds them again for reading. Raises BadSpec if two addresses differ only in their signatures.
+        This object keeps the signatures, and adds them again when an address is read. Raises BadSpec if two addresses differ only in their
+        signatures.
         """
         complete, stripped = (
             source.model_dump(mode="json", by_alias=True, exclude_unset=True, context={STORED: without}) for without in (False, True)
@@ -158,7 +161,7 @@ class Access:
     def settings_of(self, uri: str) -> StoreSettings:
         """Returns the settings with the longest prefix that matches `uri`, or the default settings of its scheme.
 
-        Raises BadSpec if the settings are anonymous, but the scheme has no anonymous requests.
+        Raises BadSpec if the settings are anonymous, but the scheme doesn't support anonymous requests.
         """
         scheme = scheme_of(uri)
         settings = self._matching_settings(uri) or _defaults(scheme)
@@ -204,7 +207,7 @@ class Access:
         return self._clients[key]
 
 
-def _texts(value: Any) -> Iterator[str]:  # Any: JSON
+def _texts(value: Any) -> Iterator[str]:  # Any, because the value is parsed JSON
     if isinstance(value, str):
         yield value
     for below in value.values() if isinstance(value, dict) else value if isinstance(value, list) else ():

@@ -2,8 +2,8 @@
 
 For zip files this reads the directory, for tar files all headers, and for compressed tar files the complete contents.
 
-Harmful or ambiguous archives are refused with an error that names archive and member. Reasons for a refusal are links, encrypted members,
-paths that lead out of the archive, two members with the same name, and contents that are far too large for the archive's size.
+Harmful or ambiguous archives are refused with an error that names the archive and the member. Reasons for a refusal are links, encrypted
+members, paths that lead out of the archive, two members with the same name, and contents that are far too large for the archive's size.
 """
 
 import io
@@ -22,7 +22,7 @@ from dataprep_converter.stores import Input
 KEPT_BYTES: Final = 40 << 20
 """In a compressed tar file, this many bytes before the current position are kept in memory.
 
-Parallel readers stay within 32 MiB of each other.
+This is enough for parallel readers, which stay within 32 MiB of each other.
 """
 MOST_MEMBERS: Final = 2_000_000
 LARGEST_RATIO: Final = 200

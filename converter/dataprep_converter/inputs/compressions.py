@@ -1,7 +1,7 @@
 """Decompresses files piece by piece: gzip, bzip2, xz, Zstandard and LZ4 frames. A file may consist of several streams in a row.
 
-A compression is recognised by the first bytes of a file, never by its name. Memory is bounded: a piece has at most 1 MiB, and a stream that
-needs a larger window than usual programs write is refused. For gzip, see `gzip_inflate.py`.
+A compression is recognised by a file's first bytes, never by its name. Memory is bounded: a piece has at most 1 MiB, and a stream is
+refused if it needs a larger window than the usual programs use. For gzip, see `gzip_inflate.py`.
 """
 
 import bz2
@@ -20,7 +20,7 @@ GZIP_MAGIC: Final = b"\x1f\x8b"
 MAGIC_BYTES: Final = 10
 """The number of first bytes that `compression_of` needs."""
 SUFFIXES: Final = (".gz", ".bz2", ".xz", ".zst", ".lz4")
-"""The usual endings of the names of compressed files."""
+"""The usual file name extensions of compressed files."""
 
 _MAGICS: Final[tuple[tuple[bytes, Compression], ...]] = (
     (GZIP_MAGIC, "gzip"),
@@ -29,12 +29,15 @@ _MAGICS: Final[tuple[tuple[bytes, Compression], ...]] = (
     (b"\x04\x22\x4d\x18", "lz4"),
 )
 _BZIP2_BLOCKS: Final = (b"\x31\x41\x59\x26\x53\x59", b"\x17\x72\x45\x38\x50\x90")
-"""The magic numbers of a block and of the end. A bzip2 file is `BZh`, a digit from 1 to 9, and one of them. Text may begin with `BZh9`."""
+"""The magic numbers of a block and of the stream's end. A bzip2 file begins with `BZh`, a digit from 1 to 9, and one of these numbers.
+
+The digit isn't enough to recognise bzip2, because text may begin with `BZh9`.
+"""
 _NAMES: Final = {"gzip": "gzip", "bzip2": "bzip2", "xz": "xz", "zstd": "Zstandard", "lz4": "LZ4"}
 _PIECE: Final = 1 << 20
 _SLICE: Final = 256 << 10
 _XZ_MEMORY: Final = 128 << 20
-"""`xz -9` needs 65 MiB to decompress. Zstandard has the same limit, which its library sets."""
+"""The memory limit for decompressing xz. Files made with `xz -9` need 65 MiB. Zstandard has the same limit, which its library sets."""
 
 _arrow: Any = pa  # the type stubs don't cover compressed streams over Python files
 
@@ -51,7 +54,7 @@ def compression_of(head: bytes) -> Compression | None:
 
 
 def without_suffix(name: str) -> str:
-    """Returns the name of a file without the ending of its compression."""
+    """Returns a file's name without its compression's extension."""
     suffix = next((suffix for suffix in SUFFIXES if name.lower().endswith(suffix)), "")
     return name[: len(name) - len(suffix)]
 
@@ -77,7 +80,7 @@ def gunzipped(pieces: Iterable[bytes]) -> Iterator[bytes]:
         data, head = head + piece, b""
         while data:
             if not is_inside and any_member and not data.strip(b"\0"):
-                # Some tools pad the end of a stream with zeros, up to a full block of a tape or a disk.
+                # Some tools pad the end of a stream with zeros, up to a full tape or disk block.
                 break
             if not is_inside and len(data) < _PIECE and not gzip_inflate.header_is_whole(data):
                 head = data
@@ -121,7 +124,7 @@ def _xz_stream() -> lzma.LZMADecompressor:
 def _joined_streams(
     pieces: Iterable[bytes], start: Callable[[], Any], *, errors: tuple[type[Exception], ...], compression: Compression
 ) -> Iterator[bytes]:
-    """Decompresses one stream after another. `start` returns a decompressor of the standard library for one stream."""
+    """Decompresses one stream after another. `start` returns one of the standard library's decompressors, for one stream."""
     stream = start()
     is_inside = any_stream = False
     for piece in _slices(pieces):
@@ -170,14 +173,14 @@ class _File(io.RawIOBase):
         self._pieces = iter(pieces)
         self._buffer = b""
         self.error: Exception | None = None
-        """The error of the pieces themselves, such as that of a store. Arrow would raise it as its own."""
+        """The error raised while the pieces were read, such as a store's error. Arrow would raise an error of its own instead."""
 
     def readable(self) -> bool:
-        """Return True."""
+        """Returns True."""
         return True
 
     def read(self, size: int = -1) -> bytes:
-        """Return at most `size` bytes of the next piece."""
+        """Returns at most `size` bytes of the next piece."""
         if not self._buffer:
             try:
                 self._buffer = next(filter(None, self._pieces), b"")

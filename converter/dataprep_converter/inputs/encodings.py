@@ -51,7 +51,7 @@ def in_utf8(data: bytes, encoding: Encoding) -> bytes:
 
 
 def from_utf16(pieces: Iterable[bytes], encoding: Encoding) -> Iterator[bytes]:
-    """Yields UTF-16 text as UTF-8. A byte order mark is kept. Raises BrokenText, which names the first byte that doesn't fit."""
+    """Yields UTF-16 text as UTF-8. A byte order mark is kept. Raises BrokenText, which names the first invalid byte."""
     decoder = codecs.getincrementaldecoder(_CODECS[encoding])()
     position = 0
     for piece in pieces:

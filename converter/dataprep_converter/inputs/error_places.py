@@ -18,7 +18,7 @@ def place_of(message: str, file: str, overrides: Sequence[str] = ()) -> str:
         document, below = job_file.job_in(file)
     except SpecError:
         return ""
-    spec: Any = document.value  # Any: YAML
+    spec: Any = document.value  # Any, because it is parsed YAML
     for part in f"{below}spec".split("."):
         spec = spec.get(part) if isinstance(spec, dict) else None
     for path in _paths(message, spec if isinstance(spec, dict) else {}):

@@ -1,4 +1,5 @@
-"""Paths that only another program understands, such as `~/data` in a shell. Here, they would name files or folders that don't exist."""
+"""Refuses paths that only another program understands, such as `~/data` in a shell. Here, they would name files or folders that don't
+exist."""
 
 import os
 import re

@@ -22,14 +22,14 @@ from dataprep_converter.inputs.yaml_file import Document
 logger = logging.getLogger(__name__)
 
 _NAME: Final = re.compile(r"[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*")
-"""Names of objects in Kubernetes: DNS subdomains."""
+"""The names that Kubernetes accepts for objects: DNS subdomains."""
 
 
 def load(file: str, *, overrides: Sequence[str] = (), profile: str | None = None, new: bool = False) -> DataPrepJob:
     """Loads the DataPrepJob in `file` (`-` is standard input).
 
-    Fields that the job omits are taken from the DataPrepProfile in the file `profile`. `new` also applies the rules that stored jobs may
-    break (see `DataPrepJob.parse`). Raises SpecError if a file can't be read or has faults.
+    Fields that the job omits are taken from the DataPrepProfile in the file `profile`. `new` also applies the rules that stored jobs are
+    allowed to break (see `DataPrepJob.parse`). Raises SpecError if a file can't be read or has faults.
     """
     documents = yaml_file.documents(file)
     chosen = _job(documents, file)
@@ -57,7 +57,8 @@ def load(file: str, *, overrides: Sequence[str] = (), profile: str | None = None
 
 
 def job_in(file: str) -> tuple[Document, str]:
-    """Returns the document of the job in a file, and the path below which the job is: empty for a DataPrepJob. Raises SpecError."""
+    """Returns the document that contains a file's job, and the path of the job in this document, which is empty for a DataPrepJob. Raises
+    SpecError."""
     chosen = _job(yaml_file.documents(file), file)
     return chosen, _below(chosen)
 
@@ -80,7 +81,7 @@ def _name_fault(name: str) -> str:
 
 @contextmanager
 def _placed(document: Document, *, overrides: Sequence[str] = (), below: str = "") -> Iterator[None]:
-    """Gives each fault of a SpecError the field's place: in the document (below the path `below`) or in an override."""
+    """Adds the field's place to each fault of a SpecError: in the document (below the path `below`) or in an override."""
     try:
         yield
     except SpecError as exc:
@@ -90,7 +91,7 @@ def _placed(document: Document, *, overrides: Sequence[str] = (), below: str = "
 
 
 def _place(path: str, document: Document, overrides: Sequence[str], below: str, *, unknown: bool = False) -> str:
-    """Returns where the user wrote a field. With `unknown`, the model doesn't know the field."""
+    """Returns where the user wrote a field. `unknown` means that the model has no such field."""
     for override in reversed(overrides):
         field = override.partition("=")[0].removeprefix("spec.")
         # Overrides use the form splits.into.0.name, but faults use splits.into[0].name.
@@ -102,7 +103,7 @@ def _place(path: str, document: Document, overrides: Sequence[str], below: str, 
 
 
 def _with_profile(spec: dict[str, Any], file: str) -> dict[str, Any]:
-    """Returns the spec, completed with the values of a profile. Any: YAML.
+    """Returns the spec, completed with a profile's values. The values are Any, because they are parsed YAML.
 
     If the file has several profiles, the profile that the job names is used, or else the profile called `default`.
     """
@@ -166,7 +167,7 @@ def set_field(document: Any, override: str) -> None:
 
 
 def unused_params(document: Any, overrides: Sequence[str]) -> list[str]:
-    """Returns the params that the overrides set but the job doesn't use; their names are mostly typos. The job may be any parsed YAML."""
+    """Returns the params that the overrides set but the job doesn't use, mostly because of typos. The job may be any parsed YAML."""
     params = [
         override.partition("=")[0].removeprefix("spec.").removeprefix("params.") for override in overrides if _names_a_param(override)
     ]

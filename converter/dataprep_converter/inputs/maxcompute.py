@@ -62,7 +62,7 @@ _PASSING: Final = {
     "ServiceUnavailable",
 }
 _NOT_UNDERSTOOD: Final = (ValueError, LookupError, TypeError, AttributeError, ArithmeticError, SyntaxError)
-"""Errors that the SDK's parsers raise for answers that aren't XML or JSON, or that lack members documented for the API."""
+"""Errors that the SDK's parsers raise for responses that aren't XML or JSON, or that lack members documented for the API."""
 _TOO_MANY: Final = 429
 """The HTTP status for too many requests."""
 _NOT_PERMITTED: Final = {"NoPermission", "AccessDenied", "ODPS-0130013", "ODPS-0420095"}
@@ -162,7 +162,7 @@ class Table:
             return {column.name: column.type for column in table.table_schema.simple_columns}
 
     def upload(self, identifier: str | None = None) -> "Upload":
-        """Returns the upload session with this id, or a new session. Its commit replaces all rows. Creates the partition if needed."""
+        """Returns the upload session with this id, or a new session. Committing it replaces all rows. Creates the partition if needed."""
         return retrying(lambda: self._open_upload(identifier), what=f"opening {self.uri} for writing")
 
     def _open_upload(self, identifier: str | None) -> "Upload":
@@ -250,12 +250,12 @@ class Upload:
 
     @property
     def is_open(self) -> bool:
-        """Whether the session accepts blocks, according to the last answer."""
+        """Whether the session accepts blocks, according to the last response."""
         return bool(self._session.status == self._session.Status.Normal)
 
     @property
     def is_committed(self) -> bool:
-        """Whether the session's rows are visible, according to the last answer."""
+        """Whether the session's rows are visible, according to the last response."""
         return bool(self._session.status == self._session.Status.Closed)
 
     def blocks(self) -> set[int]:
@@ -280,14 +280,14 @@ class Upload:
             try:
                 self._session.commit(sorted(blocks))
             except Exception:
-                # The commit may have succeeded without our receiving the answer.
+                # The commit may have succeeded although we got no response.
                 self._session.reload()
                 if not self.is_committed:
                     raise
 
 
 def check(uri: str, access: Access) -> None:
-    """As part of the preflight, checks that a table is accessible. Raises one of dataprep's errors if the table isn't accessible."""
+    """Checks that a table is accessible, as part of the preflight. Raises one of dataprep's errors if it isn't."""
     Table(uri, access).version()
 
 
@@ -315,8 +315,7 @@ def _client(uri: str, project: str, access: Access) -> Any:
         endpoint=endpoint,
         tunnel_endpoint=settings.tunnel_endpoint or os.environ.get("ODPS_TUNNEL_ENDPOINT") or None,
         region_name=settings.region,
-        # We run no SQL, so the address of SQL logs is never used. If `logview_host` were missing, the SDK would query the service for the
-        # address of SQL logs.
+        # Without `logview_host`, the SDK would query the service for the address of SQL logs. We run no SQL, so this address is never used.
         logview_host=endpoint,
         # By default, the SDK would store the key in a global variable of this process.
         overwrite_global=False,
@@ -346,7 +345,7 @@ def _environment() -> dict[str, str]:
 
 
 def _role_provider(uri: str) -> Any:
-    """Returns the provider of a role's credentials, after checking that it works.
+    """Returns the provider of a role's credentials, after checking that the provider works.
 
     Raises BadCredentials if the provider doesn't work. The provider is checked before the first request, because within a request the SDK
     would retry a provider's error forever.

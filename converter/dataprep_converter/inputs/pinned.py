@@ -80,7 +80,7 @@ class ForwardReader(Closeable):
         raw = self._count_pieces(source, offset)
         contents = iter(raw if compression is None else decompressed(raw, compression))
         self.encoding: Encoding = encoding or "Utf8"
-        """The encoding of the file. If a mark may name it, the encoding is known after the first read."""
+        """The file's encoding. If a byte order mark can determine the encoding, this is final only after the first read."""
         pieces = contents if encoding is None else self._as_text(contents, obeys_mark=obeys_mark)
         self._pieces = prefetched(pieces, depth=1) if ahead else pieces
         self._piece = memoryview(b"")

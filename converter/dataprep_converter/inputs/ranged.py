@@ -28,11 +28,11 @@ class RangedFile(io.RawIOBase):
         self._loaded = [(offset, self._at(offset, end - offset)) for offset, end in ranges]
 
     def readable(self) -> bool:
-        """Yes."""
+        """Returns True."""
         return True
 
     def seekable(self) -> bool:
-        """Yes."""
+        """Returns True."""
         return True
 
     def seek(self, offset: int, whence: int = io.SEEK_SET) -> int:

@@ -81,7 +81,7 @@ def _settings(store: spec.Store, index: int, mounts: Path | None) -> StoreSettin
 def _credentials(folder: Path, secret: str, alternatives: Sequence[Sequence[str]]) -> dict[str, str]:
     keys_present = _names(folder)
     relevant = {*(key for keys in alternatives for key in keys), _OPTIONAL} & keys_present
-    # Values of Secrets made with `kubectl create secret --from-file` often end in a newline. No store's credentials do.
+    # Values in Secrets made with `kubectl create secret --from-file` often end in a newline. No store's credentials do.
     values = {key: value for key in sorted(relevant) if (value := (folder / key).read_text().strip())}
     _require(alternatives, values, keys_present, secret)
     return values

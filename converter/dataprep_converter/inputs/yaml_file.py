@@ -1,7 +1,7 @@
 """Reads a YAML file as `kubectl` reads it (YAML 1.1), and finds the line and column of each field.
 
-By itself, PyYAML takes the last of two equal keys and forgets where each value was. So this module keeps the nodes that PyYAML makes while
-parsing.
+PyYAML itself takes the last of two equal keys, and doesn't record where each value was. So this module keeps the nodes that PyYAML creates
+while parsing.
 """
 
 import sys
@@ -25,7 +25,7 @@ class Document:
     file: str
     """The file's name for messages."""
     value: Any
-    """The document as Python values. Any: YAML."""
+    """The document as Python values. Any, because it is parsed YAML."""
     root: yaml.Node
 
     def has(self, path: str) -> bool:
@@ -48,7 +48,7 @@ class Document:
 
 
 def documents(file: str) -> list[Document]:
-    """Returns the documents of a file (`-` is standard input) that aren't empty. Raises SpecError if they can't be read."""
+    """Returns a file's documents, except empty ones (`-` is standard input). Raises SpecError if they can't be read."""
     name = _STANDARD_INPUT if file == "-" else file
     try:
         text = sys.stdin.read() if file == "-" else Path(file).read_text(encoding="utf-8")
@@ -109,7 +109,8 @@ def _duplicates(root: yaml.Node, file: str, loader: yaml.SafeLoader) -> Iterator
 
 
 def _member(node: yaml.Node, path: str) -> tuple[yaml.Node | None, yaml.Node, str] | None:
-    """Finds the first part of a path: returns its key (None in a list), its value and the rest of the path, or None if it is absent."""
+    """Finds the first part of a path in a node. Returns the part's key (None in a list), its value and the rest of the path, or None if the
+    part is absent."""
     if isinstance(node, yaml.SequenceNode) and path.startswith("["):
         number, _, rest = path[1:].partition("]")
         if number.isdecimal() and int(number) < len(node.value):
@@ -146,7 +147,7 @@ _ADVICE: Final = (
 
 
 def _advice(error: yaml.MarkedYAMLError, text: str) -> str:
-    """Describes a YAML error in one line, with what to change if the cause is a common mistake."""
+    """Describes a YAML error in one line. If the cause is a common mistake, also says what to change."""
     problem, context = error.problem or "", error.context or ""
     mark, began = error.problem_mark, error.context_mark
     for words, advice in _ADVICE:

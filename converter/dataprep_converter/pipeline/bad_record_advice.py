@@ -1,4 +1,4 @@
-"""What to change when a bad record ends a job. Leaving the record out is right only if nothing else is wrong."""
+"""Advice on what to change when a bad record ends a job. Leaving the record out is right only if nothing else is wrong."""
 
 import json
 import re
@@ -16,20 +16,20 @@ _NUMBER: Final = re.compile(
     r"(?:.*: )?'?(?=[^']*?[.eE])(?:[+-]?(?:\d+\.?\d*|\.\d+)(?:[eE][+-]?\d+)?|\[[0-9.eE+, -]*(?:\]|…))'?"
     r" is not a (?P<type>(?:list of )?(?:Int64|Float32)) \(column '(?P<name>[^']+)'\)"
 )
-"""The reasons of numbers that a column of Float64 can hold. It would round whole numbers that Int64 can't hold."""
+"""Matches the reason for a number that a Float64 column can hold, except whole numbers: those that Int64 can't hold would be rounded."""
 _NO_VALUE: Final = re.compile(r"(?P<before>.*?)column '(?P<name>[^']+)' (?:has no value|is empty)\b.* no default.*")
-"""The reasons of nulls in sequences, which have no null among their steps."""
+"""Matches the reason for a null in a sequence, whose steps can't be null."""
 _MISSING: Final = frozenset(("na", "n/a", "nil", "null", "none", "-", "--", "?", "."))
-"""In lower case, words that people write for a missing value."""
+"""Words, in lower case, that people write for a missing value."""
 _EXAMPLES: Final[Mapping[str, str]] = {"Int64": '"0"', "Float32": '"NaN"', "Float64": '"NaN"', "Bool": '"false"', "String": '"none"'}
-"""For each type of a column of CSV files, a default as it is written in the spec."""
+"""For each CSV column type, an example default as written in the spec."""
 _SKIP: Final = "onBadRecord.policy: Skip to leave such records out."
 
 
 def advice_for(reason: str, spec: DataPrepJobSpec, *, first: str = "the first file") -> str:
-    """Returns the advice that follows the fault of a record, in the error message of a job whose policy is `Fail`.
+    """For a job whose policy is `Fail`, returns the advice that follows a record's fault in the error message.
 
-    `first` is the URI of the first file with records. Types of columns that the spec doesn't list come from this file.
+    `first` is the URI of the first file with records. The types of columns that the spec doesn't list are inferred from this file.
     """
     outside = _OUTSIDE.fullmatch(reason)
     label = next(
@@ -63,7 +63,7 @@ def advice_for(reason: str, spec: DataPrepJobSpec, *, first: str = "the first fi
 
 
 def _columns_to_list(spec: DataPrepJobSpec) -> str | None:
-    """Returns the field that would have the types of the columns, if the source's types are inferred."""
+    """Returns the field in which to list the columns with their types, or None if the source's types aren't inferred."""
     source = spec.source
     if source is not None and source.csv is not None and source.csv.columns is None:
         return "source.csv.columns"
@@ -71,8 +71,10 @@ def _columns_to_list(spec: DataPrepJobSpec) -> str | None:
 
 
 def _default_in_sequence(before: str, column: str, spec: DataPrepJobSpec) -> str | None:
-    """Returns the line that gives a column of sequences a default, or None for a column of another source. `before` is the text before the
-    column in the reason, which begins with the name of a joined table."""
+    """Returns the advice on how to give a column of sequences a default, or None for a column of another source.
+
+    `before` is the part of the reason before the column. For a joined table, it begins with the table's name.
+    """
     source = spec.source
     if source is not None and source.csv_sequences is not None:
         return _default_of_cells(before, column, source.csv_sequences, of="source.csvSequences")
@@ -89,7 +91,7 @@ def _default_in_sequence(before: str, column: str, spec: DataPrepJobSpec) -> str
 
 
 def _default_of_cells(before: str, column: str, source: CsvSequencesSource, *, of: str) -> str:
-    """Returns the line that gives a column of CSV files a default. `before` says whether it is a column of the files of labels."""
+    """Returns the advice on how to give a CSV column a default. `before` says whether the column belongs to the label files."""
     is_label = "its labels, " in before and source.labels is not None
     columns = source.labels.columns if is_label and source.labels is not None else source.columns
     place = f"{of}.labels.columns" if is_label else f"{of}.columns"

@@ -53,9 +53,9 @@ class _Mapping:
     narrowed: bool = False
     """Whether the feature is stored as float32, although the spec or a column's type makes it a float64."""
     nulls: Nulls | None = None
-    """What a null becomes. None: as in version 1 of the part `nulls`, it stays a null only if the feature needs no conversion."""
+    """What a null becomes. If None, as in version 1 of the part `nulls`, a null stays a null only if the feature needs no conversion."""
     kept_from: "pa.Field[Any] | None" = None
-    """For a feature that keeps its type, the reader's column with the type of the input."""
+    """For a feature that keeps its type, the reader's column with its input type."""
 
 
 @dataclass(frozen=True)
@@ -71,15 +71,15 @@ class _Origin:
 
 
 class Projector:
-    """Turns batches of the last transform's columns into batches that have exactly the features, ordered by the bytes of their names.
+    """Turns batches with the last transform's columns into batches with exactly the features, ordered by the bytes of their names.
 
-    The columns of features that keep their types follow after those (`records/kept_types.py`).
+    The features are followed by additional columns for the features that keep their types (`records/kept_types.py`).
     """
 
     def __init__(
         self, mappings: Sequence[_Mapping], warnings: Sequence[str], origins: Sequence[_Origin] = (), *, empty_is_bad: str | None = None
     ) -> None:
-        """`empty_is_bad` is the reason why a record is bad if all its features that may be null are null. None: such a record is good."""
+        """`empty_is_bad` is the reason why a record whose nullable features are all null is bad, or None if such a record is good."""
         self._mappings = sorted(mappings, key=lambda mapping: mapping.feature.name.encode())
         self._empty_is_bad = empty_is_bad
         self.features: list[FeatureSpec] = [mapping.feature for mapping in self._mappings]
@@ -134,7 +134,7 @@ class Projector:
         return without(projected_batch, faults, batch.records.column(SAMPLE), places) if faults else projected_batch
 
     def _empty_rows(self, columns: Sequence[Array]) -> list[int]:
-        """Returns the rows in which all features that may be null are null."""
+        """Returns the rows in which all nullable features are null."""
         nullable = [
             column for column, mapping in zip(columns, self._mappings, strict=True) if mapping.nulls is not None and mapping.nulls.held
         ]
@@ -155,7 +155,7 @@ class Projector:
                 if origin.source_column == lost.column:
                     first = int(rows[0])
                     text = texts[int(samples[first])]
-                    # In a column of lists, `text` may be the text of any value in the row's list.
+                    # In a column of lists, `text` can be the text of any value in the row's list.
                     stored_text = repr(float(text))
                     yield _describe_loss(origin.feature, origin.column, "Decimal", "float64", len(rows), text, stored_text)
 
@@ -174,7 +174,7 @@ class Projector:
             yield _describe_loss(origin.feature, origin.column, "Time", str(origin.type), len(rows), time_text(number, origin.type), number)
 
     def _fits(self, place: int, columns: Sequence[Array]) -> bool:
-        """Whether a column needs no conversion. The answer depends only on the column's type, which seldom changes from batch to batch."""
+        """Whether a column needs no conversion. This depends only on the column's type, which seldom changes from batch to batch."""
         kind = columns[0].type
         if kind != self._fitting[place]:
             self._fitting[place] = kind if _is_as_it_is(self._mappings[place], kind) else None
@@ -198,8 +198,8 @@ def resolve(
     feature, except labels and columns that are left out by default. If a feature can't be resolved, raises BadSpec naming the feature and
     the column.
 
-    `defaults` are the defaults that columns of the source may have, for messages about nulls. `kept` says which times and decimals keep
-    their types. None: all are written as numbers.
+    `defaults` are the defaults that the source's columns can have, for messages about nulls. `kept` says which times and decimals keep
+    their types; if None, all are written as numbers.
     """
     names = [name for name in schema.names if name != SAMPLE]
     schema = pa.schema([schema.field(name) for name in names])
@@ -243,7 +243,7 @@ def resolve(
 
 
 def _is_vector(mapping: _Mapping, schema: pa.Schema) -> bool:
-    """Whether the feature is a vector of the values of columns."""
+    """Whether the feature is a vector assembled from column values."""
     feature = mapping.feature
     is_the_column = feature.sequence or feature.shape == row_shape(schema.field(mapping.columns[0]).type)
     return len(mapping.columns) > 1 or not is_the_column
@@ -326,7 +326,7 @@ def _stored_dtype(feature: Feature, dtype: str, support: DtypeSupport, *, of: st
 
 
 def _is_sequence(feature: Feature, fields: Sequence["pa.Field[Any]"], of: str) -> bool:
-    """Whether the feature is a sequence: the spec decides or, if the spec doesn't set it, the source."""
+    """Whether the feature is a sequence, as set in the spec or, if the spec doesn't set it, by the source."""
     marked = [_has_mark(field, "sequence") for field in fields]
     if feature.sequence is None and any(marked) and not all(marked):
         raise BadSpec(
@@ -371,9 +371,9 @@ def _common_dtype(dtypes: Sequence[str], fields: Sequence["pa.Field[Any]"], of: 
 
 
 def _class_dtype(dtype: str, shape: tuple[int, ...], num_classes: int, *, chosen: bool, of: str, why: str) -> tuple[str, int | None]:
-    """Returns the type of a label with `num_classes` classes, and the limit below which each label must be.
+    """Returns the type of a label with `num_classes` classes, and the exclusive upper limit of its values.
 
-    The limit is None (nothing is checked) if the label already is a one-hot vector.
+    The limit is None (nothing is checked) if the label is already a one-hot vector.
     """
     if dtype.startswith("float") and shape == (num_classes,):
         return dtype, None
@@ -432,7 +432,7 @@ class _Projection:
 
     column: Array
     faults: Mapping[int, str] = field(default_factory=dict)
-    """The bad rows: maps each row with values that don't fit to the reason why these values don't fit."""
+    """The bad rows: for each row with values that don't fit, the reason why they don't fit."""
     steps: Mapping[int, int] = field(default_factory=dict)
     """For each row with lists, the position of the faulty value in its list, counted from 0."""
     inexact: Sequence[InexactIntegers] = ()
@@ -448,7 +448,7 @@ def _project_with_nulls(mapping: _Mapping, columns: Sequence[Array], nulls: Null
         for name, mask in reversed(list(zip(mapping.columns, masks, strict=True))):
             faults |= dict.fromkeys(np.flatnonzero(mask).tolist(), nulls.reason(name))
         return replace(projected, faults=faults)
-    # In place of a null, `_project` finds a zero or an empty list, which always fits.
+    # In place of a null, `_project` sees a zero or an empty list, which always fits.
     faults = {row: reason for row, reason in projected.faults.items() if not masks[0][row]}
     column = projected.column if projected.column.null_count else masked(projected.column, masks[0])
     return replace(projected, column=column, faults=faults)

@@ -20,9 +20,9 @@ from dataprep_converter.records.schemas import parse_schema
 
 
 def original(field: "pa.Field[Any]", key: str = WAS) -> "pa.Field[Any] | None":
-    """Returns a column of the reader with the type that its times or decimals had in the input, or None for a column of other values.
+    """Returns the reader's column with the type that its times or decimals had in the input, or None for a column of other values.
 
-    With the key KEPT, the type is the one that holds the values of all files, and None also stands for a column without such a type.
+    With the key KEPT, the type is one that can hold the values of all files; if there is no such type, the result is None, too.
     """
     metadata = field.metadata or {}
     written = metadata.get(key.encode(), metadata.get(WAS.encode()))
@@ -30,7 +30,7 @@ def original(field: "pa.Field[Any]", key: str = WAS) -> "pa.Field[Any] | None":
 
 
 def units_of_times(schema: pa.Schema) -> dict[str, str]:
-    """Returns the unit of each of the reader's columns of times. A date has no unit."""
+    """Returns the unit of each time column of the reader. Dates have no unit."""
     were: dict[str, Any] = {field.name: original(field) for field in schema}
     return {name: was.type.unit for name, was in were.items() if was is not None and hasattr(was.type, "unit")}
 
@@ -40,9 +40,9 @@ class KeptTypes:
     """Which times and decimals keep their types."""
 
     holds: Callable[[pa.DataType], pa.DataType | None]
-    """The type in which the format keeps a type, or None."""
+    """Maps an input type to the type in which the format keeps it, or to None."""
     exact: Collection[str] = ()
-    """The reader's columns for which batches have the text of all decimals that lost digits."""
+    """The reader's columns for which batches contain the text of every decimal that lost digits."""
 
     def type_of(self, field: "pa.Field[Any]") -> pa.DataType | None:
         """Returns the type in which the format keeps the values of a column, or None if they are written as numbers.
@@ -65,14 +65,14 @@ class KeptColumn:
     column: str
     """The feature's column after the transforms."""
     place: int
-    """The position of the feature's numbers among the columns of the features."""
+    """The position of the feature's numbers among the feature columns."""
     was: "pa.Field[Any]"
     """The reader's column, with the type of the values in the input."""
     type: pa.DataType
     """The type of the values in the files."""
 
     def values(self, numbers: Array, batch: Batch) -> tuple[Array, dict[int, str]]:
-        """Returns the values of the feature in the type that is kept, and a reason for each row with a number that this type can't hold."""
+        """Returns the feature's values in the kept type, and a reason for each row with a number that this type can't hold."""
         lost = next((each for each in batch.lost if each.column == self.was.name), None)
         texts = None if lost is None else texts_of_rows(lost, batch)
         values, wrong = as_kept(numbers, was=self.was.type, kept=self.type, texts=texts)

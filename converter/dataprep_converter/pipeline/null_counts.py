@@ -1,4 +1,4 @@
-"""Counts the nulls of a shard, for the error of a job that ends at the first of them. `nulls.py` decides which nulls end a job."""
+"""Counts a shard's nulls, for the error message of a job that ends at the first null. `nulls.py` decides which nulls end a job."""
 
 import itertools
 from collections import Counter
@@ -13,7 +13,7 @@ from dataprep_converter.pipeline.nulls import Defaults
 from dataprep_converter.records.batch import Batch
 
 _BATCHES: Final = 16
-"""At most this many batches are counted, so that the error of a large shard doesn't take long."""
+"""At most this many batches are counted, so that the error message doesn't take long for a large shard."""
 _SHOWN: Final = 20
 """At most this many columns are named."""
 
@@ -26,12 +26,12 @@ class NullCounts:
     records: int
     """The number of records that were counted."""
     is_whole: bool
-    """Whether these are all records of the shard."""
+    """Whether all records of the shard were counted."""
     columns: Mapping[str, int]
     """For each column with nulls, the number of its nulls."""
 
     def explain(self, defaults: Defaults) -> str:
-        """Returns sentences for the message of the job, which end with a space."""
+        """Returns sentences for the job's error message. The text ends with a space."""
         of = f"of the {'' if self.is_whole else 'first '}{self.records:,} records of {self.file}"
         names = list(self.columns)[:_SHOWN]
         counts = [f"{self.columns[name]:,} {'has' if self.columns[name] == 1 else 'have'} no {name}" for name in names]
@@ -50,11 +50,10 @@ def is_of_a_null(reason: str, batch: Batch) -> bool:
 
 
 def count_nulls(batch: Batch, coming: Iterator[Batch], *, shard: Shard, before: int) -> NullCounts:
-    """Counts the nulls of a shard. `batch` is the first batch with nulls that can't be stored, `before` is the number of records in the
-    batches before it, and `coming` yields the batches after it.
+    """Counts a shard's nulls. `batch` is the first batch with nulls that can't be stored, `before` is the number of records in the batches
+    before it, and `coming` yields the batches after it.
 
-    The counts depend only on the plan: the batches always have the same size, and batches that can't be read are left out, with all that
-    follow.
+    The counts depend only on the plan: the batches always have the same size, and counting stops at the first batch that can't be read.
     """
     columns: Counter[str] = Counter()
     records = before

@@ -1,4 +1,4 @@
-"""Decides what the nulls of a feature become. Pure. `features.py` applies these decisions to the values."""
+"""Decides what becomes of a feature's nulls. Pure. `features.py` applies these decisions to the values."""
 
 import json
 import re
@@ -26,21 +26,21 @@ _DEFAULTS: Final[Mapping[str, str]] = {
     "sql": "defaults",
     "table": "recordDefaults",
 }
-"""For each source of tables, the name of the field that maps columns to their defaults."""
+"""For each table source, the name of the field that maps columns to their defaults."""
 _PLAIN: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 
 
 @dataclass(frozen=True)
 class Defaults:
-    """The defaults that a source's columns may have."""
+    """The defaults that a source's columns can have."""
 
     source: str = ""
     """The source's field in the spec, such as `parquet`."""
     examples: Mapping[str, str] = field(default_factory=dict)
-    """For each column that may have a default, a default as it is written in the spec."""
+    """For each column that can have a default, an example default as written in the spec."""
 
     def line(self, columns: Sequence[str]) -> str | None:
-        """Returns the line of the spec that gives these columns defaults, or None if one of them can't have a default."""
+        """Returns the advice on how to give these columns defaults, or None if one of them can't have a default."""
         if not all(name in self.examples for name in columns):
             return None
         entries = ", ".join(f"{_key(name)}: {self.examples[name]}" for name in columns)
@@ -49,7 +49,7 @@ class Defaults:
 
 @dataclass(frozen=True)
 class Nulls:
-    """What the nulls of a feature become."""
+    """What becomes of a feature's nulls."""
 
     held: bool
     """Whether a null stays a null. If not, the record is bad."""
@@ -57,10 +57,10 @@ class Nulls:
     """Why a null can't be stored."""
     defaults: Defaults = field(default_factory=Defaults)
     remedy: str = ""
-    """What to do about a column that can't have a default. Empty: add a step."""
+    """What to do about a column that can't have a default. If empty, the advice is to add a step."""
 
     def reason(self, column: str) -> str:
-        """Returns the reason why a record is bad that has a null in a column."""
+        """Returns the reason why a record with a null in this column is bad."""
         if not self.why:
             return f"{column} has no value"
         remedy = self.remedy or f"add fillNulls: {{columns: [{_key(column)}]}} to transforms"
@@ -68,7 +68,7 @@ class Nulls:
 
 
 def nulls_of(feature: FeatureSpec, *, is_vector: bool, output: Output, rule: NullRule, defaults: Defaults) -> Nulls | None:
-    """Returns what the nulls of a feature become, or None for the rule of version 1.
+    """Returns what becomes of a feature's nulls, or None for the rule of version 1.
 
     With the rule of version 1, a null stays a null if the feature needs no conversion, and makes its record bad otherwise.
     """
@@ -87,14 +87,14 @@ def nulls_of(feature: FeatureSpec, *, is_vector: bool, output: Output, rule: Nul
 
 
 def fault_of_empty_record(output: Output, rule: NullRule) -> str | None:
-    """Returns the reason why a record is bad if all its features that may be null are null, or None if such a record is good."""
+    """Returns the reason why a record whose nullable features are all null is bad, or None if such a record is good."""
     if rule != "Keep" or not encoder_class(output.format).needs_a_value:
         return None
     return f"it has no value in any feature, and {output.format} needs at least one"
 
 
 def defaults_of(source: Source, schema: pa.Schema) -> Defaults:
-    """Returns the defaults that the columns of a source may have. `schema` is the schema of the source's reader."""
+    """Returns the defaults that the source's columns can have. `schema` is the schema of the source's reader."""
     if source.kind not in _DEFAULTS:
         return Defaults()
     examples = {
@@ -105,12 +105,12 @@ def defaults_of(source: Source, schema: pa.Schema) -> Defaults:
 
 
 def _key(name: str) -> str:
-    """Returns a column's name as it is written in the spec."""
+    """Returns a column's name as written in the spec."""
     return name if _PLAIN.fullmatch(name) else json.dumps(name)
 
 
 def _example(kind: Any) -> str | None:
-    """Returns a default for a column of this type, as it is written in the spec. None if columns of this type have no defaults."""
+    """Returns an example default for columns of this type, as written in the spec, or None if such columns can't have defaults."""
     if is_tensor(kind):
         return None
     if is_list(kind):

@@ -80,13 +80,13 @@ class Pipeline(Closeable):
         self._steps: list[Step] = []
         schema = self.reader.schema()
         self.exact_decimals = _exact_decimals(self.reader, schema) if access.compares_all_digits else []
-        """The reader's columns of decimals whose digits `deduplicate` and `filter` compare all."""
+        """The reader's decimal columns that `deduplicate` and `filter` compare with all their digits."""
         unique = find_columns(spec.deduplicate.columns, schema, of="deduplicate") if spec.deduplicate and self.exact_decimals else []
         self.compares_decimals = not set(unique).isdisjoint(self.exact_decimals)
         """Whether the job compares a column of `exact_decimals`."""
         schema = marked(schema, EXACT, {name: name for name in self.exact_decimals})
         self.defaults = defaults_of(spec.data, schema)
-        """The defaults that columns of the source may have."""
+        """The defaults that the source's columns can have."""
         widest = tensor_bytes(schema)
         for transform in spec.transforms or []:
             step = step_class(transform.kind)(transform.member, schema)
@@ -101,7 +101,7 @@ class Pipeline(Closeable):
         for number, parameters in (learned or {}).items():
             self.take(int(number), parameters)
         self.most_records = max(1, _TENSOR_BYTES // max(1, widest))
-        """Upper limit of a batch. Samples may be small when they are read, but the tensors made from them must fit into memory."""
+        """Maximum number of samples in a batch. Samples can be small when they are read, but their tensors must fit into memory."""
         features = spec.features
         if features is None and sagemaker.is_flat_idx(spec):
             label_columns = {column for label in spec.labels or [] for column in label.columns or [label.name]}
@@ -139,7 +139,7 @@ class Pipeline(Closeable):
         return list(self._projector.warnings)
 
     def types(self) -> dict[str, str]:
-        """Returns the types of all features as the format keeps them, and the units of the source's times, keyed by their names in messages."""
+        """Returns the features' types as the format keeps them, and the units of the source's times, keyed by their names in messages."""
         kept = {f"the feature {feature.name!r}": str(feature.kept or feature.dtype) for feature in self.features}
         return kept | {f"the times of the column {name!r}": unit for name, unit in units_of_times(self.reader.schema()).items()}
 
@@ -168,7 +168,7 @@ class Pipeline(Closeable):
         return step.fit(before()) if isinstance(step, Fittable) else None
 
     def take(self, number: int, learned: Any) -> None:
-        """Gives a step its learned values, which may come from another process."""
+        """Gives a step its learned values, which can come from another process."""
         step = self._steps[number]
         if isinstance(step, Fittable):
             step.load(learned)
@@ -181,18 +181,18 @@ class Pipeline(Closeable):
         return encoder
 
     def batches(self, units: UnitTable, samples: Iterator[Samples]) -> "BatchStream":
-        """Returns the stream of finished batches for arrays of sample numbers. Each array becomes one batch or several."""
+        """Returns the stream of finished batches for arrays of sample numbers. Each array becomes one or more batches."""
         return BatchStream(self, units, samples)
 
     def read(self, units: UnitTable, samples: Iterator[Samples]) -> Generator[Batch, None, None]:
         """Reads batches ahead of the steps, so that slow sources are read while the steps compute."""
         batches = self.reader.read(units, samples)
-        # If line numbers or steps are also requested from the reader, only one thread may use the reader.
+        # A reader that is also asked for line numbers or steps must be used by only one thread.
         is_alone = not self._steps or isinstance(self.reader, HasLines | HasSteps)
         yield from batches if is_alone else prefetched(batches, depth=1)
 
     def finish(self, batch: Batch, units: UnitTable) -> Iterator[tuple[Batch, dict[str, int]]]:
-        """Applies steps and features to a batch, which may be split into several batches.
+        """Applies steps and features to a batch. The batch can be split into several batches.
 
         Yields each resulting batch, and a dict that maps each reason to the number of records that are bad for this reason.
         """
@@ -206,7 +206,7 @@ class Pipeline(Closeable):
             yield part, {reason: after - before for reason, before, after in zip(REFUSALS, bad, bad[1:], strict=False) if after > before}
 
     def _with_lines(self, batch: Batch, units: UnitTable, unreadable: Collection[int]) -> Batch:
-        """If the source has lines, adds each refused sample's line to the reason why a step or a feature refused the sample."""
+        """If the source has lines, adds the line to the reason of each sample that a step or a feature refused."""
         refused = [bad for bad in batch.bad if bad.sample not in unreadable]
         samples = [bad.sample for bad in refused]
         if refused and isinstance(self.reader, HasSteps):
@@ -259,12 +259,12 @@ class BatchStream:
 
 
 def _exact(reader: Reader) -> Collection[str]:
-    """Returns the columns of decimals for which the reader reports all lost digits."""
+    """Returns the decimal columns for which the reader reports all lost digits."""
     return reader.lost_of if isinstance(reader, BlockReader) else ()
 
 
 def _exact_decimals(reader: Reader, schema: pa.Schema) -> list[str]:
-    """Returns those of the columns `_exact` whose original type is a decimal type, and whose values aren't lists."""
+    """Returns the columns from `_exact` whose original type is a decimal type and whose values aren't lists."""
     were = {name: original(schema.field(name)) for name in _exact(reader) if schema.field(name).type == pa.float64()}
     return [name for name, was in were.items() if was is not None and pa.types.is_decimal(was.type)]
 

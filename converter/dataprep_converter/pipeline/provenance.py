@@ -1,9 +1,9 @@
 """`output.provenance`: adds two text columns with the origin of each record. They become ordinary features.
 
-    _uid       <file>:<line, or record>           the file's path below its URI, the line from 1 or the record from 0
-    _source    {"source": URI, "index": n}        the record from 0, and its "line" from 1 when the source has lines
+    _uid       <file>:<line, or record>           the file's path below its URI, and the line (from 1) or the record (from 0)
+    _source    {"source": URI, "index": n}        the record (from 0), and also its "line" (from 1) if the source has lines
 
-In the format recordioProtobuf, they are the records' uid and metadata.
+In the format recordioProtobuf, these columns are the records' uid and metadata.
 """
 
 import json

@@ -22,14 +22,14 @@ _IN_MEMORY: Final = 1 << 20
 
 
 class Quarantine:
-    """The lines of one shard. A few lines are kept in memory, and larger amounts in an anonymous temporary file."""
+    """The lines of one shard. A few lines are kept in memory; larger amounts are kept in an anonymous temporary file."""
 
     def __init__(self) -> None:
         self._file = TemporaryFile("bad records", in_memory=_IN_MEMORY)
 
     @property
     def size(self) -> int:
-        """Number of bytes of all lines."""
+        """Total size of the lines in bytes."""
         return self._file.size
 
     def add(self, record: BadRecord, raw: Raw | None) -> None:

@@ -8,7 +8,7 @@ from dataprep_converter.sampling.selection import Samples, Selection
 from dataprep_converter.sampling.units import samples_of_a_batch
 
 MOST_RECORDS = 16384
-"""Upper limit of a batch."""
+"""Maximum number of samples in a batch."""
 
 
 def selection_of(shard: Shard, plan: Plan) -> Selection:
@@ -25,6 +25,6 @@ def selection_of(shard: Shard, plan: Plan) -> Selection:
 def samples_of(shard: Shard, *, plan: Plan, most_records: int) -> Iterator[Samples]:
     """Yields the samples of a shard in the shard's order, as one array per batch. `most_records` is the pipeline's limit."""
     selection = selection_of(shard, plan)
-    # The shard's bytes don't depend on the size of the batches.
+    # The shard's bytes don't depend on the batch size.
     size = samples_of_a_batch(plan.head.bytes_in, plan.head.samples, most=min(most_records, MOST_RECORDS))
     return selection.chunks(shard.first, shard.records, size=size)

@@ -46,7 +46,7 @@ Watch = Callable[[Counts], None]
 
 
 class ShardWriter:
-    """Writes one shard: `encode`, then `publish`, which may run in another thread while the next shard is encoded.
+    """Writes one shard: `encode`, then `publish`, which can run in another thread while the next shard is encoded.
 
     The file is not visible before it is complete, and the report is written last. After `encode` has returned, `publish` must be called
     exactly once. If `encode` or `publish` fails, the written data is discarded.
@@ -65,7 +65,7 @@ class ShardWriter:
         self._bad_examples: list[BadRecord] = []
         self._lossy: list[Lossy] = []
         self._seconds: defaultdict[str, float] = defaultdict(float)
-        """Maps each stage to the seconds spent in this stage. The stages of the sink and the pipeline are not included."""
+        """Seconds spent in each stage, except the stages of the sink and the pipeline."""
         self._batches: BatchStream = pipeline.batches(plan.units, samples_of(shard, plan=plan, most_records=pipeline.most_records))
         self._companions: list[tuple[str, bytes]] = []
         output = pipeline.spec.output
@@ -93,7 +93,7 @@ class ShardWriter:
             for last in itertools.chain((self._encoder.close(),), self._encoder.rest()):
                 if last:
                     self._sink.send([last], self._sink.compress([last]))
-                    # An encoder may reuse the buffer of `last` for the next piece, so wait until the buffer is written.
+                    # An encoder can reuse the buffer of `last` for the next piece, so wait until the buffer is written.
                     self._sink.settle()
             self._companions = sorted(self._encoder.companions().items())
             on_error.pop_all()
@@ -102,7 +102,7 @@ class ShardWriter:
         """Waits until everything is written, gives the file its final name, and writes the report."""
         shard, counts = self._shard, self._counts
         with self._resources:
-            # The last batches may not have been written yet when the statistics are packed.
+            # The statistics are packed while the last batches may still be being written.
             statistics = self._statistics.packed()
             sha256, raw_sha256 = self._sink.finish()
             self._folder.check_owner()
@@ -171,7 +171,7 @@ class ShardWriter:
     def _count(self, batch: Batch, coming: Iterator[Batch]) -> None:
         """Counts a batch and its bad records. Raises BadData if the policy doesn't allow so many bad records.
 
-        For the error, the nulls in the batches that follow, which `coming` yields, are counted too.
+        For the error message, the nulls in the following batches, which `coming` yields, are counted too.
         """
         counts, policy = self._counts, self._pipeline.spec.on_bad_record
         records_before = counts.records_in

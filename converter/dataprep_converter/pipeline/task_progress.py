@@ -38,7 +38,7 @@ class TaskProgress(Counts):
         self._sum()
 
     def records(self) -> RecordProgress:
-        """Returns the counts of records for a report."""
+        """Returns the record counts for a report."""
         return RecordProgress(in_=self.records_in, out=self.records_out, bad=self.bad, filtered=self.filtered, added=self.added)
 
     def finish(self, report: ShardReport, *, is_new: bool) -> None:

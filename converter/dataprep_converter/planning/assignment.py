@@ -2,7 +2,7 @@
 
 These rules select samples by value, select an exact fraction or an exact number of samples, or stop at a limit. The rules are applied one
 after the other. Each rule goes, block by block, through the samples that have no split yet. For each sample, the rules need its code, the
-hash of its group, and its class. These data are kept in anonymous temporary files, so memory doesn't grow with the number of samples.
+hash of its group, and its class. These data are kept in anonymous temporary files, so memory use doesn't grow with the number of samples.
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -177,7 +177,7 @@ class _Table:
 
 
 def scratch(count: int, dtype: npt.DTypeLike) -> npt.NDArray[Any]:
-    """Returns an array of zeros in an anonymous temporary file, which the operating system may page out. Raises StoreFull."""
+    """Returns an array of zeros in an anonymous temporary file, which the operating system can page out. Raises StoreFull."""
     size = count * np.dtype(dtype).itemsize
     if not size:
         return np.zeros(0, dtype)
@@ -254,7 +254,7 @@ def _read_values(table: _Table, columns: _Columns, read: ReadColumns) -> None:
 
 
 def _leave_out_repeated(table: _Table, columns: list[str], read: ReadColumns) -> None:
-    """Reads the source once, and assigns no split to samples that duplicate an earlier sample. Unreadable samples are not duplicates."""
+    """Reads the source once, and leaves out the samples that duplicate an earlier sample. Unreadable samples are not duplicates."""
     digests = scratch(2 * table.units.samples, np.uint64).reshape(-1, 2)
     for samples_read, records, good in read(columns):
         digests[good] = dedupe.digests(records, columns)
@@ -337,7 +337,7 @@ def _take_count(table: _Table, number: int, split: Split) -> None:
 
 
 def _bounds(table: _Table, subset: str | None, *, seed: int, upto: Sequence[int]) -> Hashes:
-    """For each number in `upto`, returns the hash below which this many free samples lie."""
+    """For each number in `upto`, returns the hash that has this many free samples below it."""
 
     def blocks() -> Iterator[tuple[Hashes, npt.NDArray[np.int64]]]:
         for block in table.blocks():
@@ -389,10 +389,10 @@ def _share_out(table: _Table, subset: str | None) -> None:
 
 
 def _pool_and_spread(blocks: Iterator[tuple[Hashes, npt.NDArray[np.int64]]], *, grouped: bool) -> tuple[int, float]:
-    """Returns (number of samples, sum of the squared sizes of the groups).
+    """Returns (number of samples, sum of the squared group sizes).
 
-    There are too many groups to count the members of each. So for groups, the sum is estimated from sums of random signs (Alon, Matias and
-    Szegedy 1996), with an error of about a fifth.
+    There can be too many groups to count the members of each group. So for groups, the sum is estimated from sums of random signs (Alon,
+    Matias and Szegedy 1996), with an error of about a fifth.
     """
     pool = 0
     signs = np.zeros(64, np.int64)

@@ -145,7 +145,7 @@ def _fill(column: Any, value: Any) -> npt.NDArray[Any]:
 
 
 def moment_of(text: str, *, of: str) -> int:
-    """Returns a bound of a range of times, in microseconds since 1970. Raises BadSpec."""
+    """Parses a bound of a time range and returns it in microseconds since 1970. Raises BadSpec."""
     values, valid = moments(_arrow.array([text]))
     if not valid[0]:
         raise BadSpec(f"{of} must be a date or time such as 2024-01-31 or 2024-01-31T12:00:00Z, got {text!r}.")
@@ -153,7 +153,7 @@ def moment_of(text: str, *, of: str) -> int:
 
 
 def number_of(text: str, *, of: str) -> int | float:
-    """Returns a bound of a range of numbers. Raises BadSpec."""
+    """Parses a bound of a numeric range. Raises BadSpec."""
     try:
         return int(text) if re.fullmatch(r"\s*[+-]?\d{1,18}\s*", text) else float(text)
     except ValueError:

@@ -15,7 +15,7 @@ from dataprep_converter.records.exact_decimals import digits_name, plain_texts
 
 DIGEST_BYTES: Final = 16
 _AT_ONCE: Final = 1 << 22
-"""Number of digests sorted at a time. Sorting 4 million takes about 200 MB."""
+"""Number of digests sorted at a time. Sorting 4 million digests takes about 200 MB."""
 
 Digests = npt.NDArray[np.uint64]
 """Two 64-bit numbers for each sample, with shape (samples, 2)."""
@@ -24,7 +24,7 @@ Digests = npt.NDArray[np.uint64]
 def digests(records: pa.RecordBatch, columns: list[str]) -> Digests:
     """Returns the BLAKE2b digest of each record's values in these columns. A missing value equals only another missing value.
 
-    All digits of a decimal count if the records have a column with those that it lost (`records/exact_decimals.py`).
+    All digits of a decimal are compared if the records have a column with the digits that it lost (`records/exact_decimals.py`).
     """
     rows = records.num_rows
     hashers = [hashlib.blake2b(digest_size=DIGEST_BYTES) for _ in range(rows)]
@@ -39,7 +39,7 @@ def digests(records: pa.RecordBatch, columns: list[str]) -> Digests:
 
 
 def _contents(records: pa.RecordBatch, name: str) -> list[bytes]:
-    """Returns the bytes of each value. A missing value has none."""
+    """Returns the bytes of each value. A missing value has no bytes."""
     column: Array = records.column(name)
     if isinstance(column.type, pa.DictionaryType):
         column = column.cast(column.type.value_type)

@@ -1,4 +1,4 @@
-"""Combines the units of an extended data set: the earlier ones, which must be unchanged, and the new ones. Pure.
+"""Combines an extended data set's earlier units, which must be unchanged, with its new units. Pure.
 
 The earlier units keep their numbers, and the new units are appended, so that each plan begins with the previous plan.
 """
@@ -20,12 +20,12 @@ from dataprep_converter.sampling.units import SCHEMA, UnitTable
 
 _SHOWN: Final = 5
 _PINNED: Final = ("root", "path", "offset", "row", "records", "size", "pin", "subset", "extra")
-"""Columns that must be equal. The URI may differ, because an input is identified by its path relative to its root."""
+"""Columns that must be equal. The URI can differ, because an input is identified by its path relative to its root."""
 _ANEW: Final = "set output.overwrite: Always, which rebuilds the whole data set"
 TYPES: Final = ("were", "common", "kept")
-"""Entries of a reader's state that give the types of times and decimals in the inputs. `check_types` compares what these types become."""
+"""Entries of a reader's state that give the types of times and decimals in the inputs. `check_types` compares the resulting types."""
 _PASSING: Final = frozenset({"ignored", "warnings", *TYPES})
-"""Entries of a reader's state that may change although the data set grows."""
+"""Entries of a reader's state that are allowed to change when a data set is extended."""
 
 Rows = npt.NDArray[np.int64]
 
@@ -67,10 +67,10 @@ class Base:
 
 @dataclass(frozen=True)
 class Growth:
-    """The present inputs, compared with the inputs of the earlier plan."""
+    """The current inputs, compared with the earlier plan's inputs."""
 
     earlier: UnitTable
-    """The units of the earlier plan, in the order of the earlier plan, with the descriptions from the present listing."""
+    """The earlier plan's units, in the earlier plan's order, as described by the current listing."""
     added: UnitTable
     """The new units, numbered from 0."""
 
@@ -82,7 +82,7 @@ class Growth:
 def find_growth(before: UnitTable, now: UnitTable) -> Growth:
     """Compares the units.
 
-    If inputs from which the data set contains records are missing or have changed, raises InputChanged naming these inputs.
+    If inputs whose records are in the data set are missing or have changed, raises InputChanged naming these inputs.
     """
     old_keys, new_keys = before.keys(), now.keys()
     old, new = before.table, now.table
@@ -105,7 +105,7 @@ def find_growth(before: UnitTable, now: UnitTable) -> Growth:
             f"and give the new files other names, or {_ANEW}.",
             uri=changed[0],
         )
-    # The present rows, in the order of the earlier plan.
+    # The current rows, in the earlier plan's order.
     back = np.empty(len(old), np.int64)
     back[order] = np.arange(len(old))
     return Growth(earlier=_renumbered([second.take(back)]), added=_renumbered([new.take(np.flatnonzero(~is_known))]))
@@ -138,7 +138,7 @@ def check_frozen(base: Base, *, code_sha256: str | None, keys: Mapping[str, str]
 
 
 def check_types(old: Mapping[str, str], new: Mapping[str, str]) -> None:
-    """Raises BadSpec naming a feature or column whose type or unit differs from that in the data set, given `Pipeline.types` of both."""
+    """Compares two results of `Pipeline.types`. Raises BadSpec naming a feature or column whose new type or unit differs."""
     for name, was in old.items():
         if new[name] != was:
             raise BadSpec(
@@ -149,7 +149,7 @@ def check_types(old: Mapping[str, str], new: Mapping[str, str]) -> None:
 def renumber(split: SplitPlan, base: Base) -> SplitPlan:
     """Returns a split of the new units, renumbered for the complete data set.
 
-    Raises BadSpec when the split's files would get other names than before.
+    Raises BadSpec when the split's files would get different names than before.
     """
     earlier_template = next((each.template for each in base.head.splits if each.name == split.name and each.shards), split.template)
     if split.shards and earlier_template != split.template:

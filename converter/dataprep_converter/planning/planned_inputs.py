@@ -1,4 +1,4 @@
-"""The inputs of a plan: the source's present files, the new files in an extension, and the digest of all these files."""
+"""The inputs of a plan: the source's current files, the new files in an extension, and the digest of all these files."""
 
 import hashlib
 from collections.abc import Collection, Iterator, Mapping, Sequence
@@ -42,7 +42,7 @@ class Inputs(Closeable):
     state: Mapping[str, Any]
     """The reader's state, which is given to every worker."""
     texts: Mapping[str, str]
-    """Maps each text column to the reason why it isn't a column of numbers.
+    """Maps each text column to the reason why it isn't numeric.
 
     This mapping is not part of the reader's state, because only errors during planning use it.
     """
@@ -50,7 +50,7 @@ class Inputs(Closeable):
     """Files that the reader made on this machine and that the units refer to."""
     code_sha256: str | None
     keys: Mapping[str, str]
-    """Maps the environment variable of each key for hashing records to a digest of the key."""
+    """For each key that is used to hash records, maps its environment variable to a digest of the key."""
     sha256: str
 
     def close(self) -> None:
@@ -96,7 +96,7 @@ def list_inputs(spec: DataPrepJobSpec, access: Access, base: Base | None) -> Inp
 
 
 def _no_records(source: Source, *, ignored: int, hidden: int) -> str:
-    """Describes a source without records. `ignored` files are of another kind than the source; `hidden` files aren't listed."""
+    """Describes a source without records. `ignored` counts files of another kind than the source, and `hidden` files that aren't listed."""
     kind = type(source).model_fields[source.kind].alias or source.kind
     if not ignored and not hidden:
         return f"The source {kind} contains no records; set allowEmpty: true if this is intended."
@@ -116,7 +116,7 @@ def read_columns(
     progress: PlanProgress,
     exact: Collection[str] = (),
 ) -> Iterator[tuple[Samples, pa.RecordBatch, Samples]]:
-    """Reads some columns of every sample, in order. The records also have the lost digits of the decimals in `exact`.
+    """Reads some columns of every sample, in order. The records also contain the lost digits of the decimals in `exact`.
 
     Yields (requested sample numbers, records of the good samples, numbers of the good samples), and counts the samples in `progress`.
     """
@@ -146,7 +146,7 @@ def _sha256(units: UnitTable, *, code_sha256: str | None, keys: Mapping[str, str
     """Returns the digest of the inputs.
 
     An extension's digest is computed from the earlier digest and the new units. So this digest differs from the digest of the same inputs
-    planned all at once, which would give other shards.
+    planned all at once, which would give different shards.
     """
     sha256 = units_sha256(units, code_sha256)
     if keys:
@@ -166,7 +166,7 @@ def units_sha256(units: UnitTable, code_sha256: str | None) -> str:
 
 
 def _json_pieces(batch: pa.RecordBatch) -> Iterator[bytes]:
-    """Yields pieces of the canonical JSON of the columns, sorted by name.
+    """Yields pieces of the columns' canonical JSON, sorted by name.
 
     The function is fast for columns with the same value in all rows.
     """

@@ -41,9 +41,9 @@ POD_BYTES = 64 * 2**20
 """Converting fewer bytes than this takes less time than starting another pod."""
 _PROBE_RECORDS = 64
 _FEW_RECORDS = 4
-"""The number of records that are probed if the spec gives the number of shards.
+"""Number of records that are probed if the spec gives the number of shards.
 
-In this case, the size of the records affects only the number of tasks.
+In this case, the record size affects only the number of tasks.
 """
 _LEARNED_RECORDS = 4096
 
@@ -58,7 +58,7 @@ class NewPlan(Closeable):
     """Class names by feature."""
     features: Sequence[FeatureSpec]
     size: int
-    """The size of the new inputs or the estimated size of their records, whichever is larger, in bytes."""
+    """Size in bytes of the new inputs, or the estimated size of their records if that is larger."""
 
     def close(self) -> None:
         """Closes the tables."""
@@ -84,9 +84,9 @@ class _Division:
 def make_plan(spec: DataPrepJobSpec, access: Access, base: Base | None = None, *, parts: Mapping[str, int] | None = None) -> NewPlan:
     """Plans a job. With a base, the plan begins with the base's plan, and only new units are divided into splits and shards.
 
-    `parts` gives the versions of the rules to follow, so that an earlier plan can be reproduced. By default, `parts` is the base's
-    versions, or this release's versions if there is no base. Only a plan that is neither reproduced nor extended is refused because of a
-    rounded default: this release made no data set with one.
+    `parts` gives the versions of the rules to follow, so that an earlier plan can be reproduced. By default, these are the base's versions,
+    or this release's versions if there is no base. A column default that would be rounded is refused, unless a plan is reproduced or
+    extended, because this release makes no data sets with rounded defaults.
 
     Raises BadSpec, NoInput, InputChanged (if inputs of the base have changed), and the errors of the source's store.
     """
@@ -98,7 +98,7 @@ def make_plan(spec: DataPrepJobSpec, access: Access, base: Base | None = None, *
     learned = base.head.learned if base is not None else None
     with closed_on_error(inputs), Pipeline(spec, {**inputs.state, TEXTS: inputs.texts}, access, learned) as pipeline:
         if base is None:
-            # Jobs keep their run ids if their inputs have no structs and no times of INT96, if their records have no times and decimals, and if
+            # Jobs keep their run ids if their inputs have no structs and no INT96 times, their records have no times and no decimals, and
             # they compare no decimals of more than 15 digits.
             is_used = {
                 STRUCTS: STRUCTS in inputs.state,
@@ -113,7 +113,7 @@ def make_plan(spec: DataPrepJobSpec, access: Access, base: Base | None = None, *
 
 
 def _check_types(spec: DataPrepJobSpec, inputs: Inputs, pipeline: Pipeline, access: Access, base: Base) -> None:
-    """Raises BadSpec if the new inputs change the type of a feature, or the unit of a column of times."""
+    """Raises BadSpec if the new inputs change the type of a feature, or the unit of a time column."""
     state = base.head.reader_state
     if any(state.get(name) != inputs.state.get(name) for name in TYPES):
         with Pipeline(spec, {**state, TEXTS: inputs.texts}, access, base.head.learned) as earlier:
@@ -121,7 +121,7 @@ def _check_types(spec: DataPrepJobSpec, inputs: Inputs, pipeline: Pipeline, acce
 
 
 def _check_names(pipeline: Pipeline, spec: DataPrepJobSpec) -> None:
-    """Raises BadSpec for a column whose name batches use themselves."""
+    """Raises BadSpec for a column whose name is reserved for the batches themselves."""
     kind = spec.data.kind
     if SAMPLE in pipeline.reader.schema().names:
         field = "select" if kind == "csv" else "columns" if "columns" in type(spec.data.member).model_fields else None
@@ -198,7 +198,7 @@ def _divide(
         rules=rules,
         assigned=assigned.plans if assigned else None,
     )
-    # Which samples belong to a split doesn't depend on the size of the records.
+    # Which samples belong to a split doesn't depend on the record size.
     members = partial(divided, bytes_per_record=0)
     learned = base.head.learned if base is not None else _learn(spec, units, pipeline, members, assigned, access.progress)
     probe = _PROBE_RECORDS if counted_by_size(spec) else _FEW_RECORDS
@@ -271,7 +271,7 @@ def _join_codes(base: Base, added_codes: bytes | None) -> bytes | None:
 
 
 def _find_split(splits: Sequence[SplitPlan], name: str, *, of: str) -> SplitPlan:
-    """Returns the split with this name. Without a name, returns the first split that has records. Raises BadSpec naming the splits."""
+    """Returns the split with this name or, without a name, the first split that has records. If there is none, raises BadSpec."""
     split_plan = next((split for split in splits if split.name == name or (not name and split.records)), None)
     if split_plan is None:
         raise BadSpec(f"The transform {of}: there is no split {name!r} with records; the splits are {', '.join(s.name for s in splits)}.")
@@ -351,9 +351,9 @@ def _count_tasks(spec: DataPrepJobSpec, inputs: Inputs, division: _Division, pip
 def _number_of_tasks(shards: int, size: int, parallelism: int, *, passes: bool, own_code: bool) -> int:
     """Returns the number of tasks, which is one per worker if every task has to read the complete input (`passes`).
 
-    Without `passes`, there are several tasks per worker, so that other workers can balance slow tasks. For little data, there is at most
-    one task per worker. But the user's code (`own_code`) may take long even for little data, so a job that runs the user's code has several
-    tasks per worker.
+    Without `passes`, there are several tasks per worker, so that the other workers can make up for slow tasks. For little data, there is at
+    most one task per worker. But the user's code (`own_code`) can take long even for little data, so a job that runs the user's code has
+    several tasks per worker.
     """
     if passes:
         return min(shards, MOST_TASKS, parallelism)

@@ -1,4 +1,4 @@
-"""For each class of samples, finds the hashes below which given numbers of samples lie, without sorting all samples.
+"""For each class of samples, finds hashes with given numbers of samples below them, without sorting all samples.
 
 The function makes two passes over the hashes. The first pass counts the hashes by their leading bits. The second pass keeps only hashes
 whose leading bits are the same as those of a hash to be found. So memory use depends on the number of classes and bounds, but hardly on the
@@ -12,7 +12,7 @@ import numpy as np
 import numpy.typing as npt
 
 HASH_BITS: Final = 63
-"""Of a 64-bit hash, one bit isn't used, so that even a bound above all hashes is a 64-bit number."""
+"""One bit of a 64-bit hash isn't used, so that even a bound above all hashes is a 64-bit number."""
 
 _CELLS = 1 << 20
 _MOST_BINS = 1 << 16

@@ -36,7 +36,7 @@ def divide(
 ) -> list[SplitPlan]:
     """Divides units into splits and shards by the rules (default: the spec's rules).
 
-    `assigned` are splits that were assigned sample by sample. `parts` contains the versions of the rules; these versions affect file names.
+    `assigned` are splits that were assigned sample by sample. `parts` contains the rule versions, which affect file names.
     """
     dl4j_folders = (run_id.versions(spec) if parts is None else parts).get("dl4jFolders", 1)
     plans = assigned
@@ -113,7 +113,7 @@ def _rules_by_default(subsets: Sequence[str]) -> Splits:
 
 
 def _advise(*subsets: str) -> str:
-    """Returns a text that advises the user to set the names of these subsets."""
+    """Returns advice to set split names for these subsets."""
     entries = ", ".join(f"{{name: …, subset: {json.dumps(subset, ensure_ascii=False)}}}" for subset in subsets)
     return f"Set the names of all subsets in the spec: splits: {{into: [{entries}, …]}}."
 
@@ -245,7 +245,7 @@ def _members(split: Split, ranges: Ranges, interval: HashInterval | None, units:
 
 
 def counted_by_size(spec: DataPrepJobSpec) -> bool:
-    """Whether the number of shards depends on the size of the records."""
+    """Whether the number of shards depends on the record size."""
     shards = spec.output.shards
     return shards.target_size is not None or (shards.count is None and shards.records is None and spec.output.granularity != "Minibatch")
 

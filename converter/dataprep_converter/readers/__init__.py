@@ -1,7 +1,7 @@
 """Readers list the samples of a source (while planning) and read them as Arrow batches (while working). Each source has its own module.
 
 A reader has two parts. `discover` lists the source and freezes the state that all workers share. An instance of the reader is created from
-the shared state, and reads any samples of the plan, given their numbers.
+the shared state. Given the numbers of any samples of the plan, it reads those samples.
 """
 
 from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
@@ -67,7 +67,7 @@ class Discovery:
     """Files that `discover` created for the workers, and to which the units refer."""
 
     def collect(self, progress: PlanProgress | None = None) -> tuple[UnitTable, dict[str, Any]]:
-        """Consumes the listing, and counts it in `progress`. Returns all units, and the state for the workers."""
+        """Consumes the listing, and adds its records and bytes to `progress`. Returns all units, and the state for the workers."""
         state: dict[str, Any] = {}
 
         def units() -> Generator[Unit | Files, None, None]:
@@ -77,7 +77,7 @@ class Discovery:
 
 
 def _counted(units: Generator[Unit | Files, None, None], progress: PlanProgress) -> Iterator[Unit | Files]:
-    """Yields the units, and counts them."""
+    """Yields the units, and adds their records and bytes to `progress`."""
     with closing(units):
         for item in units:
             if isinstance(item, Unit):
@@ -118,7 +118,7 @@ class Reader(Protocol):
         ...
 
     def close(self) -> None:
-        """Closes the open files and removes temporary files. This method may be called more than once. Afterwards, neither the reader nor
+        """Closes the open files and removes temporary files. This method can be called more than once. After that, neither the reader nor
         the iterators that `read` returned earlier can be used."""
         ...
 
@@ -139,35 +139,35 @@ class ReadsColumns(Protocol):
 
 @runtime_checkable
 class AcceptsReadPlan(Protocol):
-    """A reader that collects scattered samples in passes over its source, and that needs fewer passes if it knows the next requests."""
+    """A reader that collects scattered samples in passes over its source, and needs fewer passes if it knows the upcoming requests."""
 
     def accept_read_plan(self, coming: Callable[[], Iterator[Iterator[npt.NDArray[np.int64]]]]) -> None:
         """Tells the reader which arrays of sample numbers will be passed to each future call of `read`, starting with the next call.
-        A call of this method is optional, and doesn't change the batches."""
+        Calling this method is optional, and doesn't change the batches."""
         ...
 
 
 @runtime_checkable
 class HasLines(Protocol):
-    """A reader of text that can report the line on which a sample begins."""
+    """A text reader that can report the line on which a sample begins."""
 
     def lines(self, units: UnitTable, samples: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
-        """The number of the line on which each given sample begins. Lines are numbered from 1. May read the text again."""
+        """The number of the line on which each given sample begins. Lines are numbered from 1. Might read the text again."""
         ...
 
 
 @runtime_checkable
 class HasSteps(Protocol):
-    """A reader of text whose samples are sequences, and that can report the line of a sequence's faulty step."""
+    """A text reader whose samples are sequences, and that can report the line of a sequence's faulty step."""
 
     def places(self, units: UnitTable, bad: Sequence[RejectedSample]) -> list[str]:
         """The location of each faulty step, such as `line 3`. If a step's location is unknown, returns the location at which the step's
-        sequence starts. May read the text again."""
+        sequence starts. Might read the text again."""
         ...
 
 
 def reader_class(kind: str) -> type[Reader]:
-    """The reader class of a source. Raises BadSpec for an unknown source, and lists the known ones."""
+    """The reader class of a source. For an unknown source, raises BadSpec, which lists the known sources."""
     if kind == "from_job":
         raise BadSpec(
             "source.fromJob waits for another job, which only the operator can do. Here name its data set: --set 'source={dataset: {uri: DIR}}'"

@@ -1,5 +1,4 @@
-"""The source `dataset` reads a finished data set of any format, with the decoder of that format. `dataprep convert` runs a job with the
-source `dataset`.
+"""The source `dataset` reads a finished data set of any format, with that format's decoder. `dataprep convert` runs a job with this source.
 
 Planning needs only the manifest, which has the features and, for each shard, the split and the number of records. Each shard becomes a
 unit, the shard's split becomes the unit's subset, and the features become the columns. A shard is decoded from its beginning, a few records
@@ -41,7 +40,7 @@ from dataprep_converter.stores import Input
 
 _BLOCK_RECORDS: Final = 256
 _BLOCK_BYTES: Final = 4 << 20
-"""The approximate number of bytes of a shard that are decoded together."""
+"""The approximate number of shard bytes that are decoded together."""
 _KEPT_WALKS: Final = 4
 
 
@@ -50,8 +49,8 @@ class DatasetReader(BlockReader):
 
     @staticmethod
     def discover(source: DatasetSource, access: Access) -> Discovery:
-        """Reads the manifest and lists the folder. Raises NotFound if there is no `_SUCCESS`, BadSpec if the digest differs from the spec's,
-        and BadData if the data set is damaged."""
+        """Reads the manifest and lists the folder. Raises NotFound if there is no `_SUCCESS`, BadSpec if the manifest's digest differs from
+        the digest in the spec, and BadData if the data set is damaged."""
         manifest = load_manifest(source.uri, access)
         if source.digest not in (None, manifest.digest):
             raise BadSpec(f"{source.uri} has the digest {manifest.digest}, source.dataset.digest is {source.digest}.")
@@ -78,7 +77,7 @@ class DatasetReader(BlockReader):
         return pa.schema(fields)
 
     def classes(self) -> dict[str, list[str]]:
-        """Class names of the labels."""
+        """The labels' class names."""
         return dict(self._manifest.labels)
 
     def parts(self, unit: Unit, source: Input, rows: npt.NDArray[np.int64]) -> Iterator[tuple[int, Block]]:
@@ -123,7 +122,7 @@ class DatasetReader(BlockReader):
 
 
 def examples_of(features: Sequence[Mapping[str, Any]]) -> list[ColumnFeature] | None:
-    """The features in the form that the batch parser of plain tf.train.Examples expects; None for records of another kind."""
+    """The features in the form that the batch parser for plain tf.train.Examples expects, or None for records of any other kind."""
     if any(
         feature.get("sequence") or feature.get("record") or (feature["dtype"] == "bytes" and feature["shape"] not in ([], [-1]))
         for feature in features
@@ -173,8 +172,8 @@ class _Walk(Closeable):
         self.position = 0
 
     def take(self, first: int, count: int) -> list[Any]:
-        """Returns `count` records, beginning with the record number `first`. At the end of the shard, returns fewer records. Raises
-        BadData, which names the file and the offset."""
+        """Returns `count` records, beginning with record number `first`. At the end of the shard, returns fewer records. For a broken
+        record, raises BadData, which names the file and the offset."""
         if first < self.position:
             self.close()
             self._records = self._start_reading()
@@ -196,7 +195,7 @@ class _Walk(Closeable):
 
 
 _GROWING: Final = frozenset({"files", "badExamples", "quarantine", "metadata"})
-"""The fields of the manifest whose size grows with the data set."""
+"""The manifest fields whose size grows with the data set."""
 
 
 def _state(manifest: Manifest) -> dict[str, Any]:

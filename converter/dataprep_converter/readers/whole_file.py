@@ -1,5 +1,5 @@
-"""The source `wholeFile` makes one record of each file, whatever its kind, and leaves the bytes unchanged. `files_ahead.py` reads the files
-ahead."""
+"""The source `wholeFile` makes one record from each file, whatever its type, and leaves the bytes unchanged. Reading ahead is done by
+`files_ahead.py`."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass

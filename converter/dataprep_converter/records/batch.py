@@ -25,7 +25,7 @@ values.
 KEPT: Final = "kept"
 """Key in the metadata of a column with `WAS`, if the files' types differ.
 
-The value is a schema like that of `WAS`, with the type that holds the values of all files, or empty if no type of decimals does.
+The value is a schema like that of `WAS`, with the type that can hold the values of all files. It is empty if no decimal type can.
 """
 
 
@@ -37,12 +37,14 @@ The value is the description of the values' type (`formats/nested/descriptions.p
 
 
 STRUCTS: Final = "structs"
-"""Key in a reader's state that is true if structs are columns of their own because the job keeps structs (`run_id.StructRule`)."""
+"""Key in a reader's state that is true if each struct is a column of its own, because the job keeps structs (`run_id.StructRule`)."""
 
 
 INT96: Final = "int96"
-"""Key in a reader's state that is true if files in Parquet have times of INT96, which are read in microseconds. Also the name of the part in
-`run_id.PARTS`."""
+"""Key in a reader's state that is true if Parquet files have INT96 times, which are read in microseconds.
+
+The part in `run_id.PARTS` has the same name.
+"""
 
 
 TEXT: Final = "text"
@@ -66,7 +68,7 @@ def marked(schema: pa.Schema, key: str, values: Mapping[str, str]) -> pa.Schema:
 
 @dataclass(frozen=True)
 class Raw:
-    """A sample's bytes in the input, or their beginning."""
+    """A sample's bytes in the input, or only the first `MOST` of them."""
 
     content: bytes
     size: int
@@ -77,7 +79,7 @@ class Raw:
 
     @classmethod
     def of(cls, content: bytes) -> "Raw":
-        """Keeps the first bytes of a sample."""
+        """Keeps at most the first `MOST` bytes of a sample."""
         return cls(content=content[: cls.MOST], size=len(content))
 
 

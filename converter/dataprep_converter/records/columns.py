@@ -29,7 +29,7 @@ IS_RECORD: Final[dict[str, str]] = {"record": "yes"}
 
 
 AS_NUMBERS: Final[dict[str, str]] = {"numbers": "yes"}
-"""Metadata of a column of numbers that a step has computed, or may have changed. Such numbers never become times or decimals again."""
+"""Metadata of a column of numbers that a step has computed or might have changed. Such numbers never become times or decimals again."""
 
 
 _POSITION = re.compile(r"(-?\d+)(?:\.\.(-?\d+))?")
@@ -74,13 +74,13 @@ def find_columns(references: Sequence[str], schema: pa.Schema, *, of: str) -> li
     `of`.
     """
     if all(reference != SAMPLE and schema.get_field_index(reference) >= 0 for reference in references):
-        return list(references)  # a shortcut for the most frequent case, because a table may have ten thousand columns
+        return list(references)  # a shortcut for the most frequent case, because a table can have ten thousand columns
     names = [name for name in schema.names if name != SAMPLE]
     return [name for reference in references for name in _resolve(reference, names, of)]
 
 
 def similar(name: str, names: Sequence[str]) -> str:
-    """Returns a question for a message, with a leading space: was the most similar name meant? Empty if no name is similar."""
+    """Returns a question for a message: whether the most similar name was meant, with a leading space. Empty if no name is similar."""
     close = difflib.get_close_matches(name, names, n=1, cutoff=0.6)
     return f" Did you mean {close[0]!r}?" if close else ""
 
@@ -112,7 +112,7 @@ NUMBER_TEXT: Final = "number the texts by a vocabulary in transforms"
 
 
 def text_advice(kind: pa.DataType) -> str:
-    """Returns the advice for a column of this type where numbers are needed: empty unless the column is text."""
+    """Returns the advice for a column of this type where numbers are needed. Empty unless the column is text."""
     return f"; {NUMBER_TEXT}" if pa.types.is_string(kind) or pa.types.is_large_string(kind) else ""
 
 
@@ -126,7 +126,7 @@ def why_text(*fields: "pa.Field[Any]") -> str:
 
 
 def numbers(column: Array) -> tuple[npt.NDArray[Any], npt.NDArray[np.int64]]:
-    """Returns the values of a column of numbers, and the rows that have no value. These rows have 0 instead."""
+    """Returns the values of a column of numbers, and the rows that have no value. The values of these rows are 0."""
     if not column.null_count:
         return to_numpy(column), np.empty(0, np.int64)
     missing = np.flatnonzero(null_mask(column))

@@ -19,7 +19,7 @@ _LARGEST: Final = float(np.finfo(np.float32).max)
 
 
 def significant(numbers: Any) -> Any:
-    """Returns the digits of numbers in text, without sign, point and exponent, and without leading and trailing zeros."""
+    """Returns the digits of numbers in text, without signs, points, exponents, and leading and trailing zeros."""
     return pc.utf8_trim(pc.replace_substring_regex(numbers, _NO_DIGITS, ""), "0")
 
 
@@ -30,7 +30,7 @@ def keeps_digits(text: str) -> bool:
 
 
 def keeps_all_digits(cells: Array, values: Any) -> bool:
-    """Returns whether float32 keeps all digits of all these numbers, which are given as text and as float64."""
+    """Returns whether float32 keeps all digits of all these numbers. `cells` contains them as text, and `values` as float64."""
     long = cells.filter(pc.greater(pc.binary_length(cells), _KEPT))
     if len(long) and pc.max(pc.binary_length(significant(long))).as_py() > _KEPT:
         return False

@@ -1,7 +1,7 @@
-"""The digits that decimals lost when they were read as float64. `deduplicate` and `filter` compare them as well.
+"""Restores the digits that decimals lost when they were read as float64, so that `deduplicate` and `filter` compare all digits.
 
-A reader reports the lost digits of each batch (`Batch.lost`). Here they become columns of text beside the numbers, so that steps can look up
-the exact value of a decimal: its text, or the shortest text of its float64 if it lost no digits.
+A reader reports the decimals that lost digits in each batch (`Batch.lost`). This module puts their texts into columns beside the numbers,
+so that steps can look up a decimal's exact value: its text, or the shortest text of its float64 if it lost no digits.
 """
 
 from collections.abc import Mapping, Sequence
@@ -22,7 +22,7 @@ _DIGITS: Final = "\0digits "
 
 
 def digits_name(column: str) -> str:
-    """Returns the name of the column with the text of the decimals of `column` that lost digits."""
+    """Returns the name of the column that holds, as text, the decimals of `column` that lost digits."""
     return f"{_DIGITS}{column}"
 
 
@@ -33,7 +33,10 @@ def exact_source(field: "pa.Field[Any]") -> str | None:
 
 
 def with_digits(batch: Batch, columns: Mapping[str, str]) -> pa.RecordBatch:
-    """Returns the records with a column of lost digits for each of `columns`, which maps columns to the reader's columns."""
+    """Returns the records with an added text column for each of `columns` in which decimals lost digits.
+
+    `columns` maps columns to the reader's columns.
+    """
     records = batch.records
     by_column = {lost.column: lost for lost in batch.lost}
     for name, source in columns.items():
@@ -43,7 +46,7 @@ def with_digits(batch: Batch, columns: Mapping[str, str]) -> pa.RecordBatch:
 
 
 def texts_of_rows(lost: LostDigits, batch: Batch) -> Array:
-    """Returns the text of the decimal that lost digits in each row of the batch, and null in all other rows."""
+    """Returns, for each row of the batch, the text of its decimal if the decimal lost digits, or else null."""
     samples = to_numpy(batch.records.column(SAMPLE))
     order = np.argsort(lost.samples)
     places = np.minimum(np.searchsorted(lost.samples[order], samples), len(order) - 1)

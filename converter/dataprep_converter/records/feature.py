@@ -7,7 +7,7 @@ from typing import Any, Final
 import pyarrow as pa
 
 _TYPES: Final = ("nested", "kept")
-"""The fields whose values are types of Arrow."""
+"""The fields whose values are Arrow types."""
 
 
 @dataclass(frozen=True)
@@ -15,7 +15,7 @@ class DtypeSupport:
     """The types in which a format stores numbers, under the names that numpy uses."""
 
     unasked: Mapping[str, str] = field(default_factory=dict)
-    """Maps the type of values to the type in which the values are stored if the spec names no type."""
+    """Maps each type of values to the type in which they are stored if the spec names no type."""
     held: frozenset[str] | None = None
     """All types that the format can store, or None if the format can store any type."""
     raw: bool = False
@@ -32,7 +32,7 @@ class FeatureSpec:
     kind: str
     """`int64`, `float` or `bytes`: the list type of tf.train.Feature."""
     dtype: str
-    """numpy's name of the values' type, or `bytes`."""
+    """numpy's name for the values' type, or `bytes`."""
     shape: tuple[int, ...]
     """The shape of a tensor, () for a scalar or a bytes value, (-1,) for lists of any length.
 
@@ -56,8 +56,10 @@ class FeatureSpec:
 
 
 def describe(features: Sequence[FeatureSpec]) -> list[dict[str, Any]]:
-    """Returns the features in the form that the manifest uses. The types of nested and kept values have fields of their own in the
-    manifest."""
+    """Returns the features in the form that the manifest uses.
+
+    The types of nested and kept values are left out, because the manifest has separate fields for them.
+    """
     return [{**_fields(feature), "shape": list(feature.shape)} for feature in features]
 
 

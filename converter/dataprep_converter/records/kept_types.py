@@ -1,8 +1,11 @@
-"""Times and decimals that keep their types. The steps see them as numbers: times as int64, decimals as float64. A format that can hold the
-types gets the values of these types in a further column, whose name `kept_name` returns.
+"""Times and decimals that keep their types.
 
-Times lose nothing as int64. A decimal of at most SAFE_DIGITS digits is the only one that is so close to its float64. A decimal with more
-digits is the shortest text of its float64, unless the reader has reported the text that lost digits (`Batch.lost`).
+The steps see times as int64 and decimals as float64. A format that can store times or decimals gets the values in their own types, in an
+additional column whose name `kept_name` returns.
+
+Times lose nothing as int64. A decimal with at most SAFE_DIGITS digits can be recovered from its float64, because no other such decimal is
+as close to that float64. A decimal with more digits is recovered as the shortest text of its float64, unless the decimal lost digits and
+the reader has reported its text (`Batch.lost`).
 """
 
 from typing import Any, Final
@@ -16,15 +19,15 @@ from dataprep_converter.records.lossy import SAFE_DIGITS
 
 _KEPT: Final = "\0kept "
 _SMALL: Final = 32
-"""The number of bits of times that Arrow casts only to int32."""
+"""The bit width of the time types that Arrow casts only to int32."""
 _ROUNDING: Final = 4 * float(np.finfo(np.float64).eps)
-"""A float64 that was read from a decimal differs from it by less than this share."""
+"""A float64 that was read from a decimal differs from the decimal by less than this share."""
 _MOST_DIGITS_OF_128: Final = 38
 _arrow: Any = pa  # the type stubs lack some types and functions
 
 
 def kept_name(feature: str) -> str:
-    """Returns the name of the column with the values of a feature in the type that is kept. `resolve` refuses a feature of this name."""
+    """Returns the name of the column that holds a feature's values in the kept type. `resolve` refuses a feature with this name."""
     return f"{_KEPT}{feature}"
 
 
@@ -45,10 +48,10 @@ def as_numbers(values: Array) -> Array:
 
 
 def as_kept(numbers: Array, *, was: pa.DataType, kept: pa.DataType, texts: "Array | None") -> tuple[Array, list[int]]:
-    """Returns numbers that were times or decimals of type `was` as a column of type `kept`, and the rows whose numbers this type can't hold.
+    """Converts numbers that were times or decimals of type `was` to a column of type `kept`. Also returns the rows that `kept` can't hold.
 
-    `texts` are the decimals that lost digits, as text, and null in all other rows. None: no decimal lost digits. The rows that `kept` can't
-    hold are null in the column.
+    `texts` contains the text of each decimal that lost digits, and null in all other rows. It is None if no decimal lost digits. The rows
+    that `kept` can't hold are null in the column.
     """
     columns: list[Array] = []
     wrong: list[int] = []

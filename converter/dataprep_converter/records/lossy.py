@@ -33,7 +33,7 @@ Rows = npt.NDArray[np.int64]
 
 @dataclass(frozen=True)
 class InexactIntegers:
-    """Those integers of a column that the feature's type can't store exactly."""
+    """The integers of a column that the feature's type can't store exactly."""
 
     column: str
     rows: Rows
@@ -60,7 +60,7 @@ def inexact(values: npt.NDArray[Any], dtype: str, column: str) -> InexactInteger
         if converted.max() >= limit:
             differs |= converted >= limit
         if np.isneginf(converted.min()):
-            # Minus infinity converts back to the type's smallest integer, which may be the original value.
+            # Minus infinity converts back to the type's smallest integer, which might be the original value.
             differs |= np.isneginf(converted)
     places = np.flatnonzero(differs)
     if not len(places):
@@ -72,7 +72,7 @@ def inexact(values: npt.NDArray[Any], dtype: str, column: str) -> InexactInteger
 
 
 def lost_digits(original: Any, read: Any) -> "Array | None":
-    """Returns, as text, those decimals that lose digits when they are read as float64. All other values are null.
+    """Returns, as text, the decimals that lose digits when they are read as float64. All other values are null.
 
     Returns None if numbers of the original type have too few digits to lose any.
     """
@@ -116,7 +116,7 @@ def _sentence(entry: Lossy) -> str:
 
 
 def _counted(kind: str) -> str:
-    """Returns what the numbers of times count, given the name of the times' type in Arrow, such as `timestamp[us, tz=UTC]`."""
+    """Returns what the numbers of a time type count. `kind` is the type's name in Arrow, such as `timestamp[us, tz=UTC]`."""
     name, _, details = kind.partition("[")
     unit, _, zone = details.rstrip("]").partition(", tz=")
     units = _UNITS.get(unit, unit)

@@ -9,6 +9,6 @@ def schema_text(schema: pa.Schema) -> str:
 
 
 def parse_schema(text: str) -> pa.Schema:
-    """Converts the text of a schema, as `schema_text` returns it, to the schema."""
+    """Converts text that `schema_text` returned back to the schema."""
     schema: pa.Schema = pa.ipc.read_schema(pa.py_buffer(bytes.fromhex(text)))
     return schema

@@ -5,8 +5,8 @@ JPEGs, a third of the system time was spent on the first access to new pages. So
 batch for the next batch. The kept blocks add about ten MiB to the process's peak memory. With other C libraries (musl, macOS), no parameter
 is set.
 
-Python's garbage collector searches all objects for cycles, including the hundreds of thousands of objects of libraries, which are never
-freed. Each full collection takes 10 to 50 ms and holds the GIL. So these objects are frozen.
+Python's garbage collector searches all objects for cycles, including hundreds of thousands of library objects, which are never freed. Each
+full collection takes 10 to 50 ms and holds the GIL. So these objects are frozen.
 """
 
 import ctypes

@@ -1,6 +1,7 @@
 """Identifies the processes that make a data set, so that a later process can tell whether they have ended.
 
-A process is identified by its pid and its start, because the kernel gives the pid of a dead process to a later one. Only Linux tells both.
+A process is identified by its pid and its start time, because the kernel reuses the pids of processes that have ended. Only Linux provides
+both.
 """
 
 import os
@@ -14,11 +15,11 @@ _PROCESSES: Final = Path("/proc")
 _BOOT: Final = Path("/proc/sys/kernel/random/boot_id")
 _PIDS: Final = Path("/proc/self/ns/pid")
 _ENDED: Final = "ZX"
-"""States of a process that has ended, and that its parent has not yet asked about."""
+"""The states of a process that has ended, but that its parent hasn't waited for yet."""
 
 
 def this_process(job: str) -> Maker | None:
-    """Returns this process as the maker of the job's data, or None on a system that doesn't tell when a process started."""
+    """Returns this process as the maker of the job's data, or None on a system that doesn't provide a process's start time."""
     pid = os.getpid()
     machine, started = _machine(), _start_of(pid)
     if machine is None or started is None:
@@ -27,12 +28,13 @@ def this_process(job: str) -> Maker | None:
 
 
 def is_of(maker: Maker, job: str) -> bool:
-    """Whether the process did this job for this user."""
+    """Returns whether the process worked on this job for the current user."""
     return (maker.job, maker.user) == (job, os.getuid())
 
 
 def has_ended(maker: Maker) -> bool:
-    """Whether it is known that the process has ended. False for a process of another machine, or of this machine before it was restarted."""
+    """Returns whether the process is known to have ended. False for a process on another machine, or on this machine before its last
+    restart."""
     try:
         return (maker.host, maker.machine) == (_host(), _machine()) and _start_of(maker.pid) != maker.started
     except PermissionError:  # Linux may hide the processes of other users
@@ -44,7 +46,7 @@ def _host() -> str:
 
 
 def _machine() -> str | None:
-    """Returns the machine's start and the space of process ids that this process is in. Containers have spaces of their own."""
+    """Returns the machine's boot id and this process's pid namespace. Each container has its own pid namespace."""
     try:
         return f"{_BOOT.read_text().strip()}/{_PIDS.readlink()}"
     except OSError:
@@ -52,11 +54,11 @@ def _machine() -> str | None:
 
 
 def _start_of(pid: int) -> int | None:
-    """Returns when a process started, or None if there is no such process, or if it has ended."""
+    """Returns a process's start time, or None if there is no such process or if it has ended."""
     try:
         text = (_PROCESSES / str(pid) / "stat").read_text(errors="replace")
     except (FileNotFoundError, ProcessLookupError, NotADirectoryError):
         return None
-    # The name of the program may contain spaces and brackets.
+    # The program's name may contain spaces and brackets.
     state, *numbers = text.rpartition(") ")[2].split()
     return None if state in _ENDED else int(numbers[18])

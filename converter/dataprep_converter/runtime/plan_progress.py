@@ -1,4 +1,4 @@
-"""How far the planning of a job has come. The planner counts, and a display in another thread reads the counts."""
+"""The progress of a job's planning. The planner counts, and a display in another thread reads the counts."""
 
 from dataclasses import dataclass
 
@@ -16,4 +16,4 @@ class PlanProgress:
     read: int = 0
     """Records that have been read for splits, vocabularies and so on."""
     to_read: int = 0
-    """Records that are to be read, as far as it is known yet."""
+    """Records that will have to be read, as far as is known so far."""

@@ -1,7 +1,7 @@
-"""Paces the requests of this process to one entry of `spec.stores`, so that a store that throttles refuses few of them.
+"""Paces this process's requests to one entry of `spec.stores`, so that a throttling store refuses few of them.
 
-Each request waits for its turn, and the store's answer is noted. `dataprep_api.pace` computes the rate. In a converter pod, the replies to
-progress reports contain the pod's share of the job's rate (see `cli.reporter`).
+Each request waits for its turn, and the status of the store's response is recorded. `dataprep_api.pace` computes the rate. In a converter
+pod, the replies to progress reports contain the pod's share of the job's rate (see `cli.reporter`).
 """
 
 import contextlib
@@ -21,12 +21,15 @@ from dataprep_converter.runtime import retry
 logger = logging.getLogger(__name__)
 
 _HOLD_SECONDS: Final = 1.0
-"""A refusal of a request that was sent less than this after a cut isn't the fault of the new rate: the store may count by the second."""
+"""A request that was sent less than this after a rate cut may be refused even if the new rate is low enough.
+
+The reason is that the store may count requests per second. So such a refusal doesn't lower the rate again.
+"""
 _LATE_SECONDS: Final = 0.05
 """A thread that wakes up late by less than this doesn't delay the next turn."""
 _SHORTEST_WAIT_SECONDS: Final = 1e-6
 _SLOW_RATE: Final = 5.0
-"""Below this number of requests a second, the time between two requests is random, because many pods may have started at the same time."""
+"""Below this many requests per second, the time between two requests is random, because many pods may have started at the same time."""
 _SLICE_SECONDS: Final = 0.25
 _SLICES: Final = 20
 
@@ -40,9 +43,9 @@ class _Slice:
 
 
 class RequestBudget:
-    """The budget of requests for one entry of `spec.stores`, or for a scheme without an entry. Any thread may use it.
+    """The request budget for one entry of `spec.stores`, or for a scheme without an entry. Any thread may use it.
 
-    `limit` is the `requestsPerSecond` of the entry. Log messages contain `name`.
+    `limit` is the entry's `requestsPerSecond`. Log messages contain `name`.
     """
 
     def __init__(self, *, limit: float | None = None, name: str = "", clock: Callable[[], float] = time.monotonic) -> None:
@@ -104,7 +107,7 @@ class RequestBudget:
             return 0.0
 
     def answered(self, status: int, *, sent_at: float) -> None:
-        """Notes the status of the answer to a request. The first refusal within a second lowers the rate."""
+        """Records the status of the response to a request. The first refusal within a second lowers the rate."""
         if status not in REFUSALS:
             return
         with self._lock:
@@ -124,7 +127,7 @@ class RequestBudget:
             self._senders = max(1, processes)
 
     def adopt(self, share: float) -> None:
-        """Takes over this process's share of the job's rate, in requests a second."""
+        """Sets this process's share of the job's rate, in requests per second."""
         with self._lock:
             now = self._clock()
             self._pace = self._pace.adopted(share, now=now)
@@ -157,9 +160,10 @@ class RequestBudget:
         return self._slices[number]
 
     def _lately(self, now: float) -> tuple[float, bool]:
-        """Returns how many requests a second the store accepted lately, and whether its refusals may be due to chance.
+        """Returns how many requests per second the store has recently accepted, and whether its refusals may be due to chance.
 
-        The last second counts if it was faster than the last five seconds, because there may have been less to send before the last second.
+        The rate is that of the last five seconds, or that of the last second if it is higher, because there may have been less to send
+        before.
         """
         last = int(now / _SLICE_SECONDS)
         slices = [(number, each) for number, each in self._slices.items() if last - _SLICES < number <= last]

@@ -68,7 +68,7 @@ def with_deadline(*, seconds: float) -> Iterator[None]:
 
 
 def add_wait(seconds: float) -> None:
-    """Notes that this thread has waited for its turn. This time doesn't count towards the total time of the attempts."""
+    """Records how long this thread has waited for its turn. This time doesn't count towards the total time of the attempts."""
     _waited.seconds = _waited_seconds() + seconds
 
 

@@ -32,7 +32,7 @@ LIMIT_SECONDS: Final = 120.0
 KILLED: Final = 4
 """The exit code of `supervise` after a kill (`Exit.UNREACHABLE`).
 
-This exit code leads to a retry, as it does for any store that doesn't answer.
+This exit code leads to a retry, as it does for any store that doesn't respond.
 """
 
 _SLOTS = 128
@@ -115,8 +115,8 @@ class Watchdog:
         if _current is not None:
             raise RuntimeError("This process is watched already.")
         self._beats = Heartbeats.create()
-        # No matter how this process ends, our end of the watcher's standard input closes, and then the watcher exits too. -I and -S keep it
-        # small.
+        # No matter how this process ends, our end of the watcher's standard input closes, and then the watcher exits too. The options -I
+        # and -S keep the watcher small.
         self._process = subprocess.Popen(  # noqa: S603 - our own file, our own numbers
             [sys.executable, "-I", "-S", __file__, str(os.getpid()), str(self._beats.descriptor), str(self.limit_seconds)],
             stdin=subprocess.PIPE,

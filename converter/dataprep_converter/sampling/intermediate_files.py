@@ -31,7 +31,7 @@ class IntermediateFiles:
         atexit.register(self.remove)
 
     def remove(self) -> None:
-        """Removes the folder. This method may be called more than once."""
+        """Removes the folder. This method can be called more than once."""
         shutil.rmtree(self.folder, ignore_errors=True)
         atexit.unregister(self.remove)
 

@@ -43,7 +43,7 @@ class Tables(Closeable):
 
 
 def check_versions(head: PlanHead, spec: DataPrepJobSpec, uri: str) -> None:
-    """Raises BadSpec if this release would make records that differ from those of the plan's release.
+    """Raises BadSpec if this release would make different records than the release that made the plan.
 
     The new records would not match the existing records.
     """
@@ -58,7 +58,7 @@ def check_versions(head: PlanHead, spec: DataPrepJobSpec, uri: str) -> None:
 
 
 def load_plan(plan: PlanHead, head_bytes: bytes, tables: Tables) -> Plan:
-    """Returns a stored plan with its files. Raises NotWhole if the plan and the files don't belong together."""
+    """Returns a stored plan with its files. Raises NotWhole if the files aren't the plan's files."""
     codes_sha256 = hashlib.sha256(tables.codes).hexdigest() if tables.codes is not None else None
     for name, actual, expected in (("units", tables.units.sha256, plan.units_sha256), ("splits", codes_sha256, plan.codes_sha256)):
         if actual != expected:

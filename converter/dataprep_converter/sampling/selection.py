@@ -149,7 +149,7 @@ class Selection:
             yield self.samples(ranks)
 
     def samples(self, ranks: npt.NDArray[np.int64]) -> Samples:
-        """Returns the sample number of each rank. The ranks may be in any order."""
+        """Returns the sample number of each rank. The ranks can be in any order."""
         is_whole = self._split.hash is None and self._split.code is None
         return self._at(ranks if is_whole else self._positions(ranks))
 
@@ -192,6 +192,6 @@ class Selection:
         hashed = hashes(self._units, samples, seed=interval.seed)
         if interval.low == interval.high:
             return np.empty(0, dtype=np.uint16)
-        # Compare with the last number of the interval, because the number after it may be 2^64, which doesn't fit in 64 bits.
+        # Compare with the last number of the interval, because the number after it can be 2^64, which doesn't fit in 64 bits.
         inside = (hashed >= np.uint64(interval.low)) & (hashed <= np.uint64(interval.high - 1))
         return np.flatnonzero(inside).astype(np.uint16)

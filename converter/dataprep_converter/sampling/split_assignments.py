@@ -1,7 +1,7 @@
-"""Codes: the split of each sample, for plans whose splits can't be computed. Codes are stored as one byte per sample, zstd-compressed
-(`splits.parquet`).
+"""Split codes: the split of each sample, for plans whose splits can't be computed.
 
-A row group is a block of HASH_BLOCK samples, so that a worker decompresses only the blocks that its shards need.
+`splits.parquet` stores one byte per sample, zstd-compressed. A row group is a block of HASH_BLOCK samples, so that a worker decompresses
+only the blocks that its shards need.
 """
 
 import io
@@ -33,14 +33,14 @@ class SplitAssignments:
         return count
 
     def block(self, number: int) -> Array:
-        """The codes of one block of samples."""
+        """Returns the codes of one block of samples."""
         # Arrow's threads are not used, because a worker crashes if it exits while one of these threads is still freeing the bytes.
         codes: Array = self._file.read_row_group(number, use_threads=False).column(_COLUMN).to_numpy()
         return codes
 
 
 def to_parquet(blocks: Iterable[Array]) -> bytes:
-    """Returns the contents of `splits.parquet` for these blocks, which have HASH_BLOCK codes each. The last block may be shorter."""
+    """Returns the contents of `splits.parquet` for these blocks, which have HASH_BLOCK codes each. The last block can be shorter."""
     buffer = io.BytesIO()
     with _parquet.ParquetWriter(buffer, _SCHEMA, compression="zstd", write_statistics=False) as writer:
         for block in blocks:

@@ -44,7 +44,7 @@ class Unit:
 class Files:
     """Units as columns. Each of these units is a complete file with one record.
 
-    A source may have millions of such files, and creating an object for each would take most of the listing time.
+    A source can have millions of such files, and creating an object for each would take most of the listing time.
     """
 
     root: int
@@ -157,7 +157,7 @@ def _batches(units: Iterable[Unit | Files]) -> Iterator[pa.RecordBatch]:
 class UnitTable:
     """A table of units, with look-up by sample number.
 
-    A large table is in a temporary file, so that memory grows by only a few bytes per unit.
+    A large table is stored in a temporary file, so that memory grows by only a few bytes per unit.
     """
 
     def __init__(self, table: pa.Table, mapped: MappedTable | None = None) -> None:
@@ -261,7 +261,7 @@ class UnitTable:
         return self.keys()[index], within if self._row is None else self._row[index] + within
 
     def origin(self, sample: int) -> tuple[str, int]:
-        """For use in messages, returns one sample's URI and its row within the file."""
+        """Returns one sample's URI and its row within the file, for use in messages."""
         index, within = self.locate(np.array([sample], dtype=np.int64))
         unit = self.unit(int(index[0]))
         return unit.uri, unit.row + int(within[0])

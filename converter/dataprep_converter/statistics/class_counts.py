@@ -30,7 +30,7 @@ class ClassCounts:
 
     counts: Counter[Class] = field(default_factory=Counter)
     is_class: bool = True
-    """False after a value that can't be a class, such as 0.5. Then there are no counts."""
+    """False once there was a value that can't be a class, such as 0.5, or too many different values. The counts are then empty."""
 
     def add(self, column: Array, feature: FeatureSpec) -> None:
         """Count the column of a batch."""

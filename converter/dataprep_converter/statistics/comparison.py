@@ -2,8 +2,7 @@
 
 Each split is compared with the training split, which is the split named `train` or else the first split. Small splits differ by chance
 alone. So a shift is reported only if it is large and also unlikely to arise by chance (chi-square test of two samples, p < 0.001). The size
-of a shift is the total variation distance. The distance is the share of one split's records that would have to change for the splits to
-match.
+of a shift is the total variation distance: the share of one split's records that would have to change for the splits to match.
 """
 
 import math

@@ -3,8 +3,8 @@
     # A bucket's number:  the first 64 - shift bits of the value's float64, sign | exponent | first bits of the fraction
 
 Each octave (a factor of two) has 2^(52 - shift) buckets of equal width. A histogram begins with very narrow buckets, and doubles their width
-whenever more than `limit` buckets have values. So the buckets and counts depend only on the values, not on their order or on their division
-into batches. Merging is exact, except that buckets may have to become wider to stay within the limit.
+whenever more than `limit` buckets have values. So the buckets and counts depend only on the values, not on their order or on how they are
+divided into batches. Merging is exact, except that buckets may have to become wider to stay within the limit.
 """
 
 from collections.abc import Sequence
@@ -18,10 +18,10 @@ _NARROWEST: Final = 32
 """The shift of a new histogram. This shift leaves 20 bits of the fraction, so each integer below two million has its own bucket."""
 _MAGNITUDE: Final = np.int64(2**63 - 1)
 _DENSE: Final = 4
-"""If the number of possible buckets per value is at most this, counting in an array is faster than sorting."""
+"""With at most this many possible buckets per value, counting in an array is faster than sorting."""
 
 _FIRST: Final = 512
-"""The number of values from which the final width of a histogram's buckets can be roughly estimated."""
+"""This many values are enough to estimate roughly how wide a histogram's buckets will become."""
 
 Integers = npt.NDArray[np.int64]
 Floats = npt.NDArray[np.float64]
@@ -33,7 +33,7 @@ def _nothing() -> Integers:
 
 @dataclass
 class Histogram:
-    """The counts of buckets, in ascending order of the buckets. `add` and `merge` change the histogram in place."""
+    """The number of values in each bucket, in ascending bucket order. `add` and `merge` change the histogram in place."""
 
     limit: int
     """The largest number of buckets."""
@@ -58,7 +58,7 @@ class Histogram:
             self._take(*_add_up_equal(keys[order], counts[order]))
 
     def merge(self, other: "Histogram") -> None:
-        """Add the counts of another histogram. The result's buckets are as wide as the wider buckets of the two histograms."""
+        """Add the counts of another histogram. The result's buckets are at least as wide as the wider buckets of the two histograms."""
         wider = max(self.shift, other.shift)
         self._widen(wider - self.shift)
         self._take(*_add_up_equal(other.keys >> (wider - other.shift), other.counts))

@@ -26,7 +26,7 @@ _FEWEST_BUCKETS: Final = 8
 _LEVEL: Final = 1
 """zlib's compression level.
 
-Level 1 takes a fifth of the time of zlib's default level, and the result of level 1 is about a sixth larger.
+Level 1 takes a fifth of the time of zlib's default level, and its result is about a sixth larger.
 """
 _BUCKETS_OF_A_REPORT: Final = 2**15
 _BUCKETS_OF_A_JOB: Final = 2**22
@@ -94,7 +94,7 @@ def merge_reports(reports: Iterable[ShardReport]) -> dict[str, SplitStatistics]:
         for name, counts in document["classes"].items():
             split.classes.setdefault(name, ClassCounts()).merge(ClassCounts.from_json(counts))
     for name in {name for split in splits.values() for name, counts in split.classes.items() if not counts.is_class}:
-        # If a label is a number to predict, not a class, in one of the splits, its classes aren't counted in any split.
+        # If a label is a number to predict in at least one split, its classes aren't counted in any split.
         for split in splits.values():
             split.classes.pop(name, None)
     return splits

@@ -34,7 +34,7 @@ _FEW: Final = 256
 _MANY_OCTETS: Final = 2**19
 _OCTETS: Final = ("int8", "uint8", "bool")
 PLAIN: Final = frozenset(kind.id for kind, name in NUMPY_NAMES.items() if name not in _OCTETS)
-"""The types of columns with single numbers that `PlainColumns` supports."""
+"""The single-number column types that `PlainColumns` supports."""
 
 
 @dataclass
@@ -101,7 +101,7 @@ class NumberSummary:
         if not wide.size:
             return
         self.histogram.add(wide)
-        # There is no deviation for numbers that are so large that their squares overflow.
+        # Numbers whose squares overflow have no deviation.
         with np.errstate(over="ignore", invalid="ignore"):
             wide -= mean
             # np.dot isn't used: for large arrays, the result of np.dot depends on the processor, and its threads occupy all cores while
@@ -371,7 +371,7 @@ def octet_counts(values: npt.NDArray[np.uint8]) -> npt.NDArray[np.int64]:
 
 
 def _thin(column: Array, *, first: int, every: int) -> Array:
-    """Return every `every`th row of a column, beginning with row `first`."""
+    """Return every n-th row of a column, where n is `every`, beginning with row `first`."""
     if not column.null_count and (column.type in NUMPY_NAMES or is_tensor(column.type)):
         return to_arrow(to_numpy(column)[first::every])
     return column.take(to_arrow(np.arange(first, len(column), every)))
@@ -381,7 +381,7 @@ def _values(column: Array) -> Array:
     """Return all innermost values of a column as a flat array, without nulls."""
     while is_tensor(column.type) or is_list(column.type):
         lists: Any = storage(column)
-        # `flatten` copies lists of fixed size, and is needed only to drop the values that a null masks.
+        # `flatten` copies fixed-size lists, and is needed only to drop values masked by a null.
         is_whole = pa.types.is_fixed_size_list(lists.type) and not lists.null_count
         size = lists.type.list_size if is_whole else 0
         column = lists.values.slice(lists.offset * size, len(lists) * size) if is_whole else lists.flatten()

@@ -26,8 +26,8 @@ LONGEST: Final = 64
 class TopValues:
     """The counts of the most frequent values. `add` and `merge` change this object in place.
 
-    If there are more values than `limit`, the rarest values are dropped, and `error` grows by the largest dropped count. So a value's true count is
-    between its stored count and that count plus `error`. The true count of a value that isn't stored is at most `error`.
+    If there are more distinct values than `limit`, the rarest are dropped, and `error` grows by the largest dropped count. So a value's
+    true count is between its stored count and that count plus `error`. The true count of a value that isn't stored is at most `error`.
     """
 
     limit: int = _KEPT

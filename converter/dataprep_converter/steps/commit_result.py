@@ -74,7 +74,7 @@ def result_of(
 
 
 def _replicas(folder: OutputFolder) -> dict[str, int]:
-    """Maps each file's path to the file's replication, on stores that replicate files."""
+    """Returns each file's replication factor by path, on stores that replicate files."""
     if scheme_of(folder.uri) not in hadoop.SCHEMES:
         return {}
     replications = {path: entry.details.replication for path, entry in folder.visible() if entry.details is not None}
@@ -93,7 +93,7 @@ def _count_by_bound(seconds: Sequence[float]) -> list[int]:
 
 
 def tool_versions() -> dict[str, str]:
-    """Returns the versions of the tools that may affect compressed or parsed bytes."""
+    """Returns the versions of the tools that can affect compressed or parsed bytes."""
     return {
         "dataprep": __version__,
         "numpy": np.__version__,

@@ -180,7 +180,7 @@ def _write_metadata(finished: FinishedDataSet, folder: RunFolder, *, before: Seq
 def _rewrite_metadata(
     finished: FinishedDataSet, contents: Mapping[str, bytes], folder: RunFolder, *, before: Sequence[MetadataFile]
 ) -> Manifest:
-    """Does the same as `_write_metadata`, for a repair. Raises NotWhole naming a damaged file that this release would write differently."""
+    """Like `_write_metadata`, but for a repair. Raises NotWhole naming a damaged file that this release would write differently."""
     rewritten: list[tuple[str, bytes]] = []
     for file in before:
         content = contents.get(file.file)
@@ -200,8 +200,7 @@ def _rewrite_metadata(
 
 
 def _check_same_data(manifest: Manifest, original: Manifest) -> Manifest:
-    """Returns the original manifest if only the versions of the tools differ. Raises NotWhole naming the differences if anything other than
-    these versions differs."""
+    """Returns the original manifest if the manifests differ only in the tool versions. Otherwise raises NotWhole naming the differences."""
     for new_file, old_file in zip(manifest.files, original.files, strict=False):
         if new_file != old_file:
             packed = (

@@ -62,8 +62,8 @@ class ConversionDraft(Draft):
 def plan(spec: DataPrepJobSpec, access: Access) -> ConversionDraft:
     """Plans the complete data set.
 
-    If another release began this same job without finishing it, the plan follows the rules of that release. Raises RoundedDefault unless
-    an earlier release has planned the job, which rounded the default.
+    If another release began this same job without finishing it, the plan follows that release's rules. If a default would lose digits,
+    raises RoundedDefault, unless an earlier release, which rounded the default, has planned the job.
     """
     refusal: RoundedDefault | None = None
     try:
@@ -97,12 +97,12 @@ def _draft(spec: DataPrepJobSpec, access: Access, new: NewPlan, unfinished: Plan
 
 
 def _is_stored(spec: DataPrepJobSpec, head: PlanHead, access: Access) -> bool:
-    """Whether the output has the plan of this run."""
+    """Whether this run's plan is stored in the output folder."""
     return OutputFolder(spec.output.uri, access).of_run(head.run_id).read(names.plan_file(head.run_id)) is not None
 
 
 def _find_unfinished(spec: DataPrepJobSpec, fresh: PlanHead, access: Access) -> PlanHead | None:
-    """If another release began this same job with other versions of the rules and didn't finish it, returns that release's plan."""
+    """Returns the plan of another release that began this same job with other rule versions and didn't finish it, or None."""
     folder = OutputFolder(spec.output.uri, access)
     try:
         owner = folder.owner()
@@ -129,7 +129,7 @@ def check_overlaps(spec: DataPrepJobSpec, access: Access) -> None:
 
 
 def _file_endings(spec: DataPrepJobSpec) -> list[str] | None:
-    """Returns the endings of the names of all output files that readers see, or None if such a name may have any ending."""
+    """Returns the name endings of all output files that readers see, or None if their names can have any ending."""
     output = spec.output
     template = output.template or names.file_name_template(None, shards=2, format_=output.format, several_splits=True)
     extension = encoder_class(output.format).extension(output)

@@ -80,7 +80,7 @@ class _Attempt:
     shards: Sequence[Shard]
     """The shard, followed by the remaining shards of its task."""
     report: "Future[ShardReport]"
-    """The future report, which has a result as soon as the shard is published."""
+    """The shard's report, which is available as soon as the shard is published."""
 
 
 @dataclass(frozen=True)
@@ -97,7 +97,7 @@ class _Task:
     watch: Callable[[TaskProgress], None]
 
     def reports(self, shards: Sequence[Shard]) -> Iterator[tuple[ShardReport, bool]]:
-        """For each shard, in order, yields its report and whether the shard was made now. A shard is published while the next one is
+        """For each shard, in order, yields its report and whether this call made the shard. A shard is published while the next one is
         read."""
         attempts: deque[_Attempt] = deque()
         for position, shard in enumerate(shards):
@@ -117,17 +117,17 @@ class _Task:
             yield self._await_report(attempts.popleft()), True
 
     def _existing_report(self, shard: Shard) -> ShardReport | None:
-        """Returns the report of a shard that is finished, or None."""
+        """Returns the report of a finished shard, or None if the shard isn't finished."""
         report = self.folder.report(shard.number)
         return report if report is not None and self.folder.is_done(report, self.plan) else None
 
     def _start(self, shards: Sequence[Shard]) -> _Attempt:
-        """Reads and encodes the first of these shards. The reader may need the other shards to plan its reads."""
+        """Reads and encodes the first of these shards. The reader can use the other shards to plan its reads."""
         shard, plan, folder, most = shards[0], self.plan, self.folder, self.pipeline.most_records
 
         def read_plan() -> Iterator[Iterator[Samples]]:
-            # The reader keeps this function, so the function must not capture the pipeline: the cycle would delay the release of the
-            # reader's cached blocks.
+            # The reader keeps this function, so the function must not capture the pipeline: the reference cycle would delay the release of
+            # the reader's cached blocks.
             return (
                 samples_of(each, plan=plan, most_records=most) for each in shards if each is shard or folder.report(each.number) is None
             )

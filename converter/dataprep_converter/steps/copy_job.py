@@ -1,8 +1,8 @@
 """`format: copy` and `dataprep copy`: copy a finished data set to another location, byte for byte.
 
-A copy has the original's run id, plan, reports and manifest. The copy's reports differ from the original's reports only in the pins. So the
-copy can be verified, repaired, extended and reused like the original. The plan is copied first, so that the folder counts as an unfinished
-run until `_SUCCESS`, the last file, is copied. Files that already exist are not copied again.
+A copy has the original's run id, plan and manifest, and reports that differ from the original's only in the pins. So the copy can be
+verified, repaired, extended and reused like the original. The plan is copied first, so that the folder counts as an unfinished run until
+`_SUCCESS`, the last file, is copied. Files that already exist are not copied again.
 """
 
 import logging
@@ -84,7 +84,7 @@ def check_overlaps(spec: DataPrepJobSpec, access: Access) -> None:
 
 
 def plan(spec: DataPrepJobSpec, access: Access) -> CopyDraft:
-    """Returns a draft with the original's plan. Raises the same errors as `_original`."""
+    """Returns a draft with the original's plan. Raises the same errors as `_find_original`."""
     original = _find_original(spec, access)
     return CopyDraft(
         spec=spec, access=access, plan=original.plan, classes=original.manifest.labels, size=original.manifest.size, original=original
@@ -121,9 +121,9 @@ def work(
 
 
 def commit(spec: DataPrepJobSpec, *, plan: Plan, access: Access) -> CommitResult:
-    """Copies the files that no task copies, and marks the copy as finished. Idempotent.
+    """Copies the remaining files, and marks the copy as finished. Idempotent.
 
-    The files that no task copies are indexes, metadata, and all files of a script's data set.
+    The remaining files, which no task copies, are indexes, metadata, and all files of a script's data set.
     """
     manifest, success = _check_unchanged(spec, plan, access)
     folder = OutputFolder(spec.output.uri, access).of_run(plan.head.run_id)
@@ -154,7 +154,7 @@ def commit(spec: DataPrepJobSpec, *, plan: Plan, access: Access) -> CommitResult
 def _copy_files(
     spec: DataPrepJobSpec, plan: Plan, access: Access, numbers: Sequence[int], *, attempt: str
 ) -> Iterator[Iterator[tuple[ShardReport, bool]]]:
-    """For each of the files with these numbers, in order, yields its report and whether the file was copied now.
+    """For each of the files with these numbers, in order, yields its report and whether this call copied the file.
 
     When the caller leaves the context, copies that are still in progress are stopped.
     """
@@ -248,7 +248,7 @@ def _check_unchanged(spec: DataPrepJobSpec, plan: Plan, access: Access) -> tuple
 
 
 def _source(spec: DataPrepJobSpec) -> tuple[str, str | None]:
-    """Returns the URI of the original and the digest that it is expected to have."""
+    """Returns the original's URI and its expected digest."""
     data_set = spec.data.dataset
     if data_set is None:
         raise BadSpec("output.format: copy needs source.dataset.")

@@ -30,11 +30,11 @@ class Draft(Closeable):
     classes: Mapping[str, Sequence[str]] = field(default_factory=dict)
     """Class names by feature."""
     size: int | None = None
-    """The size of the data that the work step reads or writes, whichever is larger, in bytes. None if it isn't known."""
+    """Size in bytes of the data that the work step reads or writes, whichever is larger, or None if unknown."""
     predecessor: str | None = None
-    """The unfinished run, if there is one, of this same job that another release began with other rules.
+    """The unfinished run of this same job, if any, that another release began with other rules.
 
-    If the job can follow the other release's rules, the job continues this run; otherwise the job replaces the run.
+    If the job can follow the other release's rules, it continues this run; otherwise it replaces the run.
     """
 
     def close(self) -> None:

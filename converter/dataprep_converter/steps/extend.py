@@ -1,13 +1,13 @@
 """`output.overwrite: Extend`: adds shards for new inputs to a finished data set.
 
-An extension is an ordinary run. An extension's plan covers the whole data set and begins with the earlier plan, so the workers, the commit
-step, verify and repair need no code for extensions. The plan step copies the reports of the existing shards to the new run, and only the
-new shards are made.
+An extension is an ordinary run. Its plan covers the whole data set and begins with the earlier plan, so the workers, the commit step,
+verify and repair need no code for extensions. The plan step copies the existing shards' reports to the new run, and only the new shards are
+made.
 
     plan ─▶ reports copied ─▶ OWNER ─▶ _SUCCESS removed ─▶ new shards ─▶ metadata, manifest, _SUCCESS
 
-Until OWNER names the new run, `_SUCCESS` identifies the data set to be extended. Once OWNER names the new run, that run's plan identifies
-the data set to be extended, wherever the run was interrupted.
+Until OWNER names the new run, `_SUCCESS` identifies the data set to be extended. From then on, the new run's plan identifies that data set,
+wherever the new run is interrupted.
 """
 
 import logging
@@ -66,8 +66,8 @@ class ExtensionDraft(ConversionDraft):
     def take_over(self, folder: RunFolder) -> None:
         """Stores the plan and the existing shards' reports under the new run's id."""
         if folder.run_id not in (self.existing.base.head.run_id, self.existing.reports.run_id):
-            # If there are no new inputs, or if an unfinished extension continues, plan and reports are already stored under the new run's
-            # id.
+            # Otherwise there are no new inputs, or an unfinished extension continues, and the plan and the reports are already stored under
+            # this id.
             _take_over(self.plan, self.tables, self.existing, folder, self.access)
 
 

@@ -23,7 +23,7 @@ class Watch(Protocol):
     """Receives the events of a run, to show them."""
 
     def planning(self, progress: PlanProgress) -> None:
-        """Called when the planning begins. The counts rise while the plan is made."""
+        """Called when planning begins. The counts rise while the plan is made."""
         ...
 
     def step(self, name: str) -> None:
@@ -51,7 +51,7 @@ class Kind(Protocol):
     """The steps of a job."""
 
     runs_code: bool
-    """Whether the user's code (`spec.code`) makes the records. The user's code must be the same in the plan step and in the work step."""
+    """Whether the user's code (`spec.code`) makes the records. That code must be the same in the plan step and in the work step."""
 
     def check_overlaps(self, spec: DataPrepJobSpec, access: Access) -> None:
         """Raises BadSpec when the job would write where it reads."""
@@ -66,7 +66,7 @@ class Kind(Protocol):
         ...
 
     def work_here(self, job: DataPrepJob, *, plan: Plan, access: Access, workers: int, watch: Watch) -> None:
-        """Does all work of the job on this machine."""
+        """Does all of the job's work on this machine."""
         ...
 
     def work(

@@ -1,8 +1,8 @@
-"""A small job in one pod: the process that has made the plan also does the work and the commit, so no more pods have to start.
+"""A small job in one pod: the process that made the plan also does the work and the commit, so no more pods have to start.
 
-This is only a shortcut. If the process can't finish the job, the plan is its only result, and the pods of the other steps do the rest, with
-their own retries, memory and reasons of failure. They also do the rest if the process was killed, because the next pod of the plan step
-finds the stored plan.
+This is only a shortcut. If the process can't finish the job, the plan is its only result, and the other steps' pods do the rest, with their
+own retries, memory and failure reasons. These pods also do the rest if the process is killed, because the plan step's next pod finds the
+stored plan.
 """
 
 import logging
@@ -24,23 +24,23 @@ from dataprep_converter.steps.plan_step import PlannedRun
 logger = logging.getLogger(__name__)
 
 SMALL_BYTES: Final = 2 * POD_BYTES
-"""The largest size of a small job. The job needs two pods fewer, and converting POD_BYTES takes less time than starting a pod."""
+"""Maximum size of a small job. A small job needs two fewer pods, and converting POD_BYTES takes less time than starting a pod."""
 MOST_SHARDS: Final = 100
-"""The most shards of a small job. Each shard takes several requests to the store, which several workers send at the same time."""
+"""Maximum number of shards of a small job. Each shard takes several requests to the store, which several workers would send in parallel."""
 LONGEST_SECONDS: Final = 60.0
-"""How long the work may take if the job has several workers. If the source is slow, they are quicker than one, although there is little to
-read."""
+"""Time limit for the work if the job has several workers. If the source is slow, several workers are faster than one process, even for
+little data."""
 
 
 class TooSlowError(ConvertError):
-    """The work takes so long that the workers do the rest."""
+    """The work takes too long in this process, so the workers do the rest."""
 
 
 def is_small(planned: PlannedRun) -> bool:
     """Whether this process does the complete job.
 
-    A process that finds the plan of another process only reports it, unless that process has finished the data set: it may have run out of
-    memory.
+    A process that finds another process's plan only reports that plan, because the other process may have run out of memory. An exception
+    is a plan whose data set the other process has finished.
     """
     result = planned.result
     return planned.is_new and planned.size is not None and planned.size <= SMALL_BYTES and 1 <= result.shards <= MOST_SHARDS
@@ -55,9 +55,9 @@ def finish(
     watch: Callable[[TaskProgress], None],
     clock: Callable[[], float] = time.monotonic,
 ) -> PlanResult:
-    """Does the work and the commit. Returns the result of the plan, with that of the commit unless the workers have to do the rest."""
+    """Does the work and the commit. Returns the plan's result, which includes the commit's result unless the workers must do the rest."""
     kind, plan, name, began = kind_of(job.spec), planned.plan, job.metadata.name, clock()
-    # A single worker would only make the shards again that this process has begun.
+    # A single worker would not be faster, and would have to make this process's unfinished shards again.
     has_faster = min(job.spec.workers.parallelism, planned.result.tasks) > 1
 
     def watch_time(progress: TaskProgress) -> None:
@@ -73,7 +73,7 @@ def finish(
         with tracing.span("commit", job=name, run_id=plan.head.run_id) as tell:
             commit = kind.commit(job.spec, plan=plan, access=access)
             tell(files=commit.files, records=commit.records.out)
-    except Exception as exc:  # whatever the error is, the other steps have a better answer to it: retries, more memory, a reason
+    except Exception as exc:  # the other steps handle any error better: with retries, more memory, a failure reason
         logger.warning("the pod of the plan step can't finish this small job, so the steps convert and commit do: %s", exc)
         return planned.result
     seconds = {"work_seconds": round(worked - began, 3), "commit_seconds": round(clock() - worked, 3)}

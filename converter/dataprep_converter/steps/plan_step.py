@@ -37,10 +37,10 @@ class PlannedRun:
     result: PlanResult
     """`result.reused` is set when the finished data set is already there."""
     is_new: bool = False
-    """Whether this process has stored the plan, or begins again with the plan of a finished data set. If not, an earlier process may have died at
-    the work."""
+    """Whether this process has stored the plan, or begins again with the plan of a finished data set. If neither, an earlier process may
+    have died during the work."""
     size: int | None = None
-    """The size of the data that the work step reads or writes, whichever is larger, in bytes. None if it isn't known."""
+    """Size in bytes of the data that the work step reads or writes, whichever is larger, or None if unknown."""
 
 
 def run_plan_step(
@@ -51,10 +51,10 @@ def run_plan_step(
     pods: str | None = None,
     check: Callable[..., list[str]] = preflight,
 ) -> PlannedRun:
-    """Plans the job and claims its output folder. Idempotent: a second call uses the plan of the first call.
+    """Plans the job and claims its output folder. Idempotent: a second call uses the first call's plan.
 
-    `maker` is the process that does all steps of the job, or None if other processes do the work. `pods` is the beginning of the names of
-    the job's pods, if one of them may have finished the data set before its result was read.
+    `maker` is the process that does all steps of the job, or None if other processes do the work. `pods` is the name prefix of the job's
+    pods, if one of them may have finished the data set before its result was read.
     """
     allocator.tune_allocator()
     spec, kind = job.spec, kind_of(job.spec)
@@ -77,7 +77,7 @@ def _take_output(draft: Draft, warnings: Sequence[str], *, job: str, maker: Make
     if own is not None and success is not None and _is_whole(success, folder):
         logger.info("an earlier pod of this job has finished the data set in %s; the next steps check it", folder.uri)
         return PlannedRun(plan=own, result=_result(own, draft.classes, folder, warnings=warnings))
-    # If files of this job's own data set are missing or have changed, they are made again like those of an unfinished run.
+    # If files of this job's own data set are missing or have changed, they are made again, like those of an unfinished run.
     existing = success if own is None else None
 
     manifest = draft.finished(existing, folder) if existing is not None else None
@@ -94,22 +94,22 @@ def _take_output(draft: Draft, warnings: Sequence[str], *, job: str, maker: Make
     folder.begin()
     draft.take_over(folder)
     folder.claim(maker)
-    # Before the claim, another run may have written `_SUCCESS`. While this process was suspended, this run may have been finished by another
-    # process; then the file is kept.
+    # Another run may have written `_SUCCESS` before the claim. If, instead, another process finished this run while this process was
+    # suspended, the file is kept.
     current = folder.success()
     if current is not None and (current == success or current.run_id != folder.run_id):
         folder.remove_success()
     plan = draft.store(folder)
-    # If this run was finished, no earlier process has died at it, and the processes after this one find no `_SUCCESS`.
+    # If this run was finished before, no earlier process died during its work, and later processes find no `_SUCCESS`.
     begins_again = current is not None and current == success and current.run_id == folder.run_id
     is_new = plan is draft.plan or begins_again
     return PlannedRun(plan=plan, result=_result(plan, draft.classes, folder, warnings=warnings), is_new=is_new, size=draft.size)
 
 
 def _finished_by(pods: str, folder: RunFolder) -> Plan | None:
-    """Returns the plan of the finished data set of this run if pods with this beginning of their names made it, or else None.
+    """Returns the plan of this run's finished data set if pods with this name prefix made the data set, otherwise None.
 
-    No rule for existing data sets (`overwrite`) applies then, because it is the data set of this job.
+    In that case the rule for existing data sets (`overwrite`) doesn't apply, because the data set is this job's own.
     """
     report = folder.report(0)
     if report is None or not report.attempt.startswith(pods):
@@ -122,7 +122,7 @@ def _finished_by(pods: str, folder: RunFolder) -> Plan | None:
 
 
 def _is_whole(success: Success, folder: RunFolder) -> bool:
-    """Whether the files of the finished data set are those that the run wrote, and the run still owns the folder, as the next steps need it."""
+    """Whether the finished data set's files are as the run wrote them, and the run still owns the folder, which the next steps require."""
     try:
         owner = folder.owner()
         return owner is not None and owner.run_id == folder.run_id and is_untouched(folder.manifest(success), folder)
@@ -132,9 +132,11 @@ def _is_whole(success: Success, folder: RunFolder) -> bool:
 
 
 def _rule_warnings(draft: Draft, folder: RunFolder, success: Success) -> Iterator[str]:
-    """Yields a warning for each rule by which the new data set will differ from the finished data set in the folder: if that data set lacks
-    records with nulls, has the fields of structs as columns, has numbers in place of times and decimals, was made by comparing decimals as
-    float64, or has times of INT96 in nanoseconds."""
+    """Yields a warning for each new rule that will make the new data set differ from the finished data set in the folder.
+
+    The finished data set may lack records with nulls, have struct fields as columns, have numbers in place of times and decimals, have been
+    made by comparing decimals as float64, or have INT96 times in nanoseconds.
+    """
     parts = draft.plan.head.parts
     has_new_nulls = draft.spec.nulls is None and "nulls" in parts
     if not has_new_nulls and not {"structs", "types", "decimals", "int96"} & parts.keys():
@@ -184,7 +186,7 @@ def drafted(job: DataPrepJob, access: Access) -> Draft:
 
 
 def _check_places(spec: DataPrepJobSpec, kind: Kind, access: Access) -> None:
-    """Raises BadSpec when the job would write to a store that can only be read, or where it reads. No store is asked."""
+    """Raises BadSpec when the job would write to a read-only store, or where it reads. Sends no requests to stores."""
     uri = spec.output.uri
     if scheme_of(uri) in READ_ONLY or split_archive_uri(uri) is not None:
         store = access.store(uri)
@@ -196,7 +198,7 @@ def _check_places(spec: DataPrepJobSpec, kind: Kind, access: Access) -> None:
 
 
 def figures(draft: Draft) -> PlanResult:
-    """Returns the figures of a plan of which nothing has been written."""
+    """Returns the figures of a plan before anything is written."""
     return _result(draft.plan, draft.classes, OutputFolder(draft.spec.output.uri, draft.access))
 
 
@@ -215,7 +217,7 @@ def fault_of_output(draft: Draft, *, job: str) -> ConvertError | None:
 def _refuse_others(draft: Draft, folder: RunFolder, success: Success | None, *, job: str) -> list[str]:
     """Raises OutputExists when the folder contains files that must not be replaced. Returns warnings about what is replaced.
 
-    An unfinished run of this job may always continue. Another run of this job is replaced if its processes are known to have ended.
+    An unfinished run of this job can always continue. Another run of this job is replaced if its processes are known to have ended.
     """
     may_replace = draft.spec.output.overwrite != "Never"
     warnings: list[str] = []
@@ -250,12 +252,12 @@ def _refuse_others(draft: Draft, folder: RunFolder, success: Success | None, *, 
 
 
 def _is_abandoned(owner: Owner, job: str) -> bool:
-    """Whether it is known that all processes that worked on the run have ended, and that they did this job for this user."""
+    """Whether all processes that worked on the run are known to have ended, and to have worked on this job for this user."""
     return bool(owner.makers) and all(makers.is_of(maker, job) and makers.has_ended(maker) for maker in owner.makers)
 
 
 def _whose(owner: Owner, job: str) -> str:
-    """Says who works on an unfinished run, if OWNER says it."""
+    """Returns words that say who is working on an unfinished run, if OWNER records it."""
     maker = next((each for each in owner.makers if not makers.has_ended(each)), None)
     if maker is not None:
         return f" of the job {maker.job}, whose process {maker.pid} on {maker.host} may still be at work"
@@ -267,7 +269,7 @@ def _refuse_foreign_files(draft: Draft, folder: RunFolder) -> None:
     """Raises OutputExists when the folder contains a file that no run has planned."""
     known_files = folder.known_files()
     if folder.run_id in folder.runs():
-        # The stored plan may be damaged, and then the files that it planned are unknown.
+        # The stored plan may be damaged, and then the files that it lists are unknown.
         planned_files = {shard.file for shard in shards(draft.plan.head)}
         known_files |= planned_files | names.split_files(draft.plan.head.extension, planned_files)
     for path, _ in folder.visible():

@@ -1,10 +1,10 @@
-"""Runs the tasks of a plan in several processes of one machine, as Kubernetes does in pods.
+"""Runs a plan's tasks in several processes on one machine, as Kubernetes does in pods.
 
-This process is one of the workers, so that the first shard doesn't wait until other processes have started (`fork_server.py`). If a worker
+This process is one of the workers, so that the first shard doesn't wait for other processes to start (`fork_server.py`). If a worker
 process is killed, another process retries its task. If a task fails, the other tasks stop at their next batch.
 
-Small jobs run in this process alone. For output on HDFS, only child processes do the work: the HDFS client can hang, and a watchdog can
-kill a child.
+Small jobs run in this process alone. For output on HDFS, only child processes do the work: the HDFS client can hang, and then a watchdog
+can kill the child.
 """
 
 import logging
@@ -106,7 +106,7 @@ class _WorkerSettings:
     environment: Mapping[str, str]
     """The parent's environment variables. The fork server's environment variables may be outdated."""
     processes: int
-    """The number of worker processes, this process's parent included if it works too. They share the limits of requests."""
+    """Number of worker processes, including the parent process if it works too. They share the request limits."""
 
 
 @dataclass
@@ -176,9 +176,9 @@ def _run_pool(
     )
     executor = ProcessPoolExecutor(other_workers, mp_context=context, initializer=_start, initargs=(settings, reports, own_process.stop))
     tasks = _TaskQueue(deque(indexes), own_process.stop)
-    # A process that is still starting would answer a signal with a traceback, so signals are blocked meanwhile. The new process inherits
-    # the blocked signals from the fork server or from the thread that starts it. Once the new process is
-    # started, this process receives the signals that were blocked.
+    # A process that is still starting would print a traceback on a signal, so signals are blocked meanwhile. The new process inherits the
+    # blocked signals from the fork server or from the thread that starts it. Once the new process has started, this process receives the
+    # signals that were blocked.
     earlier_mask = signal.pthread_sigmask(signal.SIG_BLOCK, fork_server.SIGNALS)
     access.share_among(settings.processes)
     try:

@@ -1,5 +1,4 @@
-"""Preflight: checks, before any worker starts, that every source exists and that the job has all the rights that it needs at the
-destination.
+"""Preflight: checks, before any worker starts, that every source exists and that the job has all permissions it needs at the destination.
 
 Depending on the fault, the error names the host, the user and the path, or the missing permission. The preflight takes at most 30 s, and
 leaves nothing behind except the output folder.
@@ -24,13 +23,13 @@ LIMIT_SECONDS: Final = 30.0
 _PROBE: Final = ".preflight-"
 _FORGOTTEN_SECONDS: Final = 3600.0
 _RETRY_SECONDS = 12.0
-"""After this time, failed requests are not retried, so that the last answer still comes within the limit."""
+"""After this time, failed requests are not retried, so that the last response still arrives within the limit."""
 
 
 def preflight(access: Access, output_uri: str, source_uris: Sequence[str], *, limit_seconds: float = LIMIT_SECONDS) -> list[str]:
     """Checks the sources and the output, and returns warnings.
 
-    Raises the stores' errors, and Unreachable when a store doesn't answer in time.
+    Raises the stores' errors, and Unreachable when a store doesn't respond in time.
     """
     began = time.monotonic()
     warnings: list[str] = []
@@ -59,9 +58,10 @@ def check_source(access: Access, uri: str) -> None:
 
 
 def check_output(access: Access, uri: str) -> None:
-    """Writes, reads, lists and deletes a small file below `uri`. A store that writes folders aside is only asked for the rights.
+    """Writes, reads, lists and deletes a small file below `uri`.
 
-    Also deletes the files left by preflights that were killed over an hour ago.
+    Also deletes the files left by preflights that were killed over an hour ago. On a store that implements `WritesAside`, only checks the
+    permissions.
     """
     store = access.store(uri)
     if isinstance(store, WritesAside):
@@ -85,7 +85,7 @@ def check_output(access: Access, uri: str) -> None:
 
 
 def _check_in_time(check: Callable[[], None], *, uri: str, seconds: float) -> None:
-    """Runs a check with a time limit in seconds, because a native client may block for minutes in a single call."""
+    """Runs a check with a time limit in seconds, because a native client can block for minutes in a single call."""
     raised: list[BaseException] = []
 
     def run() -> None:

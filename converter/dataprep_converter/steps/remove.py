@@ -54,7 +54,7 @@ def remove(uri: str, access: Access, *, runs: Sequence[str]) -> RemoveResult:
     """Removes the files that these runs of one job wrote to the output `uri`. Idempotent.
 
     Removes nothing if another run has claimed the folder in the meantime. Keeps files whose content has changed, and names them in the
-    result. Raises BadSpec for a run id of the wrong form, NotWhole when OWNER can't be read, and the store's errors.
+    result. Raises BadSpec for a malformed run id, NotWhole when OWNER can't be read, and the store's errors.
     """
     for run in runs:
         if not _RUN_ID.fullmatch(run):
@@ -63,7 +63,7 @@ def remove(uri: str, access: Access, *, runs: Sequence[str]) -> RemoveResult:
     output = OutputFolder(uri, access)
     owner = _owner(output)
     if owner in runs:
-        # What an unfinished run of this job wrote aside is gone at once, unless another run takes the folder over.
+        # Discard the unpublished files of this job's unfinished run, unless another run takes the folder over.
         output.abandon(lambda: _owner(output) in runs)
         owner = _owner(output)
     if owner is None:
@@ -74,7 +74,7 @@ def remove(uri: str, access: Access, *, runs: Sequence[str]) -> RemoveResult:
         return RemoveResult(owner=owner)
     folder = output.of_run(owner)
 
-    # All files are read before the first is removed, because reading a file of a newer release raises NewerFormat.
+    # All files are read before any is removed, because reading a newer release's file raises NewerFormat.
     entries = dict(folder.all_files())
     runs_files = [_RunFiles(folder, run, entries) for run in runs]
     records: defaultdict[str, list[_FileRecord]] = defaultdict(list)
@@ -173,7 +173,7 @@ def _owner(folder: OutputFolder) -> str | None:
 
 
 def _is_ours(entry: Entry, records: Sequence[_FileRecord], access: Access) -> bool:
-    """Whether the file's present content was written by a run of this job.
+    """Whether the file's current content was written by a run of this job.
 
     A file without a report was still being written when the run ended; such a file belongs to the folder's owner.
     """
@@ -184,7 +184,7 @@ def _is_ours(entry: Entry, records: Sequence[_FileRecord], access: Access) -> bo
 
 
 def _delete(folder: RunFolder, paths: Iterable[str], entries: Mapping[str, Entry]) -> list[int]:
-    """Deletes files, as long as the run owns the folder. Returns their sizes."""
+    """Deletes files, as long as the run owns the folder. Returns the sizes of the deleted files."""
     remaining, sizes = iter(dict.fromkeys(paths)), list[int]()
     with ThreadPoolExecutor(_PARALLEL, thread_name_prefix="remove") as threads:
         while piece := list(islice(remaining, _AT_ONCE)):

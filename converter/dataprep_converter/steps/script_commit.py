@@ -109,7 +109,7 @@ def _read_file(path: str, folder: OutputFolder, access: Access, manifest: Manife
         except BrokenRecord as exc:
             return _OutputFile(0, "", f": {exc}")
         for _ in content:
-            pass  # the digest also covers bytes that the format leaves unread
+            pass  # the digest also covers bytes that the decoder leaves unread
     fault = "is empty" if size == 0 else "has no records" if has_records and records == 0 else None
     return _OutputFile(records, digest.hexdigest(), fault)
 
@@ -165,7 +165,7 @@ def _manifest(spec: DataPrepJobSpec, plan: Plan, reports: Sequence[ShardReport])
 
 
 def _shorten(items: Sequence[str]) -> str:
-    """Returns the items as text, as many as fit in a termination message."""
+    """Joins as many items as fit in a termination message."""
     fitting: list[str] = []
     for item in items:
         if sum(map(len, fitting)) + len(item) > _SHOWN_BYTES:

@@ -105,7 +105,7 @@ def plan(spec: DataPrepJobSpec, access: Access) -> ScriptDraft:
 def inputs_sha256(spec: DataPrepJobSpec, access: Access) -> str:
     """Returns a digest of everything that the program is given besides its arguments.
 
-    The digest covers code, input files and variables. The digest also covers the workers' image if the script doesn't name an image.
+    The digest covers the code, input files and variables, and also the workers' image if the script doesn't name an image.
     """
     script = script_of(spec)
     content = {
@@ -168,5 +168,5 @@ def _words(script: Script, output_uri: str, environment: Mapping[str, str]) -> l
 
 
 def _absolute(uri: str) -> str:
-    """Returns the absolute path, because the program may start in another folder."""
+    """Makes a path absolute, because the program can start in another folder. Returns a URI unchanged."""
     return uri if "://" in uri else str(Path(uri).absolute())

@@ -38,7 +38,7 @@ _ipc: Any = pa.ipc  # the stubs lack some functions
 
 @dataclass(frozen=True)
 class _UploadNote:
-    """What the run's folder stores about the table."""
+    """The information about the table that is stored in the run's folder."""
 
     uri: str
     session: str
@@ -224,7 +224,7 @@ def _check_casts(features: pa.Schema, columns: pa.Schema, uri: str) -> pa.Schema
 
 def _cast(batch: pa.RecordBatch, field: "pa.Field[Any]", uri: str) -> Any:
     try:
-        # A value of a float column is rounded to the nearest value of its type.
+        # A value for a float column is rounded to the nearest value of the column's type.
         return batch.column(field.name).cast(field.type, safe=not pa.types.is_floating(field.type))
     except pa.ArrowException as exc:
         raise BadData(f"{uri}: a value of {field.name!r} doesn't fit its column: {exc}", uri=uri) from exc

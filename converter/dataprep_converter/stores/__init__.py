@@ -1,6 +1,6 @@
 """Stores: one small interface over the clients of HDFS, object stores and file systems. Each store is implemented in its own file.
 
-Stores translate every error of their clients into one of ours (see `errors.py`). An object becomes visible under its name only through
+Stores translate every client error into one of ours (see `errors.py`). An object becomes visible under its name only through
 `Upload.commit`, and `abort` leaves nothing behind. Objects are addressed by URI.
 """
 
@@ -45,12 +45,12 @@ class Entry:
     pin: str
     """Identifies this version of the object: the ETag, or size and modification time in nanoseconds."""
     details: Details | None = field(default=None, compare=False, repr=False)
-    """Listings always set the details. Calls other than listings set the details only if the store's answer includes the details anyway."""
+    """Always set by listings. Other calls set the details only if the store's response contains them anyway."""
 
 
 @dataclass(frozen=True, slots=True)
 class FolderFiles:
-    """One or more files of one folder: their names, sizes and pins in separate lists.
+    """One or more files in one folder: their names, sizes and pins in separate lists.
 
     With millions of files, building an `Entry` for each file would take most of the listing's time.
     """
@@ -74,7 +74,7 @@ class StoreSettings:
     path_style: bool = False
     user: str | None = None
     anonymous: bool = False
-    """Whether requests have no credentials."""
+    """Whether requests are sent without credentials."""
     credentials: Mapping[str, str] = field(default_factory=dict, repr=False)
     """Keys `accessKeyId`, `accessKeySecret`, `securityToken`. Never logged."""
     hadoop_conf: str | None = None
@@ -89,32 +89,33 @@ class StoreSettings:
     requests_per_second: float | None = None
     """The limit for all processes of the job together."""
     entry: str = ""
-    """The number of the entry in `spec.stores`. Empty if the settings aren't from there."""
+    """The entry's index in `spec.stores`, as text. Empty if the settings don't come from `spec.stores`."""
     budget: RequestBudget | None = field(default=None, compare=False, repr=False)
-    """The requests that this process may send. `Access` sets it; a store without a budget makes its own."""
+    """The budget for this process's requests. Set by `Access`; a store without a budget creates its own."""
     signed: Mapping[str, str] = field(default_factory=dict, repr=False)
-    """Maps each web address without its signature (only this form is stored) to the signed address in the job's spec."""
+    """Maps each web address without its signature to the signed address in the job's spec. Only unsigned addresses are stored."""
     commits: MutableMapping[str, str] = field(default_factory=dict, compare=False, repr=False)
-    """Maps each branch or tag of the Hub (`hf://datasets/org/name@main`) to the commit that is read. A store adds those that are missing."""
+    """Maps each branch or tag on the Hub (`hf://datasets/org/name@main`) to the commit that is read. A store adds missing branches and
+    tags."""
     outputs: Collection[str] = field(default=(), compare=False, repr=False)
-    """The output folders of the job, without a slash at their ends. Stores that write folders aside need to know them."""
+    """The job's output folders, without trailing slashes. Stores that write folders aside (`WritesAside`) need them."""
 
 
 class Upload(Protocol):
     """An upload of one object. Either `commit` or `abort` ends the upload. An upload that is never ended publishes nothing."""
 
     blocks: bool
-    """Whether `write` may block on a disk or a server in a call that signals can't interrupt."""
+    """Whether `write` can block on a disk or a server, in a call that signals can't interrupt."""
 
     def write(self, data: bytes | bytearray | memoryview) -> None:
         """Adds bytes. The caller may reuse the buffer once this call returns."""
         ...
 
     def stage(self) -> None:
-        """Sends all bytes to the store, without making the object visible. No `write` may follow.
+        """Sends all bytes to the store, without making the object visible. `write` must not be called afterwards.
 
-        From then on, a sweep makes `commit` raise Unreachable. Where a sweep can't discard an upload (Azure), any change of the object makes
-        `commit` raise Unreachable.
+        A sweep after this call makes `commit` raise Unreachable. On stores where a sweep can't discard uploads (Azure), any change to the
+        object makes `commit` raise Unreachable.
         """
         ...
 
@@ -122,15 +123,15 @@ class Upload(Protocol):
         """Makes the complete object visible under its name and returns its entry in the store.
 
         With `replace=False`, an existing object is left unchanged and AlreadyExists is raised. The upload is then still open, so that
-        `commit(replace=True)` or `abort` may follow.
+        `commit(replace=True)` or `abort` can follow.
         """
         ...
 
     def abort(self) -> None:
         """Discards the upload. Never raises.
 
-        A signal may interrupt this method, and cleanup at exit then calls it again. So only the last action of `abort` may mark the upload
-        as ended.
+        A signal can interrupt this method, and cleanup at exit then calls it again. So `abort` must mark the upload as ended only in its
+        last step.
         """
         ...
 
@@ -142,7 +143,7 @@ class OnDisk(Protocol):
     def write_with(self, put: Callable[[int], int]) -> None:
         """Calls `put` with the file's descriptor.
 
-        `put` writes bytes to the file and returns how many it wrote. OSErrors of `put` are handled like those of `write`.
+        `put` writes bytes to the file and returns how many it wrote. OSErrors raised by `put` are handled like those raised by `write`.
         """
         ...
 
@@ -173,7 +174,7 @@ class Input(Protocol):
 
 
 SMALL_PIECE: Final = 16 << 10
-"""Many pieces of up to this size are read in a single call. Each larger piece is read in a separate call."""
+"""Pieces of up to this size are read many at a time in a single call. Each larger piece is read in its own call."""
 
 
 class ReadsAt(Protocol):
@@ -206,7 +207,7 @@ def one_by_one(source: ReadsAt, offsets: "npt.NDArray[np.int64]", length: int) -
 
 
 class PinnedInput(Input, Protocol):
-    """An Input with the pin of the object's version that it reads. A store's `open` returns a PinnedInput."""
+    """An Input that knows the pin of the object version that it reads. Returned by a store's `open`."""
 
     @property
     def pin(self) -> str | None:
@@ -222,13 +223,12 @@ class Store(Protocol):
     def list(self, uri: str, *, recursive: bool = True) -> Iterator[Entry]:
         """Yields the files below the folder `uri`, in UTF-8 byte order of their URIs. Yields nothing if there is no such folder.
 
-        If an unfinished upload has a temporary file with a name, this file is listed like any other. Callers skip names that begin with `_`
-        or `.`.
+        Named temporary files of unfinished uploads are listed like any other file. Callers skip names that begin with `_` or `.`.
         """
         ...
 
     def stat(self, uri: str) -> Entry | None:
-        """Returns the entry of the file at `uri`, or None if it is absent or a folder."""
+        """Returns the entry of the file at `uri`, or None if `uri` is absent or a folder."""
         ...
 
     def open(self, uri: str) -> PinnedInput:
@@ -258,16 +258,16 @@ class Store(Protocol):
     def sweep(self, uri: str) -> int:
         """Removes all temporary files and unfinished multipart uploads below the folder `uri`, and returns their number.
 
-        Uploads that are still in progress are removed as well. We can't compute an upload's age, because our clock may differ from the
-        store's. Raises NotPermitted if the removal needs a right that jobs don't otherwise need; the error names this right and the files
-        and uploads left over.
+        Uploads that are still in progress are removed as well: we can't compute an upload's age, because our clock may differ from the
+        store's. Raises NotPermitted if we lack a right that only this removal needs; the error names the right and the files and uploads
+        that are left over.
         """
         ...
 
 
 @runtime_checkable
 class MovesFiles(Protocol):
-    """A store with real folders. A file can't be moved into a folder that is gone, so a removal by a move can be prevented."""
+    """A store with real folders. Files are removed by moving them into a folder. Once this folder is gone, such a removal fails."""
 
     def stat(self, uri: str) -> Entry | None:
         """See `Store`."""
@@ -278,7 +278,7 @@ class MovesFiles(Protocol):
         ...
 
     def move(self, uri: str, target: str) -> None:
-        """Gives a file another name, which no file has yet. Raises NotFound if the file or the folder of `target` is absent."""
+        """Renames a file to a name that no file has yet. Raises NotFound if the file or the target's folder is absent."""
         ...
 
     def remove_folder(self, uri: str) -> None:
@@ -288,9 +288,9 @@ class MovesFiles(Protocol):
 
 @runtime_checkable
 class WritesAside(Protocol):
-    """A store on which every change is visible at once. It writes a folder aside, and publishes the finished folder as a whole.
+    """A store on which every change is visible immediately. So it writes a folder aside, and publishes the finished folder as a whole.
 
-    The job's processes see the output folder (`StoreSettings.outputs`) as it is aside. All others see what is published.
+    The job's processes see the unpublished output folder (`StoreSettings.outputs`). Everybody else sees the published one.
     """
 
     def check_rights(self, uri: str) -> None:
@@ -302,18 +302,18 @@ class WritesAside(Protocol):
         ...
 
     def publish(self, uri: str) -> None:
-        """Publishes the folder `uri` if it is a finished data set, or no data set any more. Does nothing if there is nothing to publish.
+        """Publishes the folder `uri` if its data set is finished or was removed. Does nothing if there is nothing to publish.
 
         Raises OutputExists if others have changed the published folder since `begin`.
         """
         ...
 
     def abandon(self, uri: str, is_ours: Callable[[], bool]) -> None:
-        """Discards everything that was written to the folder `uri` and hasn't been published, if `is_ours` returns True."""
+        """If `is_ours` returns True, discards everything that was written to the folder `uri` but hasn't been published."""
         ...
 
     def remove_together(self, uris: Sequence[str], check: Callable[[], None]) -> None:
-        """Calls `check` and then removes files, all of them or none. Raises Unreachable if another run has written OWNER meanwhile."""
+        """Calls `check` and then removes files, all of them or none. Raises Unreachable if another run writes OWNER in the meantime."""
         ...
 
 
@@ -324,7 +324,7 @@ class HasWarnings(Protocol):
     def warnings(self, uri: str) -> Sequence[str]:
         """Returns the warnings about the output folder `uri`, one sentence each.
 
-        If we have no right to read a setting, there is no warning about it.
+        Settings that we have no right to read cause no warnings.
         """
         ...
 
@@ -358,8 +358,8 @@ class ReadsFiles(Protocol):
     ) -> Sequence[float | None]:
         """Reads complete files into the buffer `room`, one after another, and returns the seconds that each file took.
 
-        For a file that can't be read or no longer matches its pin, returns None instead of the seconds. The buffer's content is undefined
-        where an unread file belongs. Open an unread file separately to get its error or, after a retry, its data.
+        For a file that can't be read or no longer matches its pin, returns None instead of the seconds, and leaves the file's part of the
+        buffer undefined. Open such a file separately to get its error or, after a retry, its data.
         """
         ...
 

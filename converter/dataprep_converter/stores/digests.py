@@ -24,7 +24,7 @@ def checked(read: Callable[[], tuple[bytes, str]], *, uri: str) -> bytes:
 
 
 def checked_stream(pieces: Iterable[bytes], *, size: int, etag: str, uri: str, again: Callable[[], Iterable[bytes]]) -> Iterator[bytes]:
-    """Yields the pieces of a complete object of `size` bytes, but yields the last piece only if the object's digest is right.
+    """Yields the pieces of a complete object of `size` bytes, but yields the last piece only if the object's digest is correct.
 
     `again` starts a second read of the object. Raises Unreachable if the bytes were damaged in transit.
     """

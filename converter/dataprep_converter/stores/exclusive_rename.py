@@ -1,6 +1,6 @@
 """Renames a file without ever replacing another one, even on file systems that have no call for this."""
 
-# os.path and os instead of Path: these calls are made for every file.
+# This file uses os and os.path instead of Path, because these calls are made for every file.
 # ruff: noqa: PTH108, PTH121
 
 import ctypes
@@ -31,7 +31,7 @@ def rename_exclusively(temporary: str, path: str) -> None:
     try:
         os.link(temporary, path)
     except FileExistsError:
-        # If the server's first answer was lost and the kernel repeated the request, the existing link is our own.
+        # If the server's first response was lost and the kernel repeated the request, the existing link is our own.
         if not os.path.samefile(temporary, path):
             raise
     except OSError as exc:

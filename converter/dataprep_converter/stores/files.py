@@ -4,8 +4,8 @@ A path is used as written, without percent decoding. Each upload writes to a tem
 so that the last step is a rename within one folder.
 """
 
-# Store, Upload and Input in __init__.py document the public methods. This file uses functions of os instead of Path: they accept
-# names that aren't UTF-8, and creating a Path for each of millions of files is slow.
+# The public methods are documented on the classes `Store`, `Upload` and `Input`, in `__init__.py`. This file uses functions in `os` instead
+# of Path, because they accept names that aren't UTF-8, and because creating a Path for each of millions of files is slow.
 # ruff: noqa: D102, PTH103, PTH104, PTH105, PTH108, PTH112, PTH116, PTH118, PTH119, PTH120
 
 import contextlib
@@ -48,7 +48,7 @@ def temporary_name(name: str) -> str:
 
 
 def swept(entries: Iterable[Entry], delete: Callable[[str], None]) -> int:
-    """Deletes the files of a listing that have temporary names, and returns their number."""
+    """Deletes the files in a listing that have temporary names, and returns their number."""
     removed = 0
     for entry in entries:
         if entry.uri.rpartition("/")[2].startswith(TEMPORARY):
@@ -89,7 +89,7 @@ class FileStore:
     def read_files(
         self, uris: Sequence[str], sizes: Sequence[int], pins: Sequence[str], room: "npt.NDArray[np.uint8]"
     ) -> Sequence[float | None]:
-        # Not imported at the top, because numpy takes long to import and most commands don't need it.
+        # Not imported at the top, because numpy is slow to import and most commands don't need it.
         from dataprep_converter.core import native
 
         results = native.read_files([os.fsencode(path_of(uri)) for uri in uris], sizes, room)
@@ -145,7 +145,7 @@ class FileStore:
 
     def remove_folder(self, uri: str) -> None:
         path = path_of(uri)
-        # A process that still moves files into the folder would keep it from being removed, so the folder loses its name first.
+        # A process that is still moving files into the folder would keep it from being removed, so rename the folder first.
         renamed = os.path.join(os.path.dirname(path), temporary_name(os.path.basename(path)))
         try:
             os.rename(path, renamed)
@@ -178,7 +178,7 @@ class FileUpload:
         except OSError as exc:
             translate_creation(exc, self._folder or ".")
         except BaseException:
-            # Ctrl-C may come while the kernel creates the file. Only this object knows the file's name, so it must delete the file.
+            # Ctrl-C can come while the kernel creates the file. Only this object knows the file's name, so it must delete the file.
             self.abort()
             raise
 
@@ -215,7 +215,7 @@ class FileUpload:
         try:
             os.fsync(self._descriptor)
             descriptor, self._descriptor = self._descriptor, None
-            # `close` is the last call in which NFS may report a full disk or an exhausted quota.
+            # `close` is the last call in which NFS can report a full disk or an exhausted quota.
             os.close(descriptor)
             if replace:
                 os.replace(self._temporary, self._path)
@@ -228,8 +228,8 @@ class FileUpload:
         except FileExistsError as exc:
             raise AlreadyExists(f"{self.uri} exists already.", uri=self.uri) from exc
         except FileNotFoundError as exc:
-            # A commit of the data set removes the leftovers of failed attempts, and has removed this temporary file together with them. A
-            # new attempt writes the file again.
+            # The data set's commit removes the leftovers of failed attempts, including this temporary file. A new attempt writes the file
+            # again.
             raise Unreachable(f"The temporary file of {self.uri} is gone: something has removed it.", uri=self.uri) from exc
         except OSError as exc:
             translate(exc, self._path)
@@ -246,7 +246,7 @@ class FileUpload:
 
 
 class FileInput(Closeable):
-    """Positioned reads of one open file. The same open file is read, even after another file has taken its name."""
+    """Positioned reads of one open file. They keep reading this file even after another file has taken its name."""
 
     def __init__(self, uri: str) -> None:
         self.uri = uri
@@ -290,7 +290,7 @@ class FileInput(Closeable):
 
     def read_each(self, offsets: "npt.NDArray[np.int64]", length: int) -> bytes:
         if self._descriptor is not None and length <= SMALL_PIECE and self._size and not self._one_by_one:
-            # Not imported at the top, because numpy takes long to import and most commands don't need it.
+            # Not imported at the top, because numpy is slow to import and most commands don't need it.
             from dataprep_converter.stores.mapped_file import MappedFile
 
             with contextlib.suppress(OSError):

@@ -1,11 +1,11 @@
 """Reads schemes for which we have no store of our own, such as `ftp://`, through fsspec. Schemes read through fsspec can only be sources.
 
-fsspec is one interface to many systems and guarantees little: no exclusive creation, no conditional reads, no order of listings. So this
+fsspec is one interface to many systems and guarantees little: no exclusive creation, no conditional reads, no order in listings. So this
 store refuses writes, and sorts listings itself, folder by folder. A pin is made from the metadata that the system returns, and is checked
-again when a file has been read to its end. Calls are made one at a time, because many of fsspec's clients have only one connection.
+again after a file has been read to its end. Calls are made one at a time, because many of fsspec's clients have only one connection.
 """
 
-# Store and Input in __init__.py document the public methods.
+# The public methods are documented on the classes `Store` and `Input`, in `__init__.py`.
 # fsspec's methods that return a URI's options and path begin with an underscore, because file systems are meant to override them.
 # ruff: noqa: D102, SLF001
 
@@ -38,7 +38,7 @@ Info = Mapping[str, Any]
 
 
 class FsspecStore(ReadOnlyStore):
-    """fsspec's file systems of one scheme, one for each host."""
+    """fsspec's file systems for one scheme: one file system for each host."""
 
     def __init__(self, settings: StoreSettings) -> None:
         self.settings = settings
@@ -149,40 +149,40 @@ class FsspecStore(ReadOnlyStore):
                     self.refresh(system)
                     return call(system, self.path_of(system, uri))
             except Unreachable:
-                # The system's connection may be stuck in the middle of an answer.
+                # The system's connection may be stuck in the middle of a response.
                 self._systems.pop(authority, None)
                 raise
 
     def path_of(self, system: System, uri: str) -> str:
-        """The system's path of a file or folder."""
+        """Returns the path by which the system addresses a file or folder."""
         path: str = system._strip_protocol(uri)
         return path
 
     def refresh(self, system: System) -> None:
-        """Makes the system ask the server again."""
+        """Clears the system's cache, so that the system queries the server again."""
         system.invalidate_cache()
 
     def read_range(self, system: System, path: str, start: int, end: int) -> bytes:
-        """Returns a range of a file, or less at its end."""
+        """Returns a range of a file, or fewer bytes at the file's end."""
         data: bytes = system.cat_file(path, start=start, end=end)
         return data
 
     def to_our_error(self, error: Exception, uri: str) -> ConvertError:
-        """Translates an error of the system."""
+        """Translates an error raised by a file system."""
         return translated(error, uri)
 
     @contextlib.contextmanager
     def _border(self, uri: str) -> Iterator[None]:
-        """Wraps every call of fsspec and translates its errors."""
+        """Wraps every fsspec call and translates its errors."""
         try:
             yield
         except ConvertError:
             raise
-        except Exception as exc:  # every system of fsspec has its own undocumented errors
+        except Exception as exc:  # each of fsspec's file systems raises its own undocumented errors
             raise self.to_our_error(exc, uri) from exc
 
     def connect(self, uri: str) -> System:
-        """A new file system for the URI's host."""
+        """Returns a new file system for the URI's host."""
         scheme, authority = scheme_of(uri), uri.partition("://")[2].partition("/")[0]
         if "@" in authority:
             raise BadSpec(
@@ -193,7 +193,7 @@ class FsspecStore(ReadOnlyStore):
         options = {name: value for name, value in system._get_kwargs_from_urls(uri).items() if name not in ("path", "protocol")}
         login = {_LOGIN[key]: value for key, value in self.settings.credentials.items() if key in _LOGIN}
         if self.settings.anonymous:
-            # Otherwise fsspec would take the user and the password of its environment variables.
+            # Otherwise fsspec would take the user and the password from its environment variables.
             login = {"username": "anonymous", "password": ""}
         elif self.settings.user is not None:
             login["username"] = self.settings.user
@@ -244,7 +244,7 @@ def _entry(uri: str, info: Info) -> Entry:
 
 
 def translated(error: Exception, uri: str) -> ConvertError:
-    """Translates an error of a system of fsspec."""
+    """Translates an error raised by one of fsspec's file systems."""
     scheme = scheme_of(uri)
     message = " ".join(str(error).split()) or type(error).__name__
     if isinstance(error, ImportError):

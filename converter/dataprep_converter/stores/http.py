@@ -4,10 +4,10 @@ Web addresses can only be sources, and are read with range requests. The web has
 
 An address is used as written, including its query and percent signs. Signatures stay in the job's spec: inputs and plans name a file
 without its signature, and the signature is added to each request. The pin of an input is its ETag or, without an ETag, its size and
-Last-Modified. Every answer is compared with the pin.
+Last-Modified. Every response is compared with the pin.
 """
 
-# Store and Input in __init__.py document the public methods.
+# The public methods are documented on the classes `Store` and `Input`, in `__init__.py`.
 # ruff: noqa: D102
 
 import contextlib
@@ -42,7 +42,7 @@ _AS_WRITTEN: Final = "!#$%&'()*+,/:;=?@[]~"
 
 
 class _Body(Protocol):
-    """A response of urllib."""
+    """A urllib response."""
 
     status: int
     headers: Message
@@ -145,7 +145,7 @@ def _look(uri: str, address: str, budget: RequestBudget) -> Entry:
 
 def _entry(uri: str, answer: _Body) -> Entry:
     headers = answer.headers
-    # The answer to a request for a range contains `bytes 0-0/1234`.
+    # The response to a range request contains `bytes 0-0/1234`.
     size = headers["Content-Range"].rpartition("/")[2] if headers["Content-Range"] is not None else headers["Content-Length"]
     if size is None or not size.isdigit():
         raise StoreError(
@@ -167,7 +167,7 @@ def _details(modified: str | None) -> Details:
 
 @contextlib.contextmanager
 def _request(uri: str, method: str, headers: dict[str, str], budget: RequestBudget) -> Iterator[_Body]:
-    """Yields the answer, after redirects. Translates errors in the request and in reading the answer."""
+    """Yields the response, after redirects. Translates errors that occur in the request and while the response is read."""
     parts = urllib.parse.urlsplit(uri)
     if "@" in parts.netloc:
         raise BadSpec(f"An address can't hold a user and a password: {_without_secrets(uri)}.")

@@ -1,15 +1,17 @@
-"""Reads `hf://` addresses, the repositories of the Hugging Face Hub, by the library's own file system for fsspec, and writes data sets there.
+"""Reads `hf://` addresses, which name repositories on the Hugging Face Hub, through the fsspec file system of the library
+(huggingface_hub), and writes data sets there.
 
-A branch may move while a job runs. So the plan step asks once for the commit of each revision, and every process of the job reads this
-commit (`StoreSettings.commits`). The pin of a file is the id of its content. So if a process that has no plan finds a later commit, the
-files that haven't changed keep their pins.
+A branch can move while a job runs. So the plan step looks up the commit of each revision once, and every process of the job reads this
+commit (`StoreSettings.commits`). A file's pin contains the id of its content. So if a process that has no plan finds a later commit,
+unchanged files keep their pins.
 
-A job's output is written to a working branch and published in one commit (`hub_branch.py`, by the requests of `hub_repository.py`). A
-process of the job sees the output's folder at the working branch; everybody else sees the branch that the address names.
+A job's output is written to a working branch and published in one commit (`hub_branch.py`, which sends its requests through
+`hub_repository.py`). The job's processes see the output folder on the working branch; everybody else sees the branch that the address
+names.
 """
 
 # fsspec's methods that return a URI's options and path begin with an underscore, because file systems are meant to override them.
-# Store and WritesAside in __init__.py document the public methods of an output.
+# The public methods for outputs are documented on the classes `Store` and `WritesAside`, in `__init__.py`.
 # ruff: noqa: D102, SLF001
 
 import re
@@ -36,11 +38,11 @@ _FORBIDDEN: Final = 403
 _MISSING: Final = 404
 _LFS: Final = "/info/lfs/"
 _REFUSED_FILES: Final = "LFS batch API returned errors"
-"""How the library's error begins if the Hub refuses single files."""
+"""The beginning of the library's error message if the Hub refuses individual files."""
 
 
 class HubStore(FsspecStore):
-    """The repositories of one Hub. The token is the key `token` of the Secret, or the one that the library finds (`HF_TOKEN`)."""
+    """The repositories on one Hub. The token is the Secret's key `token`, or else the token that the library finds (such as `HF_TOKEN`)."""
 
     def __init__(self, settings: StoreSettings) -> None:
         super().__init__(settings)
@@ -49,16 +51,16 @@ class HubStore(FsspecStore):
         self._lock = Lock()
 
     def connect(self, uri: str) -> System:
-        """A file system of the library. It may keep its listings, because they are those of a commit."""
+        """Returns one of the library's file systems. It may cache listings, because commits never change."""
         if uri.startswith("hf://buckets/"):
             raise BadSpec(f"{uri}: the Hub's buckets have no commits, so dataprep reads only repositories.", uri=uri)
         return self._client("HfFileSystem", uri, skip_instance_cache=True)
 
     def _client(self, name: str, uri: str, **options: Any) -> Any:
-        """A client of the library, with the endpoint and the token of the settings."""
+        """Returns one of the library's clients, with the endpoint and the token from the settings."""
         client = getattr(import_module("huggingface_hub"), name)
         token = self._token()
-        # The library's message about such a token would contain it.
+        # The library's own message about an invalid token would contain the token.
         if token is not None and not _ONE_WORD.fullmatch(token):
             raise BadCredentials(f"{uri}: the token for the Hub is not one word of ASCII characters.", uri=uri)
         # False keeps the library from looking for a token.
@@ -66,13 +68,13 @@ class HubStore(FsspecStore):
         return client(**{name: value for name, value in options.items() if value is not None})
 
     def path_of(self, system: System, uri: str) -> str:
-        """The library's path of a file, at the commit of its revision or of the working branch."""
+        """Returns the library's path for a file, at the commit of the file's revision or of the working branch."""
         parsed = import_module("huggingface_hub").parse_hf_uri(uri)
         branch = self._branch_of(uri)
         if branch is not None:
             commit = branch.view()
             if commit != self._shown:
-                # The listings of earlier commits would only fill the memory.
+                # Listings of earlier commits would only waste memory.
                 system.invalidate_cache()
                 self._shown = commit
             return f"{parsed.type}s/{parsed.id}@{commit}/{branch.folder.path_of(uri)}".rstrip("/")
@@ -82,10 +84,10 @@ class HubStore(FsspecStore):
         return f"{repository}@{commit}/{parsed.path_in_repo}".rstrip("/")
 
     def _commit(self, system: System, uri: str, name: str) -> str:
-        """The commit of a branch or tag with this name. The Hub is asked only if no process of the job has asked before."""
+        """Returns the commit of the branch or tag `name`. Queries the Hub only if no process of the job has done so before."""
         commits = self.settings.commits
         if name not in commits:
-            # The library finds out whether the repository, the revision or only the file is missing.
+            # If something is missing, the library's error tells whether it is the repository, the revision or only the file.
             resolved = system.resolve_path(system._strip_protocol(uri))
             commits[name] = system._api.repo_info(resolved.repo_id, repo_type=resolved.repo_type, revision=resolved.revision).sha
         return commits[name]
@@ -144,14 +146,14 @@ class HubStore(FsspecStore):
         retrying(attempt, what=f"writing {uri}")
 
     def _output(self, uri: str) -> WorkingBranch:
-        """The working branch of a file or folder. Raises BadSpec if it isn't in the output folder of a job."""
+        """Returns the working branch for a file or folder. Raises BadSpec if the file or folder isn't in a job's output folder."""
         branch = self._branch_of(uri)
         if branch is None:
             raise self.refusal(uri)
         return branch
 
     def _branch_of(self, uri: str) -> WorkingBranch | None:
-        """The working branch of a file or folder in an output folder."""
+        """Returns the working branch for a file or folder, or None if it isn't in an output folder."""
         root = next((root for root in self.settings.outputs if uri == root or uri.startswith(f"{root}/")), None)
         if root is None or not root.startswith("hf://"):
             return None
@@ -164,7 +166,7 @@ class HubStore(FsspecStore):
             return self._branches[root]
 
     def refusal(self, uri: str) -> BadSpec:
-        """The error of a single file that would be written to the Hub."""
+        """Returns the error for an attempt to write a single file to the Hub."""
         return BadSpec(
             f"{uri}: dataprep writes only data sets to hf://, and no single files: each would be a commit of its own. "
             "Upload other files with hf upload.",
@@ -175,14 +177,14 @@ class HubStore(FsspecStore):
         """Does nothing, because a commit never changes."""
 
     def read_range(self, system: System, path: str, start: int, end: int) -> bytes:
-        """Reads exactly the range. The library would otherwise read ahead."""
+        """Reads exactly this range. By default, the library would read ahead."""
         with system.open(path, "rb", cache_type="none") as file:
             file.seek(start)
             data: bytes = file.read(end - start)
         return data
 
     def to_our_error(self, error: Exception, uri: str) -> ConvertError:
-        """Tells a repository that needs a token, or whose conditions nobody accepted, from a file that isn't there."""
+        """Translates an error. Distinguishes a missing file from a repository that needs a token or whose conditions weren't accepted."""
         if isinstance(error, ImportError):
             return BadSpec("hf:// needs the client huggingface_hub: pip install 'dataprep-operator[hf]'.", uri=uri)
         refusal = _refusal(error)
@@ -204,12 +206,12 @@ class HubStore(FsspecStore):
         if status in _REFUSED:
             return BadCredentials(f"{uri}: the Hub refuses the token: {message}.", uri=uri)
         if isinstance(error, RuntimeError) and isinstance(error.__cause__, Exception):
-            # The library hides the error of an upload behind one of its own.
+            # The library wraps an upload's error in an error of its own.
             return translated(error.__cause__, uri)
         return translated(error, uri)
 
     def _fault_of_rights(self, folder: HubFolder, status: int | None, message: str) -> ConvertError | None:
-        """The error of an output that this token may not write to."""
+        """Returns the error for an output that this token isn't allowed to write to, or None if the rights aren't at fault."""
         repository = f"{folder.kind}s/{folder.repository}"
         if status == _MISSING:
             return NotFound(
@@ -237,13 +239,14 @@ class HubStore(FsspecStore):
 
 
 def _refusal(error: BaseException) -> Any:
-    """The library's error with the Hub's response, or None. Other errors may be raised from it."""
+    """Returns the library's error that contains the Hub's response, or None. The library may have raised `error` from it."""
     chain = (error, error.__cause__, error.__context__)
     return next((each for each in chain if isinstance(getattr(getattr(each, "response", None), "status_code", None), int)), None)
 
 
 def _is_of_content(error: Exception, refusal: Any) -> bool:
-    """Whether the content of a large file was refused: all of them, this one, or by the storage to which the Hub's signed address leads."""
+    """Returns whether a large file's content was refused, either by the Hub or by the storage behind the Hub's signed address. The Hub can
+    refuse all large files or individual ones."""
     if isinstance(error, ValueError):
         return str(error).startswith(_REFUSED_FILES)
     if refusal is None or refusal.response.status_code != _FORBIDDEN:
@@ -253,7 +256,7 @@ def _is_of_content(error: Exception, refusal: Any) -> bool:
 
 
 def _refused_content(folder: HubFolder, uri: str, message: str) -> ConvertError:
-    """The error of a large file whose content the Hub or its storage refuses."""
+    """Returns the error for a large file whose content the Hub or its storage refuses."""
     repository = f"{folder.kind}s/{folder.repository}"
     return NotPermitted(
         f"{uri}: the Hub doesn't take the content of this large file: {message}. The token may lack the permission to write to "
@@ -267,7 +270,7 @@ def _with_write_access(repository: str) -> str:
 
 
 def _folder(uri: str, parsed: Any) -> HubFolder:
-    """The output folder of an address. Raises BadSpec if nothing can be committed there."""
+    """Returns the output folder at an address. Raises BadSpec if nothing can be committed there."""
     revision = parsed.revision or _DEFAULT_REVISION
     if _COMMIT.fullmatch(revision) or revision.startswith("refs/"):
         raise BadSpec(

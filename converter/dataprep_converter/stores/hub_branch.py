@@ -1,17 +1,19 @@
-"""The working branch of an output folder on the Hugging Face Hub: a job's files are made there, and then published in one commit.
+"""The working branch of an output folder on the Hugging Face Hub: a job writes its files there, and then publishes them in one commit.
 
-On the Hub, every change is a commit that readers of its branch see. So a job writes to a branch of its own, off the branch of the output.
-It sees the folder as the working branch has it or, as long as there is none, as readers do. When the data set is finished, one commit on
-the output's branch makes the folder there equal to that of the working branch, which is then removed. That commit fails if anything else
-has been committed meanwhile, and is made only if nobody but dataprep has changed the folder since the working branch began.
+On the Hub, every change is a commit, which the branch's readers see immediately. So a job writes to a working branch of its own, which
+starts from the output's branch. The job sees its output folder on the working branch or, before that branch exists, on the output's branch.
+When the data set is finished, one commit on the output's branch makes the folder there equal to the folder on the working branch, and the
+working branch is removed. This commit is made only if nobody but dataprep has changed the folder since the working branch began. It fails
+if anything else has been committed in the meantime.
 
     main      ──o───────────────────────────────o──▶   one commit: copies and removals
                  \\                             /
     dataprep/…    o── units ── plan ── shard ── report ── … ── _SUCCESS
 
-The branch's name depends only on the output, so all processes of a job find it, and runs that take each other's folder over meet in its
-OWNER. Each commit names its parent. If the branch has moved meanwhile, the conditions of the changes are examined again: a file must still
-be absent, and OWNER unchanged since the upload began (`Change`). Changes that wait while a commit is sent share the next one.
+The working branch's name depends only on the output. So all processes of a job find the branch, and runs that take over each other's folder
+share its OWNER file. Each commit names its parent. If the branch has moved in the meantime, the conditions of the changes are checked
+again: a file must still be absent, and OWNER must be unchanged since the upload began (`Change`). Changes that wait while one commit is
+sent are made together in the next commit.
 """
 
 import hashlib
@@ -36,22 +38,22 @@ _MOST_CHANGES: Final = 100
 
 @dataclass(eq=False)
 class Change:
-    """A file to be written to the working branch, or to be removed from it, and the conditions for this."""
+    """A file to be written to the working branch or removed from it, and the conditions for this."""
 
     uri: str
     path: str
     content: bytes | str | None
-    """The content, or the name of a local file with it. None removes the file."""
+    """The content, or the name of a local file that contains it. None removes the file."""
     replace: bool = True
     """Whether an existing file may be replaced."""
     owner: str | None = None
     """The id of OWNER's content when the change began. If OWNER has changed since, the change is discarded."""
     is_fenced: bool = False
-    """Whether `owner` counts."""
+    """Whether `owner` is compared with the current id."""
     operation: Operation = None
-    """The library's object for this change. Its content may have been sent to the Hub before."""
+    """The library's object for this change. The content may already have been sent to the Hub."""
     may_be_done: bool = False
-    """Whether the answer to a commit with this change was lost."""
+    """Whether the response to a commit with this change was lost."""
     outcome: "Future[Entry | None]" = field(default_factory=Future)
 
     def prepare(self) -> Operation:
@@ -64,7 +66,7 @@ class Change:
         return self.operation
 
     def is_done(self, file: File | None) -> bool:
-        """Returns whether the file already is as the change will make it."""
+        """Returns whether the file is already in the state that the change would produce."""
         if file is None or self.content is None:
             return file is None and self.content is None
         operation = self.prepare()
@@ -77,7 +79,7 @@ class Change:
         return bool(file.blob_id == hashlib.sha1(b"blob %d\0" % len(content) + content, usedforsecurity=False).hexdigest())
 
     def entry(self, file: File | None) -> Entry | None:
-        """Returns the entry of the file."""
+        """Returns the file's entry, or None if there is no file."""
         if file is None:
             return None
         return Entry(uri=self.uri, size=file.size, pin=f"{file.size}-{file.blob_id}", details=Details(modified=0.0))
@@ -93,7 +95,8 @@ class WorkingBranch:
         self._owner_path = folder.path_of(names.join(folder.uri, names.OWNER))
         self._success_path = folder.path_of(names.join(folder.uri, names.SUCCESS))
         self._newer: dict[str, str] = {}
-        """Maps each commit of the working branch to the one that this process has put upon it, because the Hub's answers may be late."""
+        """Maps a commit on the working branch to the commit that this process has made on top of it. Needed because the Hub's responses may
+        be out of date."""
         self._waiting: list[Change] = []
         self._list = Lock()
         self._turn = Lock()
@@ -127,7 +130,8 @@ class WorkingBranch:
     # --- the beginning and the end of a run --------------------------------------------------------------------------
 
     def begin(self) -> None:
-        """Creates the working branch if there is none. An existing one that has no change yet begins again at the target."""
+        """Creates the working branch if there is none. If the existing branch has no changes yet and the output's branch has moved, the
+        working branch starts again from there."""
         heads = self._heads()
         if self.name in heads:
             base = self._base(heads[self.name])
@@ -142,7 +146,7 @@ class WorkingBranch:
             self._repository.create_branch(self.name, self._repository.target(heads))
             heads = self._heads()
         if self.name in heads and self._base(heads[self.name]) is None:
-            # Nothing is written to the branch before this file.
+            # This must be the first file that is written to the branch.
             try:
                 self._begin_at(heads[self.name], replace=False)
             except AlreadyExists:
@@ -154,7 +158,7 @@ class WorkingBranch:
         self.change([Change(f"{self.folder.uri} ({BASE})", BASE, content, replace=replace)])
 
     def publish(self) -> None:
-        """Makes the folder on the output's branch equal to that of the working branch, in one commit, and removes the working branch.
+        """In one commit, makes the folder on the output's branch equal to that on the working branch. Then removes the working branch.
 
         Does nothing if there is no working branch, or if the data set on it isn't finished.
         """
@@ -181,7 +185,8 @@ class WorkingBranch:
         try:
             self._remove(head)
         except MovedError:
-            # Another run has begun on the branch in the meantime. What it changes is what has been published.
+            # Another run has begun on the working branch in the meantime. The other run changes the data set that has just been published,
+            # so the working branch now begins at the published commit.
             if ours == self._repository.tree(target):
                 self._begin_at(target, replace=True)
 
@@ -192,9 +197,9 @@ class WorkingBranch:
             self._remove(head)
 
     def _is_finished(self, ours: Mapping[str, str], head: str) -> bool:
-        """Returns whether the working branch has a finished data set, or none any more.
+        """Returns whether the data set on the working branch is finished or was removed.
 
-        A run that takes the folder over writes OWNER before it removes `_SUCCESS` of an earlier run.
+        A run that takes over the folder writes OWNER before it removes an earlier run's `_SUCCESS`.
         """
         if self._success_path not in ours or self._owner_path not in ours:
             return self._owner_path not in ours
@@ -202,8 +207,8 @@ class WorkingBranch:
         return owner is not None and success is not None and owner.get("runId") == success.get("runId")
 
     def _is_changed(self, ours: Mapping[str, str], head: str) -> bool:
-        """Returns whether the folder has changed on the working branch since it began. A run that died before it claimed the folder leaves an
-        unchanged one."""
+        """Returns whether the folder has changed since the working branch began. A run that died before it claimed the folder leaves the
+        folder unchanged."""
         base = self._base(head)
         return base is not None and self._repository.tree(base) != ours
 
@@ -215,7 +220,8 @@ class WorkingBranch:
         return base
 
     def _check_unchanged(self, published: Mapping[str, str], head: str, target: str) -> None:
-        """Raises OutputExists naming a file on the output's branch that others have changed since the working branch began."""
+        """Raises OutputExists if others have changed a file on the output's branch since the working branch began. The error names the
+        file."""
         base = self._base(head)
         if base == target:
             return
@@ -229,9 +235,10 @@ class WorkingBranch:
                 )
 
     def _remove(self, commit: str) -> None:
-        """Removes the working branch if `commit` is its newest commit. Raises MovedError if there is another one, which may be another run's.
+        """Removes the working branch if `commit` is its newest commit. Raises MovedError if there is a newer commit, which may be another
+        run's.
 
-        The Hub can't do both in one request, so a commit between the two requests is lost (docs/design.md).
+        The Hub can't check and remove the branch in one request, so a commit between the two requests is lost (docs/design.md).
         """
         head = self._heads().get(self.name)
         if head not in (None, commit):
@@ -246,14 +253,14 @@ class WorkingBranch:
     # --- changes ---------------------------------------------------------------------------------------------------
 
     def send_content(self, change: Change) -> None:
-        """Sends the content of a large file to the Hub, where it has no name before the change is made."""
+        """Sends a large file's content to the Hub. The content has no name there until the change is committed."""
         if not self._repository.send_content(change.prepare(), self.name):
             raise self._gone(change)
 
     def change(self, changes: Sequence[Change]) -> list[Entry | None]:
-        """Makes the changes, together with those of other threads. Returns the entries of the files.
+        """Makes the changes, together with other threads' changes. Returns the files' entries.
 
-        Raises AlreadyExists for a file that may not be replaced, and Unreachable if OWNER has changed or the working branch is gone.
+        Raises AlreadyExists if a file exists but must not be replaced, and Unreachable if OWNER has changed or the working branch is gone.
         """
         with self._list:
             self._waiting += changes
@@ -264,7 +271,7 @@ class WorkingBranch:
         return [change.outcome.result() for change in changes]
 
     def _commit_next(self) -> None:
-        """Commits the changes that are waiting, at most one of each file."""
+        """Commits waiting changes, at most one for each file."""
         with self._list:
             group: dict[str, Change] = {}
             for change in self._waiting[:_MOST_CHANGES]:
@@ -284,7 +291,7 @@ class WorkingBranch:
                 raise
 
     def _commit(self, undone: set[Change]) -> None:
-        """Commits those of the changes whose conditions hold, and takes all changes with an outcome out of the set."""
+        """Commits the changes whose conditions hold, and removes from the set every change that has an outcome."""
         heads = self._heads()
         head = heads.get(self.name)
         files = self._repository.files([*(change.path for change in undone), self._owner_path], head) if head is not None else {}
@@ -302,7 +309,7 @@ class WorkingBranch:
             return
         operations = [change.prepare() for change in undone]
         for change in undone:
-            # If this attempt fails, its object isn't used again, because it remembers what the Hub had.
+            # If this attempt fails, don't use the library's object again, because it remembers which content the Hub had.
             change.operation = None
         try:
             made = self._repository.commit(operations, self.name, head, f"dataprep: {len(operations)} file{'s' * (len(operations) > 1)}")
@@ -313,7 +320,7 @@ class WorkingBranch:
                 change.may_be_done = True
             raise
         if made != head:
-            # The library makes no commit if the Hub had the content when it was sent, even if the file has been removed since.
+            # The library makes no commit if the Hub already had the content when it was sent, even if the file has been removed since then.
             self._newer[head] = made
         files = self._repository.files([change.path for change in undone], made)
         ignored = {operation.path_in_repo for operation in operations if getattr(operation, "_should_ignore", False)}

@@ -1,4 +1,4 @@
-"""The repository of an output folder on the Hugging Face Hub: what is asked about its branches and commits, and the commits that are made."""
+"""The repository of an output folder on the Hugging Face Hub: queries its branches and commits, and makes commits."""
 
 import hashlib
 import json
@@ -22,19 +22,19 @@ Operation = Any
 File = Any
 
 BASE: Final = ".dataprep-base.json"
-"""A file at the top of a working branch: the commit at which the branch began."""
+"""A file at the top of a working branch, which names the commit at which the branch began."""
 _MOST_PATHS: Final = 500
 _MOVED: Final = (409, 412)
 _TOO_MANY: Final = 429
 _PAUSE_SECONDS: Final = 60.0
 _LEAST_PAUSE_SECONDS: Final = 1.0
 _MOST_PAUSES_SECONDS: Final = 4000.0
-"""The Hub counts commits by the hour."""
+"""Once a commit has waited this long, it fails. This is more than an hour, because the Hub limits the number of commits per hour."""
 
 
 @dataclass(frozen=True)
 class HubFolder:
-    """An output folder of a repository."""
+    """An output folder in a repository."""
 
     uri: str
     repository: str
@@ -53,7 +53,7 @@ class HubFolder:
         return f"dataprep/{readable}-{hashlib.sha256(place.encode()).hexdigest()[:8]}"
 
     def path_of(self, uri: str) -> str:
-        """Returns the path in the repository of a file below the folder."""
+        """Returns the path, in the repository, of a file below the folder."""
         return f"{self.path}/{uri[len(self.uri) :].lstrip('/')}".strip("/")
 
 
@@ -74,7 +74,7 @@ class HubRepository:
         self._border = border
 
     def heads(self) -> dict[str, str]:
-        """Maps each branch of the repository to its newest commit. The Hub's answer may be late."""
+        """Maps each branch of the repository to its newest commit. The Hub's response may be out of date."""
         return {ref.name: ref.target_commit for ref in self._api.list_repo_refs(**self._where).branches}
 
     def target(self, heads: Mapping[str, str]) -> str:
@@ -89,7 +89,7 @@ class HubRepository:
         return heads[revision]
 
     def files(self, paths: Sequence[str], commit: str) -> dict[str, File]:
-        """Maps those of the paths that are files to their attributes."""
+        """Maps each path that is a file to the file's attributes."""
         files: dict[str, File] = {}
         for start in range(0, len(paths), _MOST_PATHS):
             found = self._api.get_paths_info(paths=paths[start : start + _MOST_PATHS], revision=commit, **self._where)
@@ -97,7 +97,7 @@ class HubRepository:
         return files
 
     def tree(self, commit: str) -> dict[str, str]:
-        """Maps the path of each file of the folder to the id of its content."""
+        """Maps the path of each file in the folder to the id of the file's content."""
         errors = import_module("huggingface_hub.errors")
         try:
             tree = self._api.list_repo_tree(path_in_repo=self.folder.path or None, recursive=True, revision=commit, **self._where)
@@ -106,7 +106,7 @@ class HubRepository:
             return {}
 
     def document(self, path: str, commit: str) -> dict[str, Any] | None:
-        """Returns the JSON object in a file of a commit, or None if the file has something else."""
+        """Returns the JSON object in a file at a commit, or None if the file contains anything else."""
         url = import_module("huggingface_hub").hf_hub_url(filename=path, revision=commit, endpoint=self._api.endpoint, **self._where)
         utils = import_module("huggingface_hub.utils")
         answer = utils.http_backoff("GET", url, headers=self._api._build_hf_headers())  # noqa: SLF001 - the library has no public method
@@ -118,11 +118,11 @@ class HubRepository:
         return document if isinstance(document, dict) else None
 
     def create_branch(self, name: str, commit: str) -> None:
-        """Creates a branch that begins at a commit. Does nothing if there is such a branch."""
+        """Creates a branch that begins at a commit. Does nothing if the branch exists."""
         self._api.create_branch(branch=name, revision=commit, exist_ok=True, **self._where)
 
     def delete_branch(self, name: str) -> bool:
-        """Deletes a branch. Returns whether there was one."""
+        """Deletes a branch. Returns whether it existed."""
         errors = import_module("huggingface_hub.errors")
         try:
             self._api.delete_branch(branch=name, **self._where)
@@ -131,7 +131,7 @@ class HubRepository:
         return True
 
     def send_content(self, operation: Operation, branch: str) -> bool:
-        """Sends the content of a large file, which has no name on the Hub before a commit. Returns whether there is such a branch."""
+        """Sends a large file's content, which has no name on the Hub until it is committed. Returns whether the branch exists."""
         errors = import_module("huggingface_hub.errors")
         try:
             self._api.preupload_lfs_files(additions=[operation], revision=branch, free_memory=False, **self._where)
@@ -140,7 +140,7 @@ class HubRepository:
         return True
 
     def retry(self, call: Callable[[], None], what: str) -> None:
-        """Calls `call` again if the Hub can't be reached, and more often if others have made commits meanwhile."""
+        """Calls `call`, and retries if the Hub can't be reached. Makes more attempts if others make commits in the meantime."""
 
         def attempt() -> None:
             with self._border(self.folder.uri):
@@ -149,7 +149,7 @@ class HubRepository:
         retrying(lambda: retrying(attempt, what=what, policy=_RACES), what=what)
 
     def commit(self, operations: Sequence[Operation], revision: str, parent: str, message: str) -> str:
-        """Makes a commit upon `parent` and returns its id. Raises Unreachable if the branch has another commit by now."""
+        """Makes a commit on top of `parent` and returns its id. Raises Unreachable if `parent` is no longer the branch's newest commit."""
         errors = import_module("huggingface_hub.errors")
         waited = 0.0
         while True:
@@ -173,7 +173,8 @@ class HubRepository:
 
 
 def pause_for(retry_after: str | None) -> float:
-    """Returns the seconds after which a commit is sent again, according to the header Retry-After. A server may ask for 0 seconds, or for days."""
+    """Returns after how many seconds to send a commit again, given the header Retry-After. The result has limits, because a server may ask
+    for 0 seconds or for days."""
     if retry_after is None or not retry_after.isdecimal():
         return _PAUSE_SECONDS
     return min(max(float(retry_after), _LEAST_PAUSE_SECONDS), _MOST_PAUSES_SECONDS)

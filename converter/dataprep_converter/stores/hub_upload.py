@@ -1,6 +1,6 @@
-"""Uploads to a working branch of the Hub. The bytes are collected in $TMPDIR, because the Hub is told their digest before it takes them."""
+"""Uploads to a working branch on the Hub. The bytes are collected in $TMPDIR, because the Hub needs their digest before it accepts them."""
 
-# Upload in __init__.py documents the public methods.
+# The public methods are documented on the class `Upload`, in `__init__.py`.
 # ruff: noqa: D102
 
 import contextlib
@@ -16,7 +16,7 @@ from dataprep_converter.stores.hub_branch import Change, WorkingBranch
 
 
 class HubUpload:
-    """An upload of one file. It is discarded if another run has written OWNER since it began."""
+    """An upload of one file. It is discarded if another run has written OWNER since the upload began."""
 
     blocks = True
 

@@ -1,4 +1,4 @@
-"""Paths of the local file system: gets the path from a URI, and translates operating system errors."""
+"""Local paths: gets the path from a URI, and translates operating system errors."""
 
 import errno
 import os

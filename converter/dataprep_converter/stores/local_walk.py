@@ -1,6 +1,6 @@
-"""Lists the files below a folder of the local file system, in the order of complete paths."""
+"""Lists the files below a folder of the local file system, ordered by their complete paths."""
 
-# os.path and os instead of Path: these calls are made for every file.
+# This file uses os and os.path instead of Path, because these calls are made for every file.
 # ruff: noqa: PTH118
 
 import errno
@@ -109,7 +109,7 @@ def _states(descriptor: int, folder: str, names: list[str]) -> tuple[list[str], 
         try:
             status = os.stat(name, dir_fd=descriptor)
         except OSError as exc:
-            # The file was deleted meanwhile (such as another worker's temporary file), or is a broken link.
+            # The file has been deleted in the meantime (such as another worker's temporary file), or is a broken link.
             if exc.errno in ABSENT or exc.errno == errno.ELOOP:
                 continue
             if exc.errno != errno.ESTALE:

@@ -11,7 +11,7 @@ from dataprep_converter.stores import Entry, Store, Upload
 def publish(upload: Upload, store: Store, uri: str, *, size: int, sha256: str) -> Entry:
     """Commits the upload, unless an object with the same bytes already exists.
 
-    If an object with the same bytes exists, another attempt finished first, or the answer to our own commit was lost. The existing object
+    If an object with the same bytes exists, another attempt finished first, or the response to our own commit was lost. The existing object
     is kept and its entry is returned, because another attempt's report may contain the object's pin. An object with other bytes was written
     by an older run, and is replaced.
     """

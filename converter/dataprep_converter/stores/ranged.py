@@ -1,6 +1,6 @@
 """Inputs that read each range with a separate request. No connection stays open between reads."""
 
-# Input in __init__.py documents the public methods.
+# The public methods are documented on the class `Input`, in `__init__.py`.
 # ruff: noqa: D102
 
 from abc import ABC, abstractmethod
@@ -23,7 +23,7 @@ class RangedInput(Closeable, ABC):
         self.uri = entry.uri
         self._entry = entry
         self._digest = digest
-        """The object's ETag if it may be an MD5 in hexadecimal, or else empty.
+        """The object's ETag if it may be a hexadecimal MD5, or else the empty string.
 
         The ETag is used to check reads of the complete object (see `digests`).
         """

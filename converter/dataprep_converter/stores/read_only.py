@@ -1,6 +1,6 @@
 """Base class of the read-only stores. Each read-only store refuses all writes, and gives its own reason."""
 
-# Store in __init__.py documents the public methods.
+# The public methods are documented on the class `Store`, in `__init__.py`.
 # ruff: noqa: D102
 
 from abc import ABC, abstractmethod

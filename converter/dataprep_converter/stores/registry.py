@@ -26,7 +26,7 @@ STORES: Final[Mapping[str, str]] = {
 
 
 PACED: Final = ("s3", "oss", "gs", "abfs", "abfss", "http", "https", "webhdfs", "swebhdfs")
-"""Schemes whose stores send each request in its turn, see `runtime.request_budget`."""
+"""Schemes whose stores pace their requests (see `runtime.request_budget`)."""
 
 
 ANONYMOUS: Final = ("s3", "oss", "gs", "abfs", "abfss", "hf", "ftp")
@@ -61,9 +61,9 @@ FSSPEC: Final = (
     "tos",
     "root",
 )
-"""Schemes that are read by fsspec, because we have no store for them.
+"""Schemes that are read through fsspec, because we have no stores for them.
 
-Aliases of our schemes, and schemes that wrap others, are left out.
+Aliases of our schemes, and schemes that wrap other schemes, are left out.
 """
 
 
@@ -74,7 +74,7 @@ READ_ONLY: Final = ("http", "https", *(scheme for scheme in FSSPEC if scheme != 
 _OTHER_NAMES: Final[Mapping[str, str]] = {
     "s3a": "s3", "s3n": "s3", "gcs": "gs", "az": "abfs", "adl": "abfss", "wasb": "abfs", "wasbs": "abfss", "nfs": "a mounted path, not nfs",
 }  # fmt: skip
-"""Schemes of other programs for the same stores, and ours."""
+"""Maps schemes that other programs use for the same stores to our schemes."""
 
 
 def store_class(scheme: str) -> type[Store]:
@@ -88,7 +88,7 @@ def store_class(scheme: str) -> type[Store]:
 
         return HubStore
     if scheme in FSSPEC:
-        # Not imported at the top, because fsspec takes long to import and most commands don't need it.
+        # Not imported at the top, because fsspec is slow to import and most commands don't need it.
         from dataprep_converter.stores.fsspec_store import FsspecStore
 
         return FsspecStore

@@ -1,7 +1,7 @@
 """Requests to stores that speak HTTP and XML, with retries. S3, Cloud Storage and Azure differ in how requests are signed.
 
-Requests use the standard library's HTTP client with persistent connections. The stores' own clients don't report whether an attempt without
-an answer may have succeeded.
+Requests use the standard library's HTTP client with persistent connections. The stores' own clients aren't used, because they don't report
+whether an attempt that got no response may have succeeded.
 """
 
 import contextlib
@@ -39,22 +39,22 @@ _RETRIED_CODES = {
     *("BadDigest", "XAmzContentSHA256Mismatch", "XAmzContentChecksumMismatch", "IncompleteBody", "Md5Mismatch"),
 }
 _CODE_HEADER = "x-ms-error-code"
-"""The header in which Azure sends the error's code when the answer has no body."""
+"""The header in which Azure sends the error code if the response has no body."""
 
 
 @dataclass(frozen=True)
 class Answer:
-    """The server's answer. `code` is the answer's error code, or empty if the answer has none."""
+    """The server's response. `code` is its error code, or empty if the response has no error code."""
 
     status: int
     headers: Mapping[str, str]
     body: bytes
     in_doubt: bool = False
-    """Whether an earlier attempt of the same request may have succeeded, because it got no answer or a server error."""
+    """Whether an earlier attempt at the same request got no response or a server error, and so may have succeeded."""
 
     @property
     def ok(self) -> bool:
-        """Whether the request succeeded. S3 may answer 200 with an error in the body."""
+        """Whether the request succeeded. S3 can respond with status 200 and an error in the body."""
         return self.status // 100 == 2 and not self.code
 
     @property
@@ -110,17 +110,17 @@ class Address:
 
 
 class Requests(ABC):
-    """Sends requests to one bucket, from any thread. Connections are kept for later requests, and closed with this object."""
+    """Sends requests to one bucket, from any thread. Connections are kept for later requests until this object is garbage-collected."""
 
     def __init__(self, address: Address, *, service: str) -> None:
         self.address = address
         self.service = service
         """The store's name as shown in messages."""
         self.budget = RequestBudget(name=address.peer)
-        """The requests that this process may send. The store replaces it if several buckets share a budget."""
+        """The budget for this process's requests. The store replaces it if several buckets share a budget."""
         self._proxy = _proxy_for(address)
         self._idle: deque[tuple[float, http.client.HTTPConnection]] = deque()
-        # A store has no `close`, because it is used until its process ends.
+        # A store has no `close` method, because it is used until its process ends.
         weakref.finalize(self, _close_all, self._idle)
 
     def send(
@@ -133,9 +133,9 @@ class Requests(ABC):
         body: bytes | memoryview = b"",
         attempts: int | None = None,
     ) -> Answer:
-        """Returns the answer to a request.
+        """Sends a request and returns the response.
 
-        Retries after faults of the server or the network. If the last attempt fails, raises Unreachable, with host and port.
+        Retries after server and network faults. If the last attempt fails, raises Unreachable, with host and port.
         """
         attempts = attempts or ATTEMPTS
         in_doubt = False
@@ -162,7 +162,7 @@ class Requests(ABC):
     def _send_once(
         self, method: str, key: str, *, query: Mapping[str, str], headers: Mapping[str, str], body: bytes | memoryview
     ) -> Answer:
-        # Sign afterwards, because a signature contains the time.
+        # Wait before signing, because a signature contains the time.
         sent_at = self.budget.wait_turn()
         path = urllib.parse.quote(self.path(key), safe=_UNRESERVED)
         question = self.question(query)
@@ -176,9 +176,8 @@ class Requests(ABC):
             try:
                 connection.request(method, target, body=body or None, headers=signed)
             except (BrokenPipeError, ConnectionResetError):
-                # If a server refuses a request before it has read the complete body, the server sends an answer and closes the connection.
-                # Without an answer,
-                # `getresponse` raises.
+                # If a server refuses a request before it has read the complete body, it sends a response and closes the connection. If it
+                # sent no response, `getresponse` raises an error.
                 broke = True
             with connection.getresponse() as response:
                 self.budget.answered(response.status, sent_at=sent_at)

@@ -9,7 +9,7 @@ from dataprep_api.dataset.report import Manifest
 def job_of(manifest: Manifest, *, source: str, output: str, format_: str) -> dict[str, Any]:
     """Returns a DataPrepJob document with the same features, labels and splits in the same order.
 
-    The document contains the digest of the source data set.
+    The document contains the source data set's digest.
     """
     columns = [(feature["name"], feature["label"]) for feature in sorted(manifest.features, key=lambda each: int(each.get("place", 0)))]
     spec: dict[str, Any] = {

@@ -1,8 +1,8 @@
 """Copies any file or folder to any store. `dataprep copy` uses this module for everything except data sets, which `steps/copy_job.py`
 copies.
 
-Files outside a data set have no manifest, so they can only be compared with the store's listing. Therefore each file is read with the pin
-in the listing, becomes visible only when it is complete, and is read back. Existing files are compared with the source, so that an
+Files outside a data set have no manifest, so only the store's listing is available to compare them with. Therefore each file is read with
+the pin from the listing, becomes visible only when it is complete, and is read back. Existing files are compared with the source so that an
 interrupted copy can continue.
 """
 
@@ -32,12 +32,12 @@ logger = logging.getLogger(__name__)
 
 _FILES_AT_ONCE: Final = 8
 _MOST_WAITING: Final = 64
-"""Files that are listed, but whose copying hasn't started yet."""
+"""Maximum number of files that are listed but not yet copied."""
 _FILE_RETRY_POLICY = RetryPolicy(attempts=3, total_seconds=300, first_delay_seconds=1)
 
 
 class _CancelledError(Exception):
-    """The copy was stopped because the result of this file is no longer needed."""
+    """The copy was stopped because this file's result is no longer needed."""
 
 
 @dataclass
@@ -49,25 +49,25 @@ class CopyResult:
     size: int = 0
     """Total size of the copied files in bytes."""
     kept: int = 0
-    """Files that existed already."""
+    """Number of files that already existed."""
 
 
 def is_data_set(uri: str, access: Access) -> bool:
-    """Whether a data set of dataprep is at this URI, finished or not. `dataprep copy` copies such a data set with `steps/copy_job.py`."""
+    """Whether a dataprep data set, finished or not, is at this URI. `dataprep copy` copies it with `steps/copy_job.py`."""
     if scheme_of(uri) in ("http", "https") or access.store(uri).stat(uri) is not None:
         return False
     folder = OutputFolder(uri, access)
     try:
         return folder.success() is not None or folder.read(names.OWNER) is not None
     except NotWhole:
-        return folder.read(names.OWNER) is not None  # Hadoop's jobs also write a _SUCCESS
+        return folder.read(names.OWNER) is not None  # Hadoop jobs also write a `_SUCCESS` file
 
 
 def copy(uri: str, to: str, access: Access, *, overwrite: bool) -> CopyResult:
-    """Copies a file, or all files of a folder to the same relative paths. Idempotent: existing files with the same bytes are kept.
+    """Copies a file, or all files in a folder, which keep their relative paths. Idempotent: existing files with the same bytes are kept.
 
     Raises NotFound if the URI doesn't exist, and BadSpec if source and destination overlap. Unless `overwrite` is set, raises OutputExists
-    naming a file with other content. Raises InputChanged for a file that changed while it was read.
+    if a destination file has different content. Raises InputChanged if a file changed while it was being read.
     """
     store = access.store(uri)
     entry = store.stat(uri)
@@ -86,7 +86,7 @@ def copy(uri: str, to: str, access: Access, *, overwrite: bool) -> CopyResult:
 
 
 def _name_of(uri: str) -> str:
-    """Returns the file's name. A web address may contain a signature or token, and its name is percent-encoded."""
+    """Returns the file's name. In a web address, a query with a signature or token is dropped, and the name is percent-decoded."""
     name = unquote(urlsplit(uri).path).rpartition("/")[2] if scheme_of(uri) in ("http", "https") else uri.rpartition("/")[2]
     if name in ("", ".", ".."):
         raise BadSpec(f"{uri} doesn't end with a file name: as the destination, give a file name instead of a folder.", uri=uri)

@@ -1,6 +1,6 @@
-"""Looks at what a job would do, for people: the plan's figures, the classes of each split, and what is likely wrong. Writes nothing.
+"""Previews a job for people: the plan's figures, each split's classes, and likely mistakes. Writes nothing.
 
-The figures come from the plan step. The classes and the likely mistakes need records, so some of them are read here.
+The figures come from the plan step. The classes and the likely mistakes need records, so some records are read here.
 """
 
 import itertools
@@ -28,21 +28,21 @@ from dataprep_converter.steps.plan_step import drafted, fault_of_output, figures
 from dataprep_converter.tools.infer.column_notes import MOST_CLASSES, likely_mistakes, short_value
 
 _TABLES: Final = frozenset({"csv", "jsonl", "parquet", "arrow"})
-"""Sources whose columns people chose, so that something can be said about them."""
+"""Sources whose columns were chosen by people, so that likely mistakes in the columns can be reported."""
 _NO_FILES: Final = frozenset({"sql", "table", "join", "plugin"})
-"""Sources whose units aren't the files that people know."""
+"""Sources whose units don't correspond to the user's files."""
 _FIRST_RECORDS: Final = 1000
 _MOST_READ: Final = 20_000
-"""Records of a split that are read to count its classes."""
+"""Maximum number of records read per split to count its classes."""
 _MOST_LISTED: Final = 200_000
-"""The same, for readers that know the classes without reading the records."""
+"""The same limit, for readers that can read single columns cheaply."""
 _AT_ONCE: Final = 1000
 _FEW: Final = 20
-"""In fewer records, that all have the same class means nothing."""
+"""With fewer records than this, it means nothing if they all have the same class."""
 _MOST_NAMED: Final = 5
 
 Counts = Mapping[str, Counter[str]]
-"""Maps each split to the numbers of its records by class."""
+"""For each split, the number of records by class."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -53,11 +53,11 @@ class Preview:
     format: str
     output: str
     files: int | None = None
-    """The number of input files, or None if the plan doesn't know it."""
+    """Number of input files, or None if unknown."""
     classes: Mapping[str, Counts] = field(default_factory=dict)
-    """Maps each label to its classes' numbers of records."""
+    """For each label, the number of records by split and class."""
     mistakes: Sequence[str] = ()
-    """What is likely wrong, and isn't a warning of the plan."""
+    """Likely mistakes that the plan doesn't already warn about."""
 
 
 def preview(job: DataPrepJob, access: Access) -> Preview:
@@ -85,7 +85,7 @@ def preview(job: DataPrepJob, access: Access) -> Preview:
 
 
 def _count_files(plan: Plan) -> int:
-    """Returns the number of different files among the units. The units of a file follow each other."""
+    """Returns the number of distinct files among the units. The units of one file are consecutive."""
     count = 0
     last: str | None = None
     for batch in plan.units.batches(["uri"]):
@@ -96,7 +96,7 @@ def _count_files(plan: Plan) -> int:
 
 
 def _look_at_records(draft: ConversionDraft, access: Access) -> tuple[dict[str, Counts], list[str]]:
-    """Returns the classes of each label, and what is likely wrong."""
+    """Returns the classes of each label, and likely mistakes."""
     spec, plan = draft.spec, draft.plan
     with reader_class(spec.data.kind)(access.unsigned(spec.data).member, plan.head.reader_state, access) as reader:
         schema = reader.schema()
@@ -114,7 +114,7 @@ def _look_at_records(draft: ConversionDraft, access: Access) -> tuple[dict[str, 
 
 
 def _column_of(spec: DataPrepJobSpec, label: str) -> str:
-    """Returns the source's column of a label."""
+    """Returns the source column that a label comes from."""
     return next((each.columns[0] for each in spec.labels or [] if each.name == label and each.columns and len(each.columns) == 1), label)
 
 
@@ -131,7 +131,7 @@ def _holds_classes(kind: pa.DataType) -> bool:
 
 
 def _count_classes(reader: Reader, plan: Plan, columns: Sequence[str]) -> dict[str, dict[str, Counter[str]]]:
-    """Returns the number of records by column, split and class, of the first records of each split."""
+    """Counts the first records of each split by column, split and class."""
     names = reader.classes()
     most = _MOST_LISTED if isinstance(reader, ReadsColumns) else _MOST_READ
     counts: dict[str, dict[str, Counter[str]]] = {column: {name: Counter() for name in plan.head.split_names} for column in columns}
@@ -163,7 +163,7 @@ def _totals(counts: Counts) -> Counter[str]:
 
 
 def _class_mistakes(spec: DataPrepJobSpec, label: str, counts: Counts) -> Iterator[str]:
-    """Yields what is likely wrong with the classes of a label."""
+    """Yields the likely mistakes in a label's classes."""
     totals = _totals(counts)
     declared = next((each.num_classes for each in spec.labels or [] if each.name == label), None)
     if len(totals) > MOST_CLASSES and declared is None:
@@ -191,7 +191,7 @@ def _named(classes: Sequence[str]) -> str:
 
 
 def _column_mistakes(draft: ConversionDraft, reader: Reader, label: str | None) -> Iterator[str]:
-    """Yields what is likely wrong with the columns that become features, by the first records."""
+    """Yields the likely mistakes in the columns that become features, judging by the first records."""
     spec, units = draft.spec, draft.plan.units
     samples = np.arange(min(_FIRST_RECORDS, units.samples), dtype=np.int64)
     batch: Batch | None = next(iter(reader.read(units, iter([samples]))), None) if len(samples) else None

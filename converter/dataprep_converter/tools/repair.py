@@ -1,7 +1,7 @@
-"""Repairs a finished data set: writes broken or missing shards again from the plan that is stored with it.
+"""Repairs a finished data set: rewrites broken or missing shards from the plan stored with it.
 
 A shard is kept if its bytes match its report, and the manifest is kept if it is intact. The reports of the broken or missing shards are
-deleted, and then the job continues like any unfinished job. No file is changed before the inputs have been compared with the plan and found
+deleted, and then the job continues like any unfinished job. Before any file is changed, the inputs are compared with the plan and must be
 unchanged. `_SUCCESS` is absent while the data set is incomplete, and the final manifest must equal the original.
 """
 
@@ -49,7 +49,7 @@ class RepairResult:
 
     manifest_sha256: str
     shards: list[str]
-    """The shards that were written again."""
+    """The rewritten shards."""
     other_faults: list[str]
     """Descriptions of the other faults that were repaired."""
 
@@ -57,10 +57,10 @@ class RepairResult:
 def repair(uri: str, access: Access, *, job: DataPrepJob | None = None, workers: int = 1) -> RepairResult:
     """Makes a data set complete again. Idempotent; a call after an interruption continues the repair.
 
-    `job` is the job that made the data set. `job` is needed if the manifest is damaged, and also if the job runs the user's code or has
-    HDFS options. Raises NotFound if there is no data set, and BadSpec if the job is missing or a different one. Raises InputChanged naming
-    the inputs that have changed since the plan. Raises OutputExists for files that don't belong to the data set, and NotWhole if the repair
-    yields other bytes.
+    `job` is the job that made the data set. It is needed if the manifest is damaged, and also if the job runs the user's code or has HDFS
+    options. Raises NotFound if there is no data set, BadSpec if the job is missing or didn't make the data set, InputChanged naming the
+    inputs that have changed since planning, OutputExists for files that don't belong to the data set, and NotWhole if the repair yields
+    different bytes.
     """
     access.write_to(uri)
     data_set = _DamagedDataSet(uri, access)
@@ -68,7 +68,7 @@ def repair(uri: str, access: Access, *, job: DataPrepJob | None = None, workers:
     kind = kind_of(job_of_run.spec)
     if isinstance(kind, Script):
         raise BadSpec(f"The data set of {uri} was made by a script; run the job again with output.overwrite: Always.")
-    # `access` records the signatures of the job's URLs, and adds the signatures to the URLs again when files are read.
+    # `access` remembers the signatures in the job's URLs and adds them again when files are read.
     access.unsigned(job_of_run.spec.data)
     other_faults = data_set.other_faults()
     data_set.folder.begin()
@@ -155,7 +155,7 @@ class _DamagedDataSet:
         return DataPrepJob.parse(written_job)
 
     def plan(self) -> Plan | None:
-        """Returns the stored plan, or None if it is damaged or the reports belong to another plan."""
+        """Returns the stored plan, or None if the plan is damaged or the reports belong to another plan."""
         try:
             plan = self.folder.plan()
         except (BadSpec, NotFound, NotWhole, ValueError, OSError):
@@ -166,7 +166,7 @@ class _DamagedDataSet:
         return plan if not reports or any(report.plan_sha256 == plan.sha256 for report in reports) else None
 
     def plan_again(self, job: DataPrepJob) -> Plan:
-        """Plans again, stores the plan and returns it. Raises InputChanged if the inputs are not the original ones."""
+        """Makes the plan again, stores it and returns it. Raises InputChanged if the inputs are no longer the original ones."""
         with self._new_plan(job) as new:
             if new.plan.head.run_id != self.folder.run_id:
                 raise InputChanged(
@@ -178,10 +178,10 @@ class _DamagedDataSet:
             return new.plan
 
     def _new_plan(self, job: DataPrepJob) -> NewPlan:
-        """Returns a new plan, made by the original versions of the rules.
+        """Returns a new plan, made with the original versions of the rules.
 
-        If the manifest, which records the original versions, is missing, first tries the versions of this release, then the same versions
-        without the newest parts, `int96`, `decimals`, `types`, `heif`, `structs` and `nulls`, and then the oldest versions.
+        The manifest records these versions. If it is missing, this release's versions are tried first. Then the newest parts (`int96`,
+        `decimals`, `types`, `heif`, `structs` and `nulls`) are removed one after another, and the oldest versions are tried last.
         """
         manifest = self.manifest or self._unverified
         if manifest is not None:
@@ -229,8 +229,10 @@ class _DamagedDataSet:
             yield pinned
 
     def foreign(self, plan: Plan, reports: Sequence[ShardReport]) -> list[str]:
-        """Returns visible files that don't belong to the data set but are copies of its shards. Raises OutputExists for a file that neither
-        belongs to the data set nor is a copy of a shard."""
+        """Returns the visible files that don't belong to the data set but are copies of its shards.
+
+        Raises OutputExists for any other file that doesn't belong to the data set.
+        """
         known_files = {shard.file for shard in shards(plan.head)} | {each.file for report in reports for each in report.companions}
         known_files |= names.split_files(plan.head.extension, known_files)
         files = self.manifest.files if self.manifest is not None else []
@@ -268,7 +270,7 @@ class _DamagedDataSet:
         self.folder.check_owner()
 
     def _manifest(self) -> Manifest | None:
-        """Returns the manifest if `_SUCCESS` names it or, without `_SUCCESS`, if the manifest is consistent."""
+        """Returns the manifest if it is consistent and the `_SUCCESS` of this run, if there is one, names it."""
         path = names.manifest_file(self.folder.run_id)
         content = self.folder.read(path)
         try:
@@ -338,7 +340,7 @@ def _with_output(spec: Any, uri: str) -> Any:
 
 
 def _check_same(given_content: dict[str, Any], known_content: dict[str, Any] | None, run: str) -> None:
-    """Raises BadSpec naming the fields in which the given job differs from the job of the run."""
+    """Raises BadSpec naming the fields in which the given job differs from the run's job."""
     if known_content is None:
         return
     differing = sorted(

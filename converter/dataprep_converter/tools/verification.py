@@ -1,11 +1,11 @@
 """Verifies a finished data set: reads all of it and compares it with its manifest.
 
 Every byte of each shard is read once. While reading, `verify` checks the format's framing and CRCs, the number of records, the size and the
-SHA-256. A matching digest proves that the bytes are those that the encoder wrote. So unless all records are requested, only a few records,
-spread evenly over the file, are parsed and compared with the features.
+SHA-256. A matching digest proves that these are the bytes the encoder wrote. So unless all records are requested, only a few evenly spaced
+records of each file are parsed and compared with the features.
 
-Framing alone is not enough: a TFRecord file cut between two records reads without an error, and a flipped bit in a RecordIO file breaks no
-frame.
+Framing alone is not enough: a TFRecord file cut between two records reads without an error, and a flipped bit in a RecordIO file leaves the
+frames intact.
 """
 
 import hashlib
@@ -42,8 +42,8 @@ _FILES_AT_ONCE = 4
 def verify(uri: str, access: Access, *, expect: str | None = None, every_record: bool = False) -> Manifest:
     """Returns the manifest of the data set if every byte matches it.
 
-    Raises NotWhole naming file and offset of the first fault, and NotFound if there is no finished data set. `expect` is the manifest's
-    SHA-256 or its digest of the files. With `every_record`, all records are parsed.
+    Raises NotWhole with the file and offset of the first fault, and NotFound if there is no finished data set. `expect` is either the
+    manifest's SHA-256 or the digest of the files that is stored in the manifest. With `every_record`, all records are parsed.
     """
     verification = Verification(uri, access, expect=expect)
     with closing(verification.faults(every_record=every_record)) as faults:
@@ -54,7 +54,7 @@ def verify(uri: str, access: Access, *, expect: str | None = None, every_record:
 
 
 class Verification:
-    """The verification of a finished data set. If there is no manifest to compare the data set with, raises the same errors as `verify`."""
+    """Verifies a finished data set. The constructor raises the same errors as `verify` if there is no manifest to compare with."""
 
     def __init__(self, uri: str, access: Access, *, expect: str | None = None) -> None:
         folder = OutputFolder(uri, access)
@@ -71,7 +71,7 @@ class Verification:
             )
 
     def faults(self, *, every_record: bool = False) -> Generator[Fault]:
-        """Yields how the files differ from what was written: at most one fault per file. Shards are in the order of the manifest."""
+        """Yields the differences between the files and what was written: at most one fault per file, with the shards in manifest order."""
         entries = dict(self.folder.visible())
         yield from _listing_faults(self.manifest, entries)
         yield from shard_faults(self.manifest, self.folder, self._access, entries=entries, every_record=every_record)
@@ -92,7 +92,7 @@ def shard_faults(
             if fault is not None:
                 yield fault
     finally:
-        # After the first fault or Ctrl-C, the remaining files are not awaited.
+        # Don't wait for the remaining files after the first fault or Ctrl-C.
         stop.set()
         threads.shutdown(cancel_futures=True)
 
@@ -121,12 +121,12 @@ def _listing_faults(manifest: Manifest, entries: dict[str, Entry]) -> Iterator[F
 
 
 class _CancelledError(Exception):
-    """The check was stopped because the result of this file is no longer needed."""
+    """The check was stopped because this file's result is no longer needed."""
 
 
 @dataclass(frozen=True)
 class _ShardCheck:
-    """Checks single shards."""
+    """Checks individual shards."""
 
     manifest: Manifest
     folder: OutputFolder
@@ -164,12 +164,12 @@ class _ShardCheck:
             with self.access.store(uri).open(uri) as source, ThreadPoolExecutor(1, thread_name_prefix="digest") as hasher:
                 pieces = _digest_pieces(source.stream(), digest, hasher, self.stop)
                 for offset, record in _records(format_, pieces, numbers) if is_read(file.file, self.manifest) else ():
-                    # A script's records may have any content, because a script declares no features.
+                    # A script's records can have any content, because a script declares no features.
                     if record is not None and schema is None and self.manifest.features:
                         schema = _schema_fault(format_, self.manifest, offset, record)
                     count += 1 if record is not None else offset
                 for _ in pieces:
-                    pass  # the digest also covers bytes that the format leaves unread
+                    pass  # the digest also covers bytes that the decoder leaves unread
         except BrokenRecord as exc:
             return f"{file.file}: {exc}"
         except NotFound:
@@ -187,7 +187,7 @@ def _evenly_spaced(records: int) -> list[int]:
 
 
 def _records(format_: Decoder, pieces: Iterable[bytes], numbers: Sequence[int]) -> Iterator[tuple[int, Any]]:
-    """Yields (offset, record) for each record with one of these numbers, and (count, None) pairs that count the other records."""
+    """Yields (offset, record) for each record whose number is in `numbers`, and (count, None) pairs that count the other records."""
     if not isinstance(format_, ReadsBlocks):
         among = numbers if isinstance(numbers, range) else set(numbers)
         for number, (offset, record) in enumerate(format_.read(pieces)):
@@ -211,7 +211,7 @@ def _schema_fault(format_: Decoder, manifest: Manifest, offset: int, record: Any
 
 
 def _digest_pieces(pieces: Iterator[bytes], digest: "hashlib._Hash", hasher: ThreadPoolExecutor, stop: Event) -> Iterator[bytes]:
-    """Yields the pieces, and digests each piece in another thread. The digest may lag one piece behind the yielded pieces."""
+    """Yields the pieces, and digests each piece in another thread. The digest can lag one piece behind the yielded pieces."""
     behind: Future[None] | None = None
     for piece in pieces:
         if stop.is_set():

@@ -63,7 +63,7 @@ class Fittable(Protocol):
 
 @runtime_checkable
 class ReordersSteps(Protocol):
-    """A step that may change the positions of values in a list."""
+    """A step that might change the positions of values in a list."""
 
     @property
     def moves_steps(self) -> bool:
@@ -82,7 +82,7 @@ class FollowsVersions(Protocol):
 
 @runtime_checkable
 class ComparesDecimals(Protocol):
-    """A step that may compare decimals."""
+    """A step that might compare decimals."""
 
     @property
     def compares_decimals(self) -> bool:
@@ -92,7 +92,7 @@ class ComparesDecimals(Protocol):
 
 @runtime_checkable
 class CutsBatches(Protocol):
-    """A step whose output may become far larger when later steps decode it."""
+    """A step whose output can become far larger when later steps decode it."""
 
     def cut(self, batch: Batch) -> Iterator[Batch]:
         """Splits the result of `apply` into parts that are small enough for the following steps to decode completely."""
@@ -105,7 +105,7 @@ class Step(Protocol):
     def __init__(self, options: Any, schema: pa.Schema) -> None:
         """Binds the step to a schema. `options` are the options that the spec gives this transform.
 
-        Raises BadSpec naming the column and its type, if the step can't process it.
+        Raises BadSpec, naming the column and its type, if the step can't process a column.
         """
         ...
 
@@ -119,7 +119,7 @@ class Step(Protocol):
 
 
 def step_class(kind: str) -> type[Step]:
-    """Returns the class of a step. Raises BadSpec listing the known steps."""
+    """Returns a step's class. Raises BadSpec, listing the known steps, if there is none."""
     if kind not in TRANSFORMS:
         raise BadSpec(f"No transform named {kind!r}; known: {', '.join(sorted(TRANSFORMS))}.")
     step: type[Step] = resolve_name(TRANSFORMS[kind])

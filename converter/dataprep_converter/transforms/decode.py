@@ -58,7 +58,7 @@ class DecodeStep:
         return self._schema
 
     def follow(self, *, reads_heif: bool) -> None:
-        """Without `reads_heif`, AVIF and HEIC files aren't images."""
+        """Without `reads_heif`, AVIF and HEIC files don't count as images."""
         self._reads_heif = reads_heif
 
     def apply(self, batch: Batch) -> Batch:
@@ -81,7 +81,7 @@ class DecodeStep:
         return with_columns(batch, self._schema, columns, faults)
 
     def cut(self, batch: Batch) -> Iterator[Batch]:
-        """Yields parts with a limited number of pixels, because a file of a kilobyte may decode to a hundred megabytes."""
+        """Yields parts with a limited number of pixels, because a one-kilobyte file can decode to a hundred megabytes."""
         _, sizes = parts(batch.records.column(self._to))
         first = 0
         while (end := first + _count_fitting(sizes[first:])) < len(sizes):

@@ -1,6 +1,7 @@
-"""Compares decimals with all their digits, although their columns are float64.
+"""Compares decimals by all their digits, although their columns are float64.
 
-Arrow compares the float64. Only if two numbers are as good as equal, and one of them lost digits, are their exact values compared one by one.
+Arrow compares the float64 values. If two numbers are almost equal and at least one of them lost digits, their exact values are compared
+instead. Exact values are compared one by one.
 """
 
 import operator
@@ -21,7 +22,7 @@ _OPERATORS: Final[Mapping[str, Callable[[Any, Any], bool]]] = {
     "greater_equal": operator.ge,
 }  # fmt: skip
 _NEAR: Final = 16 * float(np.finfo(np.float64).eps)
-"""Two decimals may be ordered otherwise than their float64 if these differ by at most this share."""
+"""If two float64 values differ by at most this share, the decimals might be in a different order than the float64 values."""
 
 
 @dataclass(frozen=True)
@@ -35,7 +36,7 @@ class Column:
         return records.column(self.name).cast(pa.float64(), safe=False)
 
     def lost(self, records: pa.RecordBatch) -> npt.NDArray[np.bool_]:
-        """Returns which values lost digits."""
+        """Returns a mask of the values that lost digits."""
         name = digits_name(self.name)
         return ~null_mask(records.column(name)) if name in records.schema.names else np.zeros(records.num_rows, np.bool_)
 
@@ -71,7 +72,7 @@ Side = Column | Literal
 
 
 def compared(kernel: str, left: Side, right: Side, records: pa.RecordBatch) -> Array:
-    """Returns the result of Arrow's comparison `kernel` for each record, by all digits of decimals. Null if a value is missing."""
+    """Compares two sides in each record like Arrow's `kernel`, but by all digits of decimals. The result is null if a value is missing."""
     result: Array = getattr(pc, kernel)(left.number(records), right.number(records))
     lost = left.lost(records) | right.lost(records)
     if not lost.any():
@@ -83,7 +84,7 @@ def compared(kernel: str, left: Side, right: Side, records: pa.RecordBatch) -> A
 
 
 def _are_near(left: Side, right: Side, records: pa.RecordBatch) -> npt.NDArray[np.bool_]:
-    """Returns in which rows the float64 don't show for certain which number is greater."""
+    """Returns a mask of the rows whose float64 values are too close to show which number is greater."""
     one, other = (_as_floats(side.number(records)) for side in (left, right))
     with np.errstate(invalid="ignore", over="ignore"):
         near: npt.NDArray[np.bool_] = np.abs(one - other) <= _NEAR * np.maximum(np.abs(one), np.abs(other))

@@ -53,13 +53,13 @@ _Value = Callable[[pa.RecordBatch], Any]
 
 
 class Expression:
-    """One expression over the columns of a schema. Raises BadSpec naming the part that is unknown or has the wrong type."""
+    """One expression over the columns of a schema. Raises BadSpec, naming the part that is unknown or has the wrong type."""
 
     def __init__(self, text: str, schema: pa.Schema, *, of: str) -> None:
         self._text = text
         self._of = of
         self.exact: dict[str, str] = {}
-        """Maps each column whose decimals are compared with all their digits to the reader's column."""
+        """The columns whose decimals are compared by all their digits. Maps each of them to the reader's column."""
         try:
             parsed = ast.parse(text.strip(), mode="eval").body
         except (SyntaxError, ValueError, RecursionError, MemoryError) as exc:
@@ -152,8 +152,10 @@ class Expression:
         return parts[0] if len(parts) == 1 else _folding("and_kleene", parts)
 
     def _exact_sides(self, nodes: Sequence[ast.expr], schema: pa.Schema) -> list[Side]:
-        """Returns the sides of a comparison if all digits have to be compared: one side is a column of decimals, and each is a column of numbers
-        or a number. Otherwise, returns []."""
+        """Returns the sides of a comparison if all digits must be compared, or else [].
+
+        All digits must be compared if each side is a number or a column of numbers, and at least one side is a column of decimals.
+        """
         sides: list[Side] = []
         sources: dict[str, str] = {}
         for node in nodes:
@@ -215,7 +217,7 @@ class Expression:
         return is_member
 
     def _array_of(self, values: Sequence[Any]) -> Array:
-        """The values of a list, as an array. Raises BadSpec for values of different kinds, and for numbers that no type of numbers holds."""
+        """Returns a list's values as an array. Raises BadSpec for values of different kinds, and for numbers that no numeric type holds."""
         for value in values:
             self._check(value)
         kinds = [_MEMBERS[type(value)] for value in values]
@@ -257,7 +259,10 @@ def _column_name(node: ast.expr) -> str | None:
 
 
 def _is_one_of(pairs: Sequence[Sequence[Side]], negated: bool, records: pa.RecordBatch) -> Any:
-    """Returns in which rows the sides of one of the pairs are equal. As in Arrow's `is_in`, a missing value is in no list."""
+    """Returns, for each row, whether the two sides of any pair are equal, or the opposite if `negated` is set.
+
+    As in Arrow's `is_in`, a missing value is in no list.
+    """
     inside: Any = pa.array(np.zeros(records.num_rows, np.bool_))
     for left, right in pairs:
         inside = pc.or_(inside, pc.fill_null(compared("equal", left, right, records), False))
@@ -265,7 +270,7 @@ def _is_one_of(pairs: Sequence[Sequence[Side]], negated: bool, records: pa.Recor
 
 
 def _members(node: ast.expr) -> list[Any]:
-    """The values of a list that is written in an expression. Empty if the node isn't a list, or has anything but values of `_MEMBERS`."""
+    """Returns the values of a list in an expression. Empty if the node isn't a list, or if a value's type isn't in `_MEMBERS`."""
     if not isinstance(node, ast.List | ast.Tuple | ast.Set):
         return []
     try:
@@ -279,7 +284,7 @@ def _members(node: ast.expr) -> list[Any]:
 
 
 def _typed(value: Any) -> Any:
-    """A value as Arrow's: numbers and texts in an expression are Python's."""
+    """Converts a Python value, such as a number or text in the expression, to an Arrow scalar. Other values are unchanged."""
     return pa.scalar(value) if isinstance(value, bool | int | float | str) else value
 
 
@@ -304,7 +309,7 @@ def _folding(kernel: str, values: list[_Value]) -> _Value:
 
 
 def _length(given: Any) -> Array:
-    """Returns the lengths: of text in characters, of binary values in bytes, of lists in values."""
+    """Returns lengths: in characters for text, in bytes for binary values, and in values for lists."""
     value = _typed(given)
     kind = value.type
     if pa.types.is_string(kind) or pa.types.is_large_string(kind):

@@ -1,4 +1,4 @@
-"""`fillNulls`: replaces nulls by a value, and adds masks of the nulls."""
+"""`fillNulls`: replaces nulls with a value, and adds null masks."""
 
 import json
 from typing import Any, Final
@@ -64,7 +64,7 @@ class FillNullsStep:
 
 
 def _value(text: str | None, kind: Any, column: str) -> Any:
-    """Returns the value in place of a null. Raises BadSpec for a text that is no value of the column's type."""
+    """Returns the value that replaces a null. Raises BadSpec if `text` isn't a value of the column's type."""
     if is_ragged(kind):
         if text is not None:
             raise BadSpec(f"{_OF}: a null of the column {column!r} of lists becomes an empty list; remove value.")
@@ -84,7 +84,7 @@ def _value(text: str | None, kind: Any, column: str) -> Any:
 
 
 def _nested_value(text: str | None, kind: pa.DataType, column: str) -> Any:
-    """Returns the JSON in place of a null. Raises BadSpec for a text that is no JSON of nested values of this type."""
+    """Returns the JSON that replaces a null. Raises BadSpec if `text` isn't the JSON of a nested value of this type."""
     text = empty_json(kind) if text is None else text
     try:
         return nested_scalar(text, kind)

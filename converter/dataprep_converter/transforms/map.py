@@ -29,7 +29,7 @@ class MapStep:
 
     @property
     def moves_steps(self) -> bool:
-        """Always true, because a function may change lists."""
+        """Always true, because a function can change lists."""
         return True
 
     def schema(self) -> pa.Schema:

@@ -87,7 +87,7 @@ class ImageColumn:
 
 
 def image_column(schema: pa.Schema, column: str, *, of: str, only_bytes: bool = True) -> ImageColumn:
-    """Returns the column of images that a step names. If the column doesn't contain images, raises BadSpec naming step, column and type."""
+    """Returns the image column that a step names. Raises BadSpec, naming the step, column and type, if the column contains no images."""
     (name,) = find_columns([column], schema, of=of)
     kind = schema.field(name).type
     if isinstance(kind, ImagesType):
@@ -143,8 +143,7 @@ def each(column: Array, make: Callable[[int, npt.NDArray[Any]], None]) -> dict[i
 def replaced(schema: pa.Schema, old: str, fields: Mapping[str, pa.DataType]) -> pa.Schema:
     """Returns the schema with the column `old` replaced by the first of `fields`.
 
-    The other `fields` are inserted after the first field. But fields that already exist stay where they are, and only their type
-    changes.
+    The other `fields` are inserted after the first field. Fields that already exist stay where they are, and only their type changes.
     """
     new, *other_names = fields
     position = schema.get_field_index(old)
@@ -176,6 +175,6 @@ def size_columns(schema: pa.Schema, name: str) -> list[str]:
 
 
 def sizes_of(schema: pa.Schema, name: str, sizes: npt.NDArray[np.int64]) -> dict[str, Array]:
-    """Returns the actual values of `X/height` and `X/width`, if these columns exist."""
+    """Returns the values for those of the columns `X/height` and `X/width` that exist."""
     values = {name + HEIGHT: sizes[:, 0], name + WIDTH: sizes[:, 1]}
     return {column: to_arrow(values[column]) for column in size_columns(schema, name)}

@@ -27,7 +27,7 @@ _OF = "The transform resize"
 
 
 class ResizeStep:
-    """Resizes images. The result consists of tensors, with one exception.
+    """Resizes images. The results are tensors, with one exception.
 
     If images of different sizes are resized by their shortest side, this step only computes the new sizes; a later step resizes the pixels.
     """

@@ -1,6 +1,6 @@
 """`standardize`: scales values to mean 0 and deviation 1.
 
-Mean and deviation are given in the spec, or computed for each tensor, or computed while planning for all tensors of a split. A byte has
+Mean and deviation are given in the spec, computed for each tensor, or computed over all tensors of a split while planning. A byte has
 only 256 values, so images of bytes use exact sums and a lookup table, and each result is rounded only once.
 """
 

@@ -18,7 +18,7 @@ _MOST_COUNTED = 10_000_000
 
 
 class VocabularyStep:
-    """Replaces text with positions in `terms`, or in the terms that `learn` finds while planning. A missing text stays missing."""
+    """Replaces text with positions in `terms`, or in the terms that `fit` finds while planning. A missing text stays missing."""
 
     def __init__(self, options: Vocabulary, schema: pa.Schema) -> None:
         self._options = options

@@ -1,6 +1,6 @@
 """Builds a DataPrepJob's ConfigMap and its plan, convert, commit and cleanup Jobs. All functions are pure.
 
-The same job always gets the same objects with the same names. The type of bodies is Any, because bodies are JSON objects of the API.
+The same job always gets the same objects with the same names. Bodies are typed as Any, because they are JSON objects of the API.
 """
 
 import json
@@ -31,16 +31,16 @@ from dataprep_operator.objects.observed import Observed
 from dataprep_operator.objects.pods import CODE_CONTAINER, CONTAINER
 from dataprep_operator.settings import PodDefaults
 
-# Linux limits the length of an argument. A list of tasks that exceeds this length is left out, so all tasks run, and each task skips its
+# Linux limits the length of an argument. If the task list is longer than this, it is left out. Then all tasks run, and each task skips its
 # finished shards.
 MOST_TASKS_TEXT: Final = 100_000
-# With more completions than MANY_INDEXES, the API server requires maxFailedIndexes, which may be at most MOST_FAILED_INDEXES.
+# With more completions than MANY_INDEXES, the API server requires maxFailedIndexes, and it must not exceed MOST_FAILED_INDEXES.
 MANY_INDEXES: Final = 100_000
 MOST_FAILED_INDEXES: Final = 10_000
 
 
 def spec_config_map(observed: Observed, from_job: FromJob | None) -> Body:
-    """Return the immutable ConfigMap that contains the job in the form in which the run uses it (`frozen_form`)."""
+    """Return the immutable ConfigMap that contains the job, with its spec in the form that the run uses (`frozen_form`)."""
     document = {
         "apiVersion": API_VERSION,
         "kind": KIND,
@@ -60,7 +60,7 @@ def spec_config_map(observed: Observed, from_job: FromJob | None) -> Body:
 def frozen_form(spec: Mapping[str, Any], from_job: FromJob | None) -> Body:
     """Return the spec in the form that a run freezes: with the other job's output in place of `fromJob`, and without the API server's defaults.
 
-    After a downgrade, the earlier release would refuse a default of a field that it doesn't know.
+    Without the defaults, an earlier release can still read the spec after a downgrade. It would refuse fields that it doesn't know.
     """
     return without_defaults(resolve_from_job(spec, from_job))
 
@@ -81,7 +81,7 @@ def read_spec(config_map: Mapping[str, Any]) -> Body:
 
 
 def with_spec_digest(job: Body, spec: Mapping[str, Any]) -> Body:
-    """Return the Job with an annotation for the digest of the spec. Because of this annotation, a new leader needn't read the ConfigMap."""
+    """Return the Job with the spec's digest in an annotation, so that a new leader needn't read the ConfigMap."""
     metadata = job["metadata"]
     annotations = {**metadata.get("annotations", {}), ANNOTATION_SPEC: canonical.sha256(spec)}
     return {**job, "metadata": {**metadata, "annotations": annotations}}
@@ -89,7 +89,7 @@ def with_spec_digest(job: Body, spec: Mapping[str, Any]) -> Body:
 
 def plan_job(observed: Observed, spec: DataPrepJobSpec, *, attempt: int, memory: str | None = None, defaults: PodDefaults) -> Body:
     """Return the Job of the plan step, whose pod lists the input, divides it into tasks, and checks all permissions."""
-    # The plan step itself retries requests to an unreachable store. When the plan step gives up, the Job fails immediately.
+    # The plan step itself retries requests to an unreachable store. When it gives up, the Job fails immediately.
     fatal_exits = (Exit.BAD_SPEC, Exit.BAD_DATA, Exit.UNREACHABLE, Exit.NOT_FOUND)
     arguments = ["plan", "--job", f"{MOUNTS}/{JOB_FILE}"]
     variables = {names.ONE_POD: f"{observed.child_prefix}-"} if may_be_one_pod(observed, spec, defaults) else {}
@@ -108,13 +108,14 @@ def plan_job(observed: Observed, spec: DataPrepJobSpec, *, attempt: int, memory:
 
 
 def may_be_one_pod(observed: Observed, spec: DataPrepJobSpec, defaults: PodDefaults) -> bool:
-    """Return whether the pod of the plan step may do all steps of the job, if it finds that the job is small."""
-    # Nobody knows how long a user's code takes, so several workers share it.
+    """Return whether the plan pod may do all steps of the job if it finds that the job is small."""
+    # A user's code may be slow even with little data, so its work is always shared among several workers.
     has_own_code = spec.script is not None or spec.code is not None
-    # If only the convert Job is in a queue, the plan step runs outside of the quota.
+    # If only the convert Job is in a queue, the plan pod runs outside the quota, so it must not convert.
     outside_of_quota = observed.queue is not None
-    # The plan step's deadline isn't meant for the work. After the death of a pod that did the work, the plan step has to be repeated. And the
-    # operator can only remove the files of a run that it knows.
+    # - stepDeadlines: the plan step's deadline isn't meant to include the conversion.
+    # - backoffLimit 0: if the pod dies while it does the other steps, the plan step has to be repeated.
+    # - deletionPolicy Delete: the operator can remove the files of a run only if it knows the run.
     needs_steps = spec.step_deadlines is not None or spec.backoff_limit == 0 or spec.deletion_policy == "Delete"
     return spec.workers.one_pod != "Never" and not (has_own_code or has_devices(spec, defaults) or outside_of_quota or needs_steps)
 
@@ -171,7 +172,7 @@ def convert_job(
 ) -> Body:
     """Return the Job of the convert step.
 
-    The Job is an Indexed Job with one index per task. If `only` isn't empty, the Job has an index only for each task in `only`.
+    It is an Indexed Job with one index for each task or, if `only` isn't empty, for each task in `only`.
     """
     task_ranges = ranges.write(only)
     task_ranges = task_ranges if len(task_ranges) <= MOST_TASKS_TEXT else ""
@@ -214,7 +215,7 @@ def convert_job(
 
 
 def _final_failure_rules(spec: DataPrepJobSpec) -> list[Body]:
-    """Return the rules for those exit codes of the converter that aren't retried. The list is empty if the job runs a user's program."""
+    """Return the rules for the converter's exit codes that aren't retried. The list is empty if the job runs a user's program."""
     if spec.script is not None:
         return []
     if spec.on_bad_record.policy == "Fail":
@@ -231,7 +232,7 @@ def parallelism(spec: DataPrepJobSpec, completions: int) -> int:
 
 # Evictions, lost nodes and SIGTERM (from a deletion, drain or suspension) don't indicate a problem with the data. The module `evictions`
 # counts evictions, and `steps` counts exit code 143 as a failure if the pod was not stopped from outside. There is no rule for exit code
-# 137, because this code may mean either a kill or a lack of memory.
+# 137, because this code can mean either a kill or a lack of memory.
 _IGNORED_FAILURES: Final[tuple[Body, ...]] = (
     {"action": "Ignore", "onPodConditions": [{"type": "DisruptionTarget", "status": "True"}]},
     {"action": "Ignore", "onExitCodes": {"containerName": CONTAINER, "operator": "In", "values": [int(Exit.TERMINATED)]}},
@@ -243,7 +244,7 @@ def _on_exit(action: str, *codes: Exit, container: str = CONTAINER) -> Body:
 
 
 def _code_failure_rules(spec: DataPrepJobSpec) -> list[Body]:
-    """Return the rules that fail the Job without a retry because the user's code doesn't exist or may not be read."""
+    """Return the rules that fail the Job without a retry if the user's code doesn't exist or access to it is denied."""
     if spec.code is None or spec.code.git is None:
         return []
     return [_on_exit("FailJob", Exit.BAD_SPEC, Exit.NOT_FOUND, container=CODE_CONTAINER)]
@@ -272,6 +273,6 @@ def _job(metadata: Body, spec: Body) -> Body:
 def suspend_annotation(*, suspend: bool, resumed: bool = False) -> dict[str, str]:
     """Return the annotation that records the requested value of `suspend`.
 
-    `resumed` means that somebody else had suspended the Job and the operator resumes it.
+    `resumed` says whether somebody else had suspended the Job and the operator now resumes it.
     """
     return {ANNOTATION_SUSPEND: RESUMED if resumed and not suspend else str(suspend).lower()}

@@ -36,7 +36,7 @@ def pod_template(
     variables: Mapping[str, str] = MappingProxyType({}),
     defaults: PodDefaults,
 ) -> Body:
-    """Return the pod template of one step. `variables` are further environment variables."""
+    """Return the pod template of one step. `variables` are additional environment variables."""
     workers, template = spec.workers, spec.workers.pod_template
     volumes, mounts = _volumes(observed, spec, defaults=defaults)
     container = {
@@ -100,7 +100,7 @@ def _optional_fields(spec: DataPrepJobSpec, init_containers: Sequence[Body], *, 
 
 
 def _harden(containers: Sequence[Body]) -> list[Body]:
-    """Add security defaults to the user's containers, for those fields that the containers don't set.
+    """Add security defaults to the user's containers, for the fields that the containers don't set.
 
     The module `privileges` limits the values that the containers may set.
     """
@@ -113,9 +113,9 @@ def _harden(containers: Sequence[Body]) -> list[Body]:
 
 
 def _default_context(context: Body) -> Body:
-    """Return the security defaults of a user's container.
+    """Return the security defaults for a user's container.
 
-    Privilege escalation isn't forbidden to a container with extra privileges, because the API server rejects that combination.
+    `allowPrivilegeEscalation: false` is left out for a container with extra privileges, because the API server rejects that combination.
     """
     has_more_privileges = context.get("privileged") or untrusted.mapping(context.get("capabilities")).get("add")
     return {"capabilities": {"drop": ["ALL"]}} | ({} if has_more_privileges else {"allowPrivilegeEscalation": False})
@@ -244,7 +244,7 @@ def _volumes(observed: Observed, spec: DataPrepJobSpec, *, defaults: PodDefaults
 
 
 def memory_limit(spec: DataPrepJobSpec, defaults: PodDefaults) -> int | None:
-    """Return a converter pod's memory limit in bytes, from the job or the chart, or None without a limit."""
+    """Return a converter pod's memory limit in bytes, from the job or the chart, or None if there is no limit."""
     limit = (_requested_resources(spec, defaults).get("limits") or {}).get("memory")
     return quantity.to_bytes(limit) if limit is not None else None
 

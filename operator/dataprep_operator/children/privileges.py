@@ -6,9 +6,9 @@ There are two kinds of limits, both set by values of the chart:
   `workers` and `workers.podTemplate` already reject unknown fields such as `hostNetwork`, `hostPID` or the pod's `securityContext`. So only
   volumes, init containers (including sidecars) and annotations are checked.
 - Choices: the images, the service account, the priority class, the runtime class and the scheduler, and whether there are init containers.
-  The operator creates the pods, so their author needs no right to create pods. Values of a DataPrepProfile count as the author's,
-  because anyone in the namespace may write a profile. What the chart sets is always allowed, and so is what Kubernetes uses if a field
-  isn't set.
+  These limits are needed because the operator creates the pods, so an author needs no permission to create pods. Values from a
+  DataPrepProfile are checked like the author's, because anyone in the namespace may write a profile. The chart's own values are always
+  allowed, and so are the values that Kubernetes uses for fields that aren't set.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -27,7 +27,7 @@ _SELINUX_TYPES: Final = frozenset({"container_t", "container_init_t", "container
 
 
 def fault(spec: DataPrepJobSpec, defaults: PodDefaults) -> str | None:
-    """Return the first request of the job that isn't allowed, with its field and the chart's value that decides, or None."""
+    """Describe the job's first request that isn't allowed: its field, and the chart value that forbids it. Return None if there is none."""
     return next(_faults(spec, defaults), None)
 
 
@@ -72,8 +72,8 @@ def _images(spec: DataPrepJobSpec) -> Iterator[tuple[str, str]]:
 def _is_covered(image: str, entry: str) -> bool:
     """Return whether an entry of the list allows an image. An entry that ends in `/` allows everything below it.
 
-    Any other entry is a repository, of which every tag and digest is allowed, or a complete image. So `registry.example/tool` allows
-    neither `registry.example/tool-b` nor `registry.example/tool/b`, and `tool` doesn't allow images of the registry `tool:5000/`.
+    Any other entry is either a repository, which allows all of its tags and digests, or one complete image. So `registry.example/tool`
+    allows neither `registry.example/tool-b` nor `registry.example/tool/b`, and `tool` doesn't allow images from the registry `tool:5000/`.
     """
     if not image.startswith(entry):
         return False
@@ -123,7 +123,7 @@ def _privileges(spec: DataPrepJobSpec) -> Iterator[tuple[str, str]]:
 
 
 def _requests_of_the_node(container: Mapping[str, Any]) -> Iterator[str]:
-    """Yield the probes and hooks by which the kubelet would connect to a host other than the pod."""
+    """Yield the probes and hooks that would make the kubelet connect to a host other than the pod."""
     hooks = untrusted.mapping(container.get("lifecycle"))
     handlers = {name: container.get(name) for name in _PROBES} | {f"lifecycle.{name}": hooks.get(name) for name in _HOOKS}
     for name, handler in handlers.items():

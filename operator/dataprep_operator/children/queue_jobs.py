@@ -1,7 +1,7 @@
-"""Builds a job's queue Job, and puts the Jobs of the steps within its quota. All functions are pure.
+"""Builds a job's queue Job, and makes the steps' Jobs run within its quota. All functions are pure.
 
-Kueue queues a queue Job like any other Job: one Workload represents all steps of a DataPrepJob. Because of its `managedBy`, Kubernetes' Job
-controller leaves the queue Job alone, so it never has pods. The operator writes its status.
+Kueue queues a queue Job like any other Job, so one Workload represents all steps of a DataPrepJob. Because of the queue Job's `managedBy`,
+Kubernetes' Job controller ignores it, so it never has pods. The operator writes its status.
 """
 
 from datetime import datetime
@@ -43,8 +43,8 @@ def queue_job(
 def within_quota(job: Body, queue: Child, *, placed: bool) -> Body:
     """Return a step's Job that runs within the quota of the admitted queue Job.
 
-    `placed` says whether the step's pods run where the queue has admitted the converter pods. The queue Job becomes the Job's controller,
-    so that Kueue neither counts the Job again nor puts it into the namespace's default queue, and stops it whenever the queue Job is stopped.
+    `placed` says whether the step's pods run where the queue has admitted the converter pods. The queue Job becomes the Job's controller.
+    So Kueue doesn't count the Job again or put it into the namespace's default queue, and it stops the Job whenever it stops the queue Job.
     """
     metadata, body = job["metadata"], job["spec"]
     owners = [{**owner, "controller": False} for owner in metadata["ownerReferences"]]
@@ -59,12 +59,12 @@ def within_quota(job: Body, queue: Child, *, placed: bool) -> Body:
 
 
 def placement_digest(queue: Child) -> str:
-    """Return the digest that the Jobs within the quota of this queue Job have in their annotation."""
+    """Return the digest that is in the annotation of all Jobs within this queue Job's quota."""
     return queue.placement.digest(queue.uid) if queue.placement is not None else ""
 
 
 def use_status(*, pods: int, ready: bool) -> Body:
-    """Return the queue Job's status while its quota is used by `pods` pods. Kueue takes the quota back when no pod uses it."""
+    """Return the queue Job's status while `pods` pods use its quota. Kueue takes the quota back when no pod uses it."""
     return {"active": pods, "ready": pods if ready else 0}
 
 
@@ -83,7 +83,7 @@ def final_status(queue: Child, *, succeeded: bool, message: str, now: datetime) 
 
 # Any, because a pod template is a JSON object of the API.
 def _placed(template: Body, placement: Placement) -> dict[str, Any]:
-    """Return the pod template with what Kueue has added to that of the queue Job."""
+    """Return the pod template with everything that Kueue added to the queue Job's pod template."""
     metadata, pod = template["metadata"], template["spec"]
     tolerations = pod.get("tolerations", [])
     added_tolerations = [dict(toleration) for toleration in placement.tolerations if toleration not in tolerations]

@@ -1,6 +1,6 @@
 """Builds the pod template of `spec.script`, which runs the user's program in the convert Job instead of the converter.
 
-This module is separate from `pod_template.py`, because the image and the program in the image are the user's. All functions are pure.
+This module is separate from `pod_template.py`, because both the image and its program come from the user. All functions are pure.
 """
 
 from collections.abc import Sequence
@@ -15,7 +15,7 @@ Body = dict[str, Any]
 
 _TOKEN: Final = "dataprep-token"  # noqa: S105 - a volume
 _NOT_THE_USERS: Final = frozenset({"dataprep-spec", _TOKEN})
-"""Volumes that only the converter uses, above all the volume with the token for progress reports."""
+"""Volumes that only the converter uses, most importantly the volume with the token for progress reports."""
 
 
 def image(spec: DataPrepJobSpec, defaults: PodDefaults) -> str:

@@ -1,7 +1,7 @@
-"""Translates the API server's refusal of unknown pod fields into the fields of the DataPrepJob that contain them. All functions are pure.
+"""Translates the API server's errors about unknown pod fields into errors about fields of the DataPrepJob. All functions are pure.
 
-The CRD passes volumes, affinity and init containers on unchecked, because their schemas belong to the cluster's Kubernetes version. The API
-server checks their names when the Job of the plan step is created.
+The CRD accepts any fields in volumes, affinity and init containers, because their schemas depend on the cluster's Kubernetes version. The
+API server checks the field names when the Job of the plan step is created.
 """
 
 import re
@@ -21,13 +21,16 @@ _LISTS: Final = {
     "affinity": "spec.workers.affinity",
     "dnsConfig": "spec.workers.podTemplate.dnsConfig",
 }
-"""Maps the fields of a pod to the fields of a DataPrepJob from which they come."""
+"""Maps a pod's fields to the DataPrepJob's fields from which they are copied."""
 _COME_LAST: Final = ("volumes", "containers[0].volumeMounts")
 """Lists in which the user's items come after the operator's items."""
 
 
 def in_the_users_words(message: str, job: Mapping[str, Any], spec: DataPrepJobSpec | None) -> str:
-    """Return the message with the fields of the user's spec. Other messages are returned unchanged. `job` is the refused Job."""
+    """Return the message, preceded by the unknown fields as the user's spec names them. `job` is the refused Job.
+
+    A message about something else is returned unchanged.
+    """
     if spec is None:
         return message
     fields = [_user_field(path, job, spec) for path in _UNKNOWN.findall(message)]

@@ -62,10 +62,10 @@ LEASES: Final = Resource("apis/coordination.k8s.io/v1", "leases")
 TOKEN_REVIEWS: Final = Resource("apis/authentication.k8s.io/v1", "tokenreviews")
 ACCESS_REVIEWS: Final = Resource("apis/authorization.k8s.io/v1", "subjectaccessreviews")
 _CANT_APPLY: Final = re.compile(r"HTTP 500: failed to create (typed|manager)")
-"""The API server's message when it can't compare an object with its schema: a stored list's key has another type, or the CRD is older than the
-operator and lacks a field of the status. It is no better after a retry."""
+"""Matches the API server's error when it can't compare an object with its schema, because a key in a stored list has another type, or
+because the CRD is older than the operator and lacks a status field. A retry doesn't help."""
 _ALLOWED_ON_STANDBY: Final = tuple(f"/{resource.prefix}/" for resource in (LEASES, TOKEN_REVIEWS, ACCESS_REVIEWS))
-"""Paths of the resources that even a standby may write. Reviews are created, but they change nothing in the cluster."""
+"""Paths of the resources that even a standby may write. Creating a review changes nothing in the cluster."""
 
 
 class Cluster(Protocol):
@@ -96,9 +96,9 @@ class Cluster(Protocol):
         ...
 
     async def delete(self, resource: Resource, namespace: str, name: str, *, uid: str, resource_version: str | None = None) -> None:
-        """Delete the object with this uid, and its dependents in the background. If the object doesn't exist, this isn't an error.
+        """Delete the object with this uid, and its dependents in the background. Does nothing if the object doesn't exist.
 
-        With a resource version, raises Conflict when the object has changed since that version.
+        With a resource version, raises Conflict if the object has changed since that version.
         """
         ...
 
@@ -283,7 +283,7 @@ def _needs_leadership(method: str, path: str) -> bool:
 def _guarded_request_class(may_write: Callable[[], bool]) -> type[aiohttp.ClientRequest]:
     """Return a request class that checks `may_write` again right before the first byte is sent.
 
-    The process may have been paused after an earlier call of `may_write`.
+    The process may have been paused since the earlier call of `may_write`.
     """
 
     class Request(aiohttp.ClientRequest):

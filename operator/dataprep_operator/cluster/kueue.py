@@ -1,5 +1,4 @@
-"""Reads the Kueue Workload of the Job in a queue, and the Workload's position in the queue. The module is used only when the chart sets
-`kueue.enabled`.
+"""Reads a queued Job's Kueue Workload, and its position in the queue. The module is used only if the chart sets `kueue.enabled`.
 
 This module is separate from `observer.py` because Kueue is another project, whose API is read leniently and in several versions.
 """
@@ -23,8 +22,8 @@ VERSIONS: Final = ("v1beta2", "v1beta1")
 """API versions, newest first. Both supported versions have all fields that this module reads."""
 JOB_UID_LABEL: Final = f"{QUEUE_DOMAIN}/job-uid"
 POSITIONS_FOR: Final = timedelta(seconds=5)
-"""How long the positions in a queue are kept. The answer has all positions of the queue, and all waiting jobs need it about every ten
-seconds."""
+"""How long a queue's positions are cached. One response contains all positions in the queue, and each waiting job needs its position about
+every ten seconds."""
 
 
 @dataclass
@@ -34,10 +33,10 @@ class Kueue:
     cluster: Cluster
     _versions: tuple[str, ...] = VERSIONS
     _positions: dict[tuple[str, str], tuple[datetime, Mapping[str, int]]] = field(default_factory=dict)
-    """The positions by Workload, and the time when they were read, by namespace and queue."""
+    """Maps a namespace and queue to the time when its positions were read, and to the position of each Workload."""
 
     async def admission(self, child: Child, *, queue: str, now: datetime) -> Admission | None:
-        """Return the Job's admission, or None when Kueue can't be queried."""
+        """Return the Job's admission, or None if Kueue can't be queried."""
         try:
             workload = await self._workload(child)
         except ClusterError as exc:

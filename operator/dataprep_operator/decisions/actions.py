@@ -50,7 +50,7 @@ from dataprep_operator.settings import PodDefaults
 
 # Number of pods deleted per reconciliation. This number is limited so that one job can't occupy a worker for minutes.
 MOST_DELETIONS: Final = 200
-# If a new Job has the name of a Job that was just deleted, the new Job may get no pods for minutes. The Job controller keeps track of
+# If a new Job has the name of a Job that was just deleted, the new Job might get no pods for minutes. The Job controller keeps track of
 # expected pods under the Job's name, and forgets a deleted Job's pods only while no Job has that name (see Kubernetes' pkg/controller/job).
 RECREATE_AFTER_SECONDS: Final = 5.0
 

@@ -1,4 +1,4 @@
-"""Computes how long a job waits, before it fails, for something that only the user can fix, such as a missing Secret.
+"""Computes how long a job waits for something that only the user can fix, such as a missing Secret, before the job fails.
 
 A job that has done little work fails soon, so that a typo is noticed. A job that has worked for hours waits longer, so that a short outage
 of the image registry doesn't waste its work. All functions are pure.
@@ -14,7 +14,7 @@ from dataprep_operator.objects.pods import Blockage
 
 LEAST_SECONDS: Final = 30.0
 TEMPORARY_SECONDS: Final = 600.0
-"""Minimum wait for problems that may resolve themselves."""
+"""Minimum wait for problems that may be temporary."""
 MOST_SECONDS: Final = 21_600.0
 _TEMPORARY: Final = (
     "status code 429", "toomanyrequests", "too many requests", "qps exceeded", "rate limit", "500 internal", "502 bad", "503 service", "504 gateway",
@@ -27,7 +27,7 @@ _CAUSE: Final = "ErrImagePull"
 
 
 def seconds(message: str, spec: DataPrepJobSpec, status: DataPrepJobStatus, *, since: datetime) -> float:
-    """Return the number of seconds after `since` within which the problem in `message` must be fixed."""
+    """Return how many seconds after `since` the problem in `message` must be fixed at the latest."""
     if spec.blocked_deadline_seconds is not None:
         return spec.blocked_deadline_seconds
     text = message.lower()
@@ -38,15 +38,15 @@ def seconds(message: str, spec: DataPrepJobSpec, status: DataPrepJobStatus, *, s
 def message(blockage: Blockage, status_message: str) -> str:
     """Return the blockage's message.
 
-    Between two image pulls, the kubelet's message omits the cause. If the message omits the cause but the previous message,
-    `status_message`, contains the cause, `status_message` is returned.
+    Between two image pulls, the kubelet's message omits the cause. In that case `status_message`, the previous message, is returned if it
+    contains the cause.
     """
     lacks_cause = blockage.message.startswith(_NO_CAUSE) and _CAUSE not in blockage.message
     return status_message if lacks_cause and _CAUSE in status_message else blockage.message
 
 
 def _work_done(status: DataPrepJobStatus, *, until: datetime) -> float:
-    """Return the seconds of work that a failure would waste."""
+    """Return how many seconds of work a failure would waste."""
     timings = status.timings or Timings()
     work_seconds = (timings.planning_seconds or 0.0) + (timings.running_seconds or 0.0)
     if status.step == "Convert" and status.progress is not None and status.progress.shards.done:

@@ -25,8 +25,7 @@ from dataprep_operator.objects.untrusted import Raw
 
 MANY_MISSED: Final = 100
 """A warning is recorded if more scheduled times than this were missed."""
-# Time after which to check again whether a replaced job is gone. Normally a watch event reports the job's deletion before this time is
-# over.
+# Time after which to check again whether a replaced job is gone. Normally a watch event reports the job's deletion sooner.
 _REPLACING_SECONDS: Final = 10.0
 
 
@@ -62,7 +61,7 @@ class ObservedCron:
     raw: Raw
     status: DataPrepCronJobStatus
     spec: DataPrepCronJobSpec | None
-    """The parsed spec, or None when it is rejected. If the spec is rejected, `faults` gives the reason."""
+    """The parsed spec, or None if the spec is rejected. `faults` gives the reason."""
     schedule: Schedule | None
     faults: str = ""
     jobs: tuple[ScheduledJob, ...] = ()
@@ -173,7 +172,7 @@ def with_created_job(observed: ObservedCron, status: DataPrepCronJobStatus, job:
 def with_failure(
     observed: ObservedCron, status: DataPrepCronJobStatus, reason: Reason, message: str, *, now: datetime
 ) -> DataPrepCronJobStatus:
-    """Return the status for the case that the due job can't be created."""
+    """Return the status of a DataPrepCronJob whose due job can't be created."""
     return _with_condition(observed, status, ConditionType.SCHEDULED, "False", reason, message, now=now)
 
 

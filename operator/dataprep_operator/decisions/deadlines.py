@@ -14,9 +14,9 @@ NOT_STARTED: Final = frozenset({Reason.WAITING_FOR_JOB, Reason.PROFILE_NOT_FOUND
 
 
 def job_deadline(observed: Observed, status: DataPrepJobStatus) -> datetime | None:
-    """Return when `activeDeadlineSeconds` ends. As with a Kubernetes Job, a suspension restarts the count of seconds.
+    """Return when `activeDeadlineSeconds` ends.
 
-    A retry also restarts the count.
+    The time is counted from zero again after a suspension, as in a Kubernetes Job, and after a retry.
     """
     if observed.spec is None or observed.spec.active_deadline_seconds is None or status.start_time is None:
         return None

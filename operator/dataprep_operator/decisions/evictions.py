@@ -1,9 +1,8 @@
 """Counts the evictions of a job's pods in the status, and pauses the job after several in a row. All functions are pure.
 
 An evicted pod has the condition `DisruptionTarget`, because of preemption, a drain, a taint, node pressure or a lost node. The pod may
-disappear soon after it was evicted. Evictions are therefore distinguished by the time of the condition `DisruptionTarget`. An eviction is
-new if its time is later than that of the last counted eviction. An eviction in the same second as the last counted eviction is also new if
-the status has not counted it yet.
+disappear soon afterwards, so evictions are told apart by the time of this condition. An eviction is new if it is later than the last
+counted eviction, or if it happened in the same second and the status has not counted it yet.
 """
 
 from datetime import datetime, timedelta
@@ -56,7 +55,7 @@ def start_streak(status: DataPrepJobStatus) -> Evictions | None:
 
 
 def too_many(spec: DataPrepJobSpec, status: DataPrepJobStatus) -> str | None:
-    """Return the message of the job's failure if the job has exceeded `maxEvictions`, or else None."""
+    """Return the failure message if the job has exceeded `maxEvictions`, or else None."""
     evictions, limit = status.evictions, spec.max_evictions
     if evictions is None or limit is None or evictions.count <= limit:
         return None

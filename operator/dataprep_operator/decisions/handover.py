@@ -3,8 +3,8 @@
 A training Job can refer to this ConfigMap before the ConfigMap exists. The training Job's pods wait for the ConfigMap if they read it
 through `envFrom` or mount it to read `dataset.json`.
 
-ConfigMaps aren't watched, because a watch requires the right to read all ConfigMaps. Instead of using a watch, the operator checks the
-ConfigMap of each finished job. The more time has passed since the job finished, the rarer its checks become.
+ConfigMaps aren't watched, because a watch requires the permission to read all ConfigMaps. Instead, the operator checks each finished job's
+ConfigMap, at intervals that grow with the time since the job finished.
 """
 
 import json

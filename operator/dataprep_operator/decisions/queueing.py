@@ -1,7 +1,8 @@
-"""Determines which Job of a job is in a Kueue queue, and derives the condition `QuotaReserved` from its state. All functions are pure.
+"""Determines which of a DataPrepJob's Jobs is in a Kueue queue, and derives the condition `QuotaReserved` from its state. All functions are
+pure.
 
-If the chart sets `kueue.enabled`, this is the queue Job, which represents all steps. Otherwise it is the convert Job. An attempt that an
-earlier release has started goes on as it was started: its convert Job is in the queue.
+If the chart sets `kueue.enabled`, this is the queue Job, which represents all steps. Otherwise it is the convert Job. If an earlier release
+started the attempt with its convert Job in the queue, the attempt continues that way.
 """
 
 from datetime import datetime
@@ -15,11 +16,11 @@ from dataprep_operator.objects.observed import Admission, Observed
 UNQUEUED_AFTER_SECONDS: Final = 30.0
 """Kueue creates a Workload immediately. If no Workload exists after this time, Kueue isn't managing the Job."""
 STEPS: Final = frozenset({"plan", "convert", "commit"})
-"""The steps that run within the quota of a queue Job. A deleted job's output is removed without it."""
+"""The steps that run within the quota of a queue Job. The removal of a deleted job's output doesn't."""
 
 
 def has_queue_job(observed: Observed, attempt: int) -> bool:
-    """Return whether one Job, the queue Job, represents all steps of this attempt in the queue. The queue Job need not exist yet."""
+    """Return whether a queue Job represents all steps of this attempt in the queue. The queue Job might not exist yet."""
     step_jobs = [child for child in observed.children if child.attempt == attempt and child.step in STEPS]
     return observed.kueue and observed.queue is not None and all(child.within is not None for child in step_jobs)
 
@@ -41,7 +42,7 @@ def admitted(observed: Observed, attempt: int) -> Child | None:
 
 
 def waits_for_quota(observed: Observed, *, step: str, attempt: int) -> bool:
-    """Return whether the step may not run, because the queue has not admitted the queue Job."""
+    """Return whether the step must wait, because the queue has not admitted the queue Job."""
     return step in STEPS and has_queue_job(observed, attempt) and admitted(observed, attempt) is None
 
 

@@ -1,4 +1,4 @@
-"""Decides what a job's queue Job needs: the Job that holds the quota of all steps in a Kueue queue. All functions are pure.
+"""Decides what to do with a job's queue Job, which holds the quota of all steps in a Kueue queue. All functions are pure.
 
 The steps run only while the queue has admitted the queue Job. `queueing.py` decides which jobs have a queue Job, and what the status says
 about it.
@@ -39,7 +39,7 @@ def hold(
     if queue.deleting:
         return _stop(observed, current)
     if queue.finished:
-        # Only somebody else can have ended it. An ended Job can't hold quota, so it is created again.
+        # Somebody else must have ended this Job. An ended Job can't hold quota, so the Job is created again.
         return [*_stop(observed, current), DeleteJob(queue)]
     if queue.suspended:
         return [*_stop(observed, current), *_rescale(spec, status, queue), *_report_use(observed, queue)]
@@ -54,7 +54,7 @@ def release(observed: Observed, *, keep: int | None) -> list[Action]:
 def end(observed: Observed, status: DataPrepJobStatus, *, now: datetime) -> list[Action]:
     """End the queue Jobs of a finished job, as soon as no pod is left, so that Kueue gives the quota to others.
 
-    If `kueue.enabled` was set to false meanwhile, the operator may no longer write the status of Jobs, so it deletes the queue Jobs.
+    If `kueue.enabled` has been set to false, the operator isn't allowed to write the status of Jobs, so it deletes the queue Jobs.
     """
     if not observed.kueue:
         return release(observed, keep=None)
@@ -98,8 +98,7 @@ def _parallelism(spec: DataPrepJobSpec, status: DataPrepJobStatus) -> int:
 
 
 def _report_use(observed: Observed, queue: Child) -> list[Action]:
-    """Write how many pods use the quota. A stopped queue Job is used until the last pod has ended; only then does Kueue take the quota
-    back."""
+    """Write how many pods use the quota. A stopped queue Job's quota stays in use until the last pod has ended. Then Kueue takes it back."""
     pods = queue.parallelism if not queue.suspended or _is_used(observed, queue) else 0
     started = any(child.finished or any(pod.started for pod in observed.pods_of(child)) for child in _step_jobs(observed, queue.attempt))
     desired: Body = queue_jobs.use_status(pods=pods, ready=started)
@@ -107,7 +106,7 @@ def _report_use(observed: Observed, queue: Child) -> list[Action]:
 
 
 def _unused(observed: Observed) -> list[Child]:
-    """Return the queue Jobs that still hold quota, although none of their pods is left."""
+    """Return the queue Jobs that still hold quota although no pod uses it any more."""
     return [
         child
         for child in observed.children
@@ -120,7 +119,7 @@ def _is_used(observed: Observed, queue: Child) -> bool:
 
 
 def _uses_quota(observed: Observed, child: Child) -> bool:
-    """Return whether a step's Job has pods, or may get some."""
+    """Return whether a step's Job has pods, or might get pods."""
     if any(not pod.finished for pod in observed.pods_of(child)):
         return True
     return not (child.finished or child.suspended or child.deleting or has_reported_plan(observed, child))

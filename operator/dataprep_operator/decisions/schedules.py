@@ -1,6 +1,6 @@
 """Computes the times of a schedule with cronsim. All functions are pure.
 
-The begin and end of daylight saving time are handled as in Debian's cron. A fixed time that the clock skips is due right after the gap. A
+The start and end of daylight saving time are handled as in Debian's cron. A fixed time that the clock skips is due right after the gap. A
 time that occurs twice is due at its first occurrence.
 """
 

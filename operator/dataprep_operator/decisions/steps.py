@@ -90,8 +90,8 @@ def is_left_suspended(observed: Observed, child: Child) -> bool:
     """Return whether the operator accepts that somebody else suspended the Job.
 
     If the DataPrepJob has a queue, the suspended Job is put into that queue. If the DataPrepJob has no queue, the operator resumes the Job
-    once, in case the suspension was an accident. The operator resumes the Job only once, because Kueue would suspend the Job again after
-    every resumption. A Job within the quota of a queue Job is suspended and resumed with the queue Job.
+    once, in case the suspension was an accident. It doesn't do so again, because Kueue would suspend the Job after every resumption. A Job
+    within the quota of a queue Job is suspended and resumed with the queue Job.
     """
     if child.within is not None and queueing.has_queue_job(observed, child.attempt):
         return False
@@ -181,7 +181,7 @@ def _judge_failed(child: Child, own_pods: Sequence[Pod]) -> Failed:
 
 
 def _terminated_too_often(child: Child, spec: DataPrepJobSpec, own_pods: Sequence[Pod]) -> Failed | None:
-    """Fail the step if more pods than the back-off limit allows have ended with exit code 143, although nothing outside stopped these pods.
+    """Fail the step if more pods than the back-off limit allows have ended with exit code 143 without being stopped from outside.
 
     The Job can't count exit code 143 as a failure, because a suspension also ends pods with this exit code.
     """

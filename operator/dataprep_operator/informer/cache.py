@@ -55,7 +55,7 @@ class _Entry:
     has_started: bool
     is_deleted: bool
     is_being_removed: bool
-    """Whether the job is deleted, but is kept by the operator's finalizer until the output is removed."""
+    """Whether the job is deleted, but the operator's finalizer keeps it until the output is removed."""
     records_per_second: float
     output: str | None
     """The location that the job writes to (see `outputs.py`)."""
@@ -86,7 +86,7 @@ class Cache:
         self._pods_by_name: dict[tuple[str, str], str] = {}
         self._versions: dict[str, int] = {}
         self._written_versions: dict[str, int] = {}
-        """Versions of jobs that result from the operator's own status writes, keyed by uid."""
+        """The versions of jobs after the operator's own status writes, keyed by uid."""
         self._dropped_versions: OrderedDict[str, int] = OrderedDict()
         """Versions of recently deleted objects, keyed by uid.
 
@@ -213,8 +213,8 @@ class Cache:
         key, entry = Key(metadata["namespace"], metadata["name"]), self._jobs.get(Key(metadata["namespace"], metadata["name"]))
         output = self._place_of(job)
         others = sorted(self._outputs.get(output, set()) - {key}) if output is not None else []
-        # Unfinished jobs with the same output wait for the end of this job. Deleted jobs that still remove the output are reconciled after
-        # every change of this job.
+        # Unfinished jobs with the same output wait for the end of this job. Deleted jobs that are still removing the output are reconciled
+        # after every change of this job.
         is_over = entry is None or not entry.is_unfinished
         waiting_for_output = [
             other for other in others if self._jobs[other].is_being_removed or (is_over and self._jobs[other].is_unfinished)
@@ -309,7 +309,7 @@ class Cache:
         return next((other for other in sorted(self._keys_with_same_output(key)) if _uses_output(self._jobs[other].raw(), set(runs))), None)
 
     def waiters(self, key: Key) -> list[Key]:
-        """Return the jobs that wait for the job `key`. That job need not exist."""
+        """Return the jobs that wait for the job `key`, which might not exist."""
         return sorted(self._waiters.get(key, ()))
 
     def wait_cycle(self, key: Key) -> tuple[Key, ...]:

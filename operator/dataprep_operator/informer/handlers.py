@@ -122,7 +122,7 @@ def expected_streams(settings: Settings) -> frozenset[StreamName]:
 async def login(settings: Any, **rest: Any) -> kopf.ConnectionInfo | None:
     """Return how to connect to the cluster of `KUBECONFIG`, or else to this pod's cluster with the pod's service account.
 
-    The connection of a pod uses the API server's IP address, so that it doesn't depend on DNS.
+    In a pod, the connection uses the API server's IP address, so that it doesn't depend on DNS.
     """
     if os.environ.get("KUBECONFIG"):
         return kopf.login_with_kubeconfig(settings=settings, **rest)

@@ -1,9 +1,8 @@
 """Tracks kopf's watch streams, and restarts streams that are interrupted.
 
-kopf's handlers receive objects, but neither bookmarks nor the end of a listing. Without bookmarks and ends of listings, the operator can't
-know when the cache has synced, which objects vanished between two watches, or whether a silent stream is still alive. kopf has no public
-API for this, so this module wraps the function that runs every stream. kopf is pinned to a minor version, and a test fails if the function
-no longer exists.
+kopf's handlers receive objects, but aren't told about bookmarks and the end of a listing. Without these, the operator can't know when the
+cache has synced, which objects vanished between two watches, or whether a silent stream is still alive. kopf has no public API for them, so
+this module wraps the function that runs every stream. kopf is pinned to a minor version, and a test fails if the function no longer exists.
 
 kopf exits when a stream breaks unexpectedly, for example because of a truncated line, an error event, or missing permissions for a
 namespace. Instead of letting kopf exit, this module repeats the list request of the broken stream only. A namespace becomes forbidden when
@@ -206,7 +205,7 @@ def wrap_kopf(
 
 # Any, because kopf yields either its own bookmark or an event as parsed JSON.
 def _has_identity(event: Any) -> bool:
-    """Return whether an event identifies its object. Bookmarks are accepted without this."""
+    """Return whether an event identifies its object. Bookmarks don't have to."""
     if not isinstance(event, dict) or event.get("type") == "BOOKMARK":
         return True
     metadata = event["object"]["metadata"]

@@ -20,15 +20,15 @@ K = TypeVar("K", bound=Hashable)
 
 FIRST_DELAY_SECONDS = 0.5
 LONGEST_DELAY_SECONDS = 30.0
-"""This delay is short, because a job may still wait this long after the API server has recovered.
+"""This delay is short, because a job can wait this long even after the API server has recovered.
 
-The client's rate limit protects the API server.
+The API server is protected by the client's rate limit instead.
 """
 
 _NORMAL_TURN = 4
-"""Unless the normal lane is empty, every fourth key comes from it, so that the normal lane can't starve."""
+"""Every fourth key comes from the normal lane, unless the lane is empty. So the normal lane can't starve."""
 _LOW_TURN = 16
-"""Unless the low-priority lane is empty, every sixteenth key comes from it."""
+"""Every sixteenth key comes from the low-priority lane, unless the lane is empty."""
 
 
 def backoff_seconds(failures: int, *, chance: float) -> float:

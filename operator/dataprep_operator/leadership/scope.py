@@ -94,7 +94,7 @@ class Scope:
     async def _claim_all(self) -> list[str]:
         """Create or renew all markers, and return the namespaces where they are new.
 
-        Namespaces that don't exist, or that the operator may not access, are skipped.
+        Namespaces that don't exist, or that the operator isn't allowed to access, are skipped.
         """
         new_namespaces = []
         for namespace in self._namespaces:

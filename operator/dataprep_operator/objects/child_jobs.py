@@ -22,9 +22,9 @@ RESUMED: Final = "resumed"
 QUEUE_DOMAIN: Final = "kueue.x-k8s.io"
 QUEUE_LABEL: Final = f"{QUEUE_DOMAIN}/queue-name"
 ANNOTATION_LEAST: Final = f"{QUEUE_DOMAIN}/job-min-parallelism"
-"""Kueue's annotation that allows it to admit a Job with fewer pods, but not with fewer than the annotation says."""
+"""Kueue's annotation for the smallest number of pods with which Kueue may admit a Job."""
 ANNOTATION_PLACEMENT: Final = "dataprep.io/placement"
-"""Annotation on a step's Job that runs within the quota of a queue Job: the digest of the placement that its pods have."""
+"""Annotation on a step's Job that runs within the quota of a queue Job: the digest of its pods' placement."""
 CLEANUP: Final = "cleanup"
 """The step whose Job removes a deleted job's output."""
 QUEUE: Final = "queue"
@@ -85,7 +85,7 @@ class Child:
     within: str | None = None
     """Digest of the placement of the Job's pods, if the Job runs within the quota of a queue Job."""
     least: int = 0
-    """The least number of pods with which Kueue may admit the Job, or 0 if Kueue must admit all pods."""
+    """The smallest number of pods with which Kueue may admit the Job, or 0 if Kueue must admit all pods."""
     placement: Placement | None = None
     """The placement of the pods, for a queue Job only."""
     deleting: bool = False

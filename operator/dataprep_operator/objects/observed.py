@@ -31,9 +31,9 @@ class LiveProgress:
     shards_done: int = 0
     shards_active: int = 0
     shards_total: int | None = None
-    """The number of shards of a small job, as reported by the pod of the plan step that does the work. Otherwise None."""
+    """A small job's number of shards, as reported by the plan pod that does the work. None if there is no such report."""
     pod_uid: str = ""
-    """The uid of that pod."""
+    """The uid of that plan pod."""
     records: RecordProgress = field(default_factory=RecordProgress)
     bytes_in: int = 0
     bytes_out: int = 0
@@ -81,8 +81,8 @@ class Observed:
     status: DataPrepJobStatus
     """The stored status."""
     spec: DataPrepJobSpec | None
-    """The parsed spec, or None when it is rejected. If the spec is rejected, `faults` or `too_new` gives the reason."""
-    # Any, because the spec is kept as the API stores it, and is copied to the ConfigMap unchanged.
+    """The parsed spec, or None if the spec is rejected. `faults` or `too_new` gives the reason."""
+    # Any, because the spec is kept as the API stores it.
     raw_spec: Mapping[str, Any]
     faults: str = ""
     too_new: tuple[str, ...] = ()
@@ -95,7 +95,7 @@ class Observed:
     deletes_output: bool = False
     """Whether the live spec's `deletionPolicy` is Delete."""
     namespace_terminating: bool = False
-    """Whether the namespace's termination is stuck on pods that are removed only when their Job is deleted."""
+    """Whether the namespace is terminating. This is checked only if a deleted pod lingers, or if the output is being removed."""
     retry: str | None = None
     kueue: bool = False
     """Whether the operator may create a Job that represents all steps in the queue (the chart's `kueue.enabled`)."""
@@ -105,7 +105,7 @@ class Observed:
     queue_annotations: Mapping[str, str] = field(default_factory=dict)
     """The job's kueue.x-k8s.io/… annotations."""
     admission: Admission | None = None
-    """The state in Kueue of the Job in the queue, or None when Kueue wasn't queried."""
+    """The queued Job's state in Kueue, or None if Kueue wasn't queried."""
     children: tuple[Child, ...] = ()
     missing_since: Mapping[tuple[str, int], datetime] = field(default_factory=dict)
     """Maps the step and attempt of a child that has disappeared to the time when the child was first found missing."""
@@ -142,7 +142,7 @@ class Observed:
     def child_prefix(self) -> str:
         """Prefix of the children's names.
 
-        If an operator that didn't record the prefix started the job, the job keeps the older form of the prefix.
+        A job keeps the older form of the prefix if it was started by an operator that didn't record the prefix.
         """
         recorded_prefix = self.status.child_prefix
         make_prefix = names.first_child_base if self.status.start_time is not None else names.child_base
@@ -175,7 +175,7 @@ class Observed:
         return list(dict.fromkeys(run_id for run_id in run_ids if run_id and not (self.status.reused and run_id == self.status.run_id)))
 
     def describe(self, other: Key, *, how: str = "") -> str:
-        """Return how messages refer to another job. The names of jobs in other namespaces are not disclosed."""
+        """Return a description of another job for messages. The names of jobs in other namespaces are not disclosed."""
         kind = f"{how} {KIND}".strip()
         return f"the {kind} {other}" if other.namespace == self.key.namespace else f"another namespace's {kind}"
 
@@ -202,7 +202,7 @@ class Observed:
         return results
 
     def result_of(self, child: Child) -> PlanResult | CommitResult | None:
-        """Return the result that the pod of the plan or commit step reports, if there is one."""
+        """Return the result that the plan or commit pod reported, if there is one."""
         for pod in self.pods_of(child):
             result = pod.result if pod.phase == "Succeeded" else None
             if isinstance(result, PlanResult if child.step == "plan" else CommitResult):

@@ -20,7 +20,7 @@ _ALIBABA: Final = ".aliyuncs.com"
 _CLUSTER: Final = (".svc.cluster.local", ".svc")
 _PORTS: Final = {"http": 80, "https": 443}
 _ENDPOINT_VARIABLES: Final = ("AWS_ENDPOINT_URL_S3", "AWS_ENDPOINT_URL")
-"""Environment variables that give the endpoint of a store to the converter, if the store's settings name no endpoint.
+"""Environment variables from which the converter takes a store's endpoint, if the store's settings don't name one.
 
 The first variable that is set is used.
 """
@@ -28,7 +28,7 @@ The first variable that is set is used.
 
 # Any, because a job and a profile are unvalidated JSON objects of the API.
 def place_of(raw: Mapping[str, Any], defaults: Mapping[str, Any] | None) -> str | None:
-    """Return the location of a job's output, or None when the spec names none. `defaults` is the job's profile."""
+    """Return the location of a job's output, or None if the spec names no valid location. `defaults` is the job's profile."""
     spec, namespace = untrusted.mapping(raw.get("spec")), str(raw["metadata"]["namespace"])
     if defaults is not None:
         spec = profile.with_defaults(spec, untrusted.mapping(defaults.get("spec")), name="")
@@ -84,7 +84,7 @@ def _bucket(location: str, endpoint: str | None, *, namespace: str) -> str:
 
 
 def _path(path: str, workers: Mapping[str, Any], *, namespace: str) -> str:
-    """Return the location of a file path. The volume that is mounted there determines it.
+    """Return the location of a file path, which depends on the volume that is mounted there.
 
     A volume claim is the same location wherever it is mounted. The same path on two volume claims is two locations.
     """
@@ -111,12 +111,12 @@ def _path(path: str, workers: Mapping[str, Any], *, namespace: str) -> str:
         if isinstance(source.get(field), str):
             root = f"{source.get('server') or ''}:{source[field].rstrip('/')}" if kind != "persistentVolumeClaim" else source[field]
             return f"{kind} {root}/{inner_path}{suffix}"
-    # Other types of volumes are distinguished by their definition.
+    # Volumes of other types are distinguished by their definitions.
     return f"{json.dumps(volume, sort_keys=True)} {unmounted_location}" if volume else unmounted_location
 
 
 def _normalised_path(path: str) -> str:
-    """Normalise a path of a volume, which is unchecked text. A text that looks like an address without a host, such as `//[`, is kept."""
+    """Normalise a volume's path, which is unchecked text. Text that can't be parsed as a URI, such as `//[`, is returned unchanged."""
     try:
         return names.normalised(path)
     except ValueError:

@@ -191,7 +191,7 @@ def pod_creation_error(job_events: Sequence[Mapping[str, Any]]) -> str | None:
 
 
 def is_temporary(refusal: str) -> bool:
-    """Return whether a refusal may resolve itself, for example because a quota is full."""
+    """Return whether a refusal may be temporary, for example because a quota is full."""
     return "exceeded quota" in refusal
 
 
@@ -233,7 +233,7 @@ def _reason_and_message(pod: Pod, report: FailureResult | None) -> tuple[Reason,
         return Reason.BACKOFF_LIMIT_EXCEEDED, f"The kubelet ended the pod: {pod.kubelet_message}"
     if pod.exit_reason == "OOMKilled":
         return Reason.OUT_OF_MEMORY, "The container needed more memory than its limit (OOMKilled); raise workers.resources.limits.memory."
-    # A pod that also does the work of a small job leaves its plan in advance.
+    # If a plan pod also does a small job's work, its message is the plan from before the work, which doesn't explain the failure.
     has_last_words = pod.message.strip() and (pod.script or pod.result is None)
     last_words = f": {pod.message.strip()[-700:]}" if has_last_words else ""
     reason = _REASONS_BY_EXIT.get(pod.exit_code or 0, Reason.INTERNAL_ERROR if pod.exit_code != 137 else Reason.BACKOFF_LIMIT_EXCEEDED)

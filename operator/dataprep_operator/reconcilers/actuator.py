@@ -42,7 +42,7 @@ from dataprep_operator.reconcilers.observer import Observer
 logger = logging.getLogger(__name__)
 
 _WEBHOOK = "failed calling webhook"
-"""Part of the API server's message when an admission webhook doesn't answer."""
+"""Part of the API server's message when an admission webhook doesn't respond."""
 
 
 class ForeignChild(ClusterError):
@@ -87,7 +87,7 @@ class Actuator:
     async def publish_handover(self, observed: Observed, desired: DataPrepJobStatus) -> str | None:
         """Ensure that the handover ConfigMap exists. If it can't be created, return the reason; the data set is complete nevertheless.
 
-        If the ConfigMap of a deleted job with the same name still exists, this method raises LeftoverChild, so the job isn't Complete yet.
+        Raises LeftoverChild if the ConfigMap of a deleted job with the same name still exists, so that the job doesn't become Complete yet.
         """
         is_new = observed.status.phase != "Succeeded"
         try:
@@ -288,8 +288,7 @@ def _failed_pod_status(pod: Pod, *, now: datetime) -> Body:
         "lastTransitionTime": times.text(pod.disrupted_at or now),
     }
     return {
-        # With this resourceVersion, the write fails if the pod has changed, because the node may have come back and confirmed the pod's
-        # end.
+        # The resourceVersion makes the write fail if the pod has changed, because the node may have come back and confirmed the pod's end.
         "metadata": {"uid": pod.uid, "resourceVersion": pod.version},
         "status": {"phase": "Failed", "reason": "NodeLost", "message": message, "conditions": [condition]},
     }

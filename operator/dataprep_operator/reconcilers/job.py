@@ -139,7 +139,7 @@ def _count_metrics(observed: Observed, before: DataPrepJobStatus, after: DataPre
 
 
 def _commit_of(observed: Observed, *, attempt: int) -> CommitResult | None:
-    """Return the result of the commit, which the pod of the plan step reports if the job is small."""
+    """Return the commit's result, which the plan pod reports if it did all steps of a small job."""
     children = [child for step in ("commit", "plan") if (child := observed.child(step, attempt)) is not None]
     for result in map(observed.result_of, children):
         commit = result.commit if isinstance(result, PlanResult) else result

@@ -20,7 +20,7 @@ MOST_PER_ADDRESS: Final = 256
 PER_ADDRESS_A_SECOND: Final = 300.0
 """This rate is higher than the rate at which all workers together send reports, even right after their start.
 
-One address may send the reports of all workers.
+The reports of all workers may come from one address.
 """
 PER_ADDRESS_AT_ONCE: Final = 600
 LIFE_SECONDS: Final = 10.0

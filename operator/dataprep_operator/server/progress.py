@@ -52,7 +52,7 @@ class Meter:
 @dataclass
 class _Reports:
     planning: dict[str, tuple[datetime, ProgressReport]] = field(default_factory=dict)
-    """The reports of pods of the plan step, which do the work of a small job."""
+    """The reports of plan pods that do a small job's work."""
     by_pod: dict[str, tuple[datetime, ProgressReport]] = field(default_factory=dict)
     meter: Meter = field(default_factory=Meter)
     limiters: dict[str, TokenBucket] = field(default_factory=dict)
@@ -86,7 +86,7 @@ class ProgressStore:
         return ProgressReply(next_report_seconds=wait, requests_per_second=shares)
 
     def live(self, job_uid: str, *, results: Mapping[int, WorkResult], attempt: int, now: datetime) -> LiveProgress:
-        """Return the progress of the job. For a finished task, its result counts; for any other task, its most advanced report counts."""
+        """Return the job's progress: the sum of the finished tasks' results and of the most advanced report of each other task."""
         reports = self._jobs.setdefault(job_uid, _Reports()) if results else self._jobs.get(job_uid)
         if reports is None:
             return LiveProgress()
@@ -123,7 +123,7 @@ class ProgressStore:
         )
 
     def planning(self, job_uid: str, *, attempt: int, now: datetime) -> LiveProgress:
-        """Return the progress of a small job, of which the pod of the plan step does the work."""
+        """Return the progress of a small job whose plan pod does the work."""
         reports = self._jobs.get(job_uid)
         latest = max(reports.planning.items(), key=lambda heard: heard[1][0], default=None) if reports is not None else None
         if reports is None or latest is None or latest[1][1].attempt != attempt:
@@ -148,13 +148,13 @@ class ProgressStore:
 
     def next_report_seconds(self) -> float:
         """Return the seconds after which a worker should report again. The more workers there are, the longer each worker waits."""
-        # The pod of the plan step reports no more once there are workers.
+        # Once a job has workers, its plan pod no longer reports.
         reporters = sum(len(reports.by_pod) or len(reports.planning) for reports in self._jobs.values())
         return min(300.0, max(LEAST_INTERVAL_SECONDS, reporters / REPORTS_A_SECOND))
 
 
 def _total(counts: Iterable[int]) -> int:
-    """Return the sum of untrusted counts. A larger sum than a status can contain is cut."""
+    """Return the sum of untrusted counts, but at most the largest number that a status can contain."""
     return min(LARGEST_NUMBER, sum(counts))
 
 

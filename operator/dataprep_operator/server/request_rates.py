@@ -1,7 +1,7 @@
 """Divides the requests that a job may send to a store among the job's pods, from the counts in their progress reports.
 
-A store that refuses requests doesn't know which of them belong to one job. So the pods of a job slow down together. The rates are only in
-memory: after a restart of the operator, the pods keep their rates, and the next refusal is noticed again.
+A store that refuses requests can't tell which of them belong to the same job, so a job's pods slow down together. The rates are kept only
+in memory. After a restart of the operator, the pods keep their rates, and the operator sets new rates after the next refusal.
 """
 
 import math
@@ -17,7 +17,7 @@ SILENT_INTERVALS: Final = 3
 LEAST_SILENCE_SECONDS: Final = 10.0
 _FIRST_PART: Final = 0.25
 _LEAST_SECONDS: Final = 1.0
-"""The counts of a shorter time say little."""
+"""Counts over a shorter time aren't meaningful."""
 FEW_PODS: Final = 50
 """With more pods than this, the rate is divided only once a second, because each division looks at all pods."""
 
@@ -96,8 +96,8 @@ class _Store:
         if len(self.pods) <= FEW_PODS or now - self.divided_at >= _LEAST_SECONDS:
             self._divide(rate, now=now)
         fair = self.fair_shares.get(pod_uid, rate / len(self.pods))
-        # The other pods keep their shares until their next reports. Before that, only a small part of what they hold is given away, so that
-        # a new pod can begin.
+        # The other pods keep their shares until their next reports. So that a new pod can begin, it gets part of its fair share even if the
+        # others hold the complete rate.
         held_by_others = self.held - (own.share or 0.0)
         share = min(fair, max(rate - held_by_others, _FIRST_PART * fair))
         self.pods[pod_uid] = replace(own, share=share)
@@ -121,12 +121,12 @@ class RequestRates:
     def __init__(self) -> None:
         self._stores: dict[str, _Store] = {}
         self._looked_at = -math.inf
-        """The last time of looking for silent pods."""
+        """When silent pods were last looked for."""
 
     def shares(self, reported: Mapping[str, RequestCounts] | None, *, pod_uid: str, now: float, interval: float) -> dict[str, float]:
         """Return the pod's shares in requests a second, for the stores that have a limit or have refused requests.
 
-        `interval` is the time between two reports of a pod, in seconds. A pod that reports no counts any more leaves its share to the others.
+        `interval` is the time between two reports of a pod, in seconds. A pod that no longer reports counts gives up its share.
         """
         for name, store in self._stores.items():
             if name not in (reported or {}):

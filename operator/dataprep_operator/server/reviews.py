@@ -17,14 +17,14 @@ from dataprep_operator.objects import untrusted
 
 PATH: Final = "/metrics"
 KEPT_SECONDS: Final = 60.0
-"""How long an answer is cached. A change of rights may take this long to have an effect."""
+"""How long a review's result is cached. A change of permissions can take this long to have an effect."""
 REVIEWS_A_SECOND: Final = 2.0
 REVIEWS_AT_ONCE: Final = 20
 _MAX_ANSWERS: Final = 256
 
 
 class Reviewer:
-    """Caches the API server's answers, and limits the rate of reviews so that made-up tokens can't overload the API server."""
+    """Caches the results of reviews, and limits the rate of reviews so that made-up tokens can't overload the API server."""
 
     def __init__(self, cluster: Cluster, *, clock: Callable[[], float] = time.monotonic) -> None:
         self._cluster = cluster
@@ -34,7 +34,7 @@ class Reviewer:
         """Maps the token's digest to the time of its review and to the refusal, if any."""
 
     async def check(self, token: str) -> None:
-        """Raise ReportRefused if the token may not read the metrics.
+        """Raise ReportRefused if the token isn't allowed to read the metrics.
 
         The status is 401, 403 or 429, or 503 when the API server can't be queried.
         """

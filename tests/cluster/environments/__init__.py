@@ -1,6 +1,6 @@
 """Virtual environments for third-party readers whose dependencies conflict with the project's dependencies or with each other.
 
-`requirements/environments/<name>.txt`, a lock file with hashes, describes each environment. Each environment is built once and cached under
+A lock file with hashes, `requirements/environments/<name>.txt`, describes each environment. Each environment is built once and cached under
 a hash of its lock file. A reader is a small script that takes arguments and prints what it has read, as JSON unless its docstring says
 otherwise.
 """
@@ -32,12 +32,12 @@ _OFFLINE = {
 
 
 def lock(name: str) -> Path:
-    """The lock file of an environment."""
+    """An environment's lock file."""
     return _LOCKS / f"{name}.txt"
 
 
 def python(name: str) -> Path:
-    """The interpreter of an environment. The first call on a machine builds it, and skips or fails the test if that is impossible."""
+    """An environment's interpreter. The first call on a machine builds the environment, or skips or fails the test if it can't be built."""
     try:
         return cache.entry(f"environment-{name}-{cache.key_of(lock(name))}", lambda folder: _make(folder, name)) / "bin" / "python"
     except cache.BuildFailed as exc:
@@ -45,7 +45,7 @@ def python(name: str) -> Path:
 
 
 def run(name: str, script: Path | str, arguments: Sequence[Path | str] = (), environment: Mapping[str, str] | None = None) -> str:
-    """Runs a script with the environment's interpreter and returns its output. A Path is a file, a string is source code.
+    """Runs a script with the environment's interpreter and returns its output. A script given as a string is source code.
 
     Raises AssertionError with the script's output if it fails.
     """

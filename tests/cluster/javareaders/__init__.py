@@ -1,4 +1,4 @@
-"""Java readers, for tests that check the output against the libraries it is written for.
+"""Java readers, for tests that read the output with the Java libraries that it is meant for.
 
     written = run([HERE / "ReadFiles.java"], "ReadFiles", classpath("hdfs"), ["file:///a", "file:///b"])
 
@@ -22,7 +22,7 @@ class JavaFailed(RuntimeError):
 
 
 def classpath(pom_name: str) -> str:
-    """The class path with the jars of `java/<pom_name>/pom.xml`. Raises BuildFailed without Maven."""
+    """The class path with the jars of `java/<pom_name>/pom.xml`. Raises BuildFailed if Maven is missing."""
     return f"{cache.jars(_POMS / pom_name / 'pom.xml')}/*"
 
 
@@ -49,5 +49,5 @@ def run(
 
 def _compile(sources: Sequence[Path], classpath: str, into: Path) -> None:
     named = [str(source.absolute()) for source in sources]
-    # Don't run annotation processors of jars on the class path.
+    # Don't run annotation processors from jars on the class path.
     cache.build(["javac", "-J-Xmx256m", "-proc:none", "-encoding", "UTF-8", "-cp", classpath, "-d", str(into), *named], cwd=into)

@@ -45,7 +45,7 @@ def _run(arguments: argparse.Namespace) -> int:
 def _down() -> None:
     if (cluster := choice.attach()) is not None:
         cluster.down()
-    # After a crash nothing answers, but the remains have to be removed anyway.
+    # After a crash there is no running cluster, but its remains still have to be removed.
     local.down()
 
 

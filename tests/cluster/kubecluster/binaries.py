@@ -1,4 +1,4 @@
-"""Builds the programs of the cluster from Go modules into a cache.
+"""Builds the cluster's programs from Go modules and caches them.
 
 The modules `controlplane` and `nodes` only run these programs. Building takes minutes, and continues in the background while unit tests
 run. A program is built under its own lock and renamed into place, so a background build and a user of the program never conflict.
@@ -50,10 +50,10 @@ class Program:
     package: str
     version_flags: tuple[str, ...] = ()
     sources: tuple[str, ...] = ()
-    """The source files in the module's folder. All other programs are packages of their dependencies."""
+    """The program's source files, if they are in the module's folder. All other programs are packages of their modules' dependencies."""
 
 
-# In the order in which cluster start-up needs them, the longest build first.
+# In the order in which the start of the cluster needs them, the longest build first.
 PROGRAMS: Mapping[str, Program] = {
     "kube-apiserver": Program("kubernetes", "k8s.io/kubernetes/cmd/kube-apiserver", KUBERNETES_FLAGS),
     "kube-controller-manager": Program("kubernetes", "k8s.io/kubernetes/cmd/kube-controller-manager", KUBERNETES_FLAGS),
@@ -87,7 +87,7 @@ def required_version(module: str, dependency: str) -> str:
 
 
 def path(name: str) -> Path:
-    """Return the path of the program, which may not be built yet."""
+    """Return the path of the program, which might not be built yet."""
     program = PROGRAMS[name]
     digest = hashlib.sha256()
     for text in (*BUILD_FLAGS, *_linker_flags(program), _go_version()):

@@ -20,7 +20,7 @@ BRIDGE_IP_VARIABLE = "DATAPREP_TEST_BRIDGE_IP"
 def up(preloaded: Mapping[str, Path] | None = None) -> Cluster:
     """Return a running cluster of the first available kind, starting it if necessary.
 
-    `preloaded` maps the names of images to their archives. A cluster that this package assembles starts with these images; into all other
+    `preloaded` maps the names of images to their archives. A cluster that this package assembles starts with these images; on all other
     clusters, `load_image` loads them. `load_image` does nothing for an image that is already there.
     """
     if given := os.environ.get(KUBECONFIG_VARIABLE):

@@ -85,15 +85,15 @@ class Cluster:
         raise NotSupported(f"Cannot remove {name}: the tests did not start the nodes of this cluster.")
 
     def stop_kubelet(self, node: str) -> None:
-        """Stop the kubelet of a node. Its containers keep running, as in a network partition."""
+        """Stop a node's kubelet. The node's containers keep running, as in a network partition."""
         raise NotSupported(f"Cannot stop the kubelet of {node}: the tests did not start the nodes of this cluster.")
 
     def start_kubelet(self, node: str) -> None:
-        """Start the kubelet again and wait until its node is Ready."""
+        """Start the kubelet again and wait until the node is Ready."""
         raise NotSupported(f"Cannot start the kubelet of {node}: the tests did not start the nodes of this cluster.")
 
     def kill_node(self, node: str) -> None:
-        """Kill a node with all its containers, as a power cut does."""
+        """Kill a node and all its containers, as a power cut does."""
         raise NotSupported(f"Cannot kill {node}: the tests did not start the nodes of this cluster.")
 
     def stop_api_server(self) -> None:
@@ -113,7 +113,7 @@ class Cluster:
         raise NotSupported("Cannot start etcd: the tests did not start it.")
 
     def audited(self) -> Iterator[dict[str, Any]]:
-        """Return the requests of service accounts as audit events, oldest first."""
+        """Return the requests by service accounts as audit events, oldest first."""
         raise NotSupported("Cannot return audit events: this cluster has no audit log for the tests.")
 
     def add_host(self, name: str, ip: str) -> None:

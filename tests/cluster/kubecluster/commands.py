@@ -36,7 +36,7 @@ def attempt(
     environment: Mapping[str, str] | None = None,
     timeout_seconds: float = 120,
 ) -> subprocess.CompletedProcess[str]:
-    """Run a command that may fail."""
+    """Run a command that is allowed to fail."""
     words = [str(word) for word in command]
     try:
         return subprocess.run(

@@ -33,7 +33,7 @@ CLIENTS = {
 # The API server's identity towards aggregated API servers such as Kueue's; its CA signs nothing else.
 FRONT_PROXY = "front-proxy"
 
-# Records requests, never responses. Requests of Kubernetes' own components, which no test reads, would fill the log.
+# Records requests, never responses. Requests by Kubernetes' own components, which no test reads, would fill the log.
 AUDIT_POLICY = {
     "apiVersion": "audit.k8s.io/v1",
     "kind": "Policy",
@@ -75,7 +75,7 @@ class Folders:
 
     @property
     def front_proxy(self) -> Path:
-        """The front proxy's CA and key, by which aggregated API servers authenticate the API server."""
+        """The front proxy's CA and key, with which aggregated API servers authenticate the API server."""
         return self.pki / FRONT_PROXY
 
     @property
@@ -85,18 +85,19 @@ class Folders:
 
     @property
     def memory(self) -> Path:
-        """A tmpfs for files that requests wait for. On the disk, programs that write a lot would block the API server for a minute."""
+        """A tmpfs for files that requests wait for. If these files were on the disk, programs that write a lot could block the API server
+        for a minute."""
         return self.run / "memory"
 
     @property
     def audit(self) -> Path:
-        """Requests of service accounts, one JSON object per line. Full files are renamed to `audit-….log`, and only a few of them are
+        """Requests by service accounts, one JSON object per line. Full files are renamed to `audit-….log`, and only a few of them are
         kept."""
         return self.memory / "audit.log"
 
     @property
     def hosts(self) -> Path:
-        """Extra host names for the DNS server, beside those of services."""
+        """Extra host names for the DNS server, in addition to those of services."""
         return self.run / "hosts"
 
     @property
@@ -235,7 +236,7 @@ def _proxy_configuration(folders: Folders) -> dict[str, object]:
         "nodePortAddresses": [network.BRIDGE_RANGE],
         "clusterCIDR": network.BRIDGE_RANGE,
         "oomScoreAdj": 0,
-        # Both ends may be on the same bridge: without masquerading, replies would bypass the NAT rules.
+        # Both ends can be on the same bridge. Without masquerading, replies would then bypass the NAT rules.
         "nftables": {"masqueradeAll": True},
         # Zero keeps the machine's connection tracking settings.
         "conntrack": {"maxPerCore": 0, "min": 0, "tcpEstablishedTimeout": "0s", "tcpCloseWaitTimeout": "0s"},

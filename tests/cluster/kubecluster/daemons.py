@@ -1,7 +1,7 @@
 """Processes that outlive the program that started them.
 
 A daemon is identified by its process id and its start time in ticks, so a reused process id is never signalled. Daemons run in their own
-control group, where children that outlive them, such as containerd's shims, are found by process id.
+control group, whose list of process ids includes children that outlive them, such as containerd's shims.
 """
 
 import contextlib
@@ -36,8 +36,8 @@ class Daemon:
 def start(command: Sequence[str | Path], *, log: Path) -> Daemon:
     """Start a command in its own session and append its output to a log.
 
-    It inherits only PATH from the environment: a proxy configured for downloads would route its calls off the machine. All daemons are Go
-    programs with small heaps. Their garbage is collected a quarter as often as usual, which saves a tenth of their processor time.
+    From the environment the command gets only PATH: a proxy configured for downloads would route its calls off the machine. All daemons are
+    Go programs with small heaps. Their garbage is collected a quarter as often as by default, which saves a tenth of their processor time.
     """
     group = _group()
     group.mkdir(exist_ok=True)
@@ -86,7 +86,7 @@ def end_of(log: Path) -> str:
 
 
 def kill_group(group: Path) -> None:
-    """Kill every process of a control group and of the groups below it, and remove the groups."""
+    """Kill every process in a control group and in the groups below it, and remove the groups."""
     if not group.is_dir():
         return
     for _ in range(50):
@@ -107,7 +107,7 @@ def kill_leftovers() -> None:
     """Kill the remaining children of the daemons."""
     kill_group(_group())
     for hierarchy in CONTROL_GROUPS.iterdir():
-        # runc creates this for all containers of the machine. It can be removed only if the tests' containers were the only containers.
+        # runc creates this group for all containers on the machine. It can be removed only if the tests' containers were the only ones.
         with contextlib.suppress(OSError):
             (hierarchy / CONTAINERS).rmdir()
 
@@ -121,7 +121,8 @@ def kill_container(container: str) -> None:
 
 
 def weigh_containers() -> None:
-    """Raise the weight of the containers' cgroup. With the weight of a single process, pods on a busy machine take minutes to start."""
+    """Raise the weight of the containers' cgroup. If all containers together have the weight of a single process, pods take minutes to
+    start on a busy machine."""
     unified = (CONTROL_GROUPS / "cgroup.controllers").exists()
     group = CONTROL_GROUPS / CONTAINERS if unified else CONTROL_GROUPS / "cpu" / CONTAINERS
     if not group.parent.is_dir():
@@ -170,7 +171,7 @@ def _wait(left: list[Daemon], seconds: float) -> list[Daemon]:
 
 
 def _reap(pid: int) -> None:
-    # Only the parent of a daemon can reap it.
+    # Only a daemon's parent can reap it.
     with contextlib.suppress(ChildProcessError):
         os.waitpid(pid, os.WNOHANG)
 
@@ -180,6 +181,7 @@ def _started_tick(pid: int) -> int | None:
         text = Path(f"/proc/{pid}/stat").read_text()
     except (FileNotFoundError, ProcessLookupError):
         return None
-    # The second field, the name in parentheses, may contain anything. The third is the state, and the twenty-second is the start time.
+    # The second field, the name in parentheses, can contain any characters. The third is the state, and the twenty-second is the start
+    # time.
     state, *fields = text[text.rindex(")") + 2 :].split()
     return None if state in "ZX" else int(fields[18])

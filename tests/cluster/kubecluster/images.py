@@ -30,11 +30,11 @@ BASE_SUITE = "bookworm"
 BASE_PACKAGES = ("python3", "python3-venv", "python3-pip", "ca-certificates")
 # Increase this number when the module builds the base image differently.
 BASE_RECIPE = 1
-# Each archive has a few hundred megabytes, and a day of work on the Dockerfile produces dozens of archives.
+# Each archive takes a few hundred megabytes, and a day of work on the Dockerfile produces dozens of archives.
 KEPT_ARCHIVES = 8
 MOST_IMAGES = 100
-"""The maximum number of images in buildah's store, including the steps of Dockerfiles. A build has about 10, and all together take a
-gigabyte."""
+"""The maximum number of images in buildah's store, including images of single Dockerfile steps. A build makes about 10 images, and all
+images together take a gigabyte."""
 IGNORED_FOLDERS = frozenset({".git", ".venv", "__pycache__", "node_modules", ".mypy_cache", ".pytest_cache", ".ruff_cache"})
 
 
@@ -96,14 +96,14 @@ def build_image(
     with _locked("image"):
         if not archive.exists():
             _build(archive, dockerfile=dockerfile, context=context, tag=tag, target=target, arguments=arguments)
-        # The last use decides which old archives are removed.
+        # The least recently used archives are removed.
         archive.touch()
         _remove_old_archives()
     return archive
 
 
 def is_cached(archive: Path) -> bool:
-    """Say whether an archive is named by a hash of its inputs, so that it never changes."""
+    """Say whether an archive is named by a hash of its inputs, and so never changes."""
     return archive.parent == _folder()
 
 
@@ -121,8 +121,7 @@ def _build(archive: Path, *, dockerfile: Path, context: Path, tag: str, target: 
         with _whole(archive) as unfinished:
             _buildah_run(_buildah("push", "--quiet", tag, f"docker-archive:{unfinished}:{tag}"))
     if len(run(_buildah("images", "--all", "--quiet")).split()) > MOST_IMAGES:
-        # Removes images that no other image depends on. This includes the layer of the libraries, so the next build takes two minutes
-        # longer.
+        # Removes images that no other image depends on. This includes the library layer, so the next build takes two minutes longer.
         _buildah_run(_buildah("rmi", "--prune"))
     report(f"built image {tag} in {time.monotonic() - started:.0f} s")
 
@@ -191,7 +190,7 @@ def _volumes(folder: Path) -> Iterator[str]:
 
 
 def _pip_configuration(settings: Mapping[str, str]) -> str:
-    # A file, since --env would write the settings of this machine into the image.
+    # Settings are passed in a file, because --env would write this machine's settings into the image.
     machine = Path("/etc/pip.conf")
     text = machine.read_text() if machine.exists() else "[global]\n"
     given = [f"{name.removeprefix('PIP_').lower().replace('_', '-')} = {value}" for name, value in sorted(settings.items())]

@@ -28,11 +28,11 @@ class KindCluster(Cluster):
         run(["kind", "load", "image-archive", archive, "--name", NAME], timeout_seconds=600)
 
     def stop_kubelet(self, node: str) -> None:
-        """Stop the kubelet of a node."""
+        """Stop a node's kubelet."""
         run(["docker", "exec", node, "systemctl", "stop", "kubelet"])
 
     def start_kubelet(self, node: str) -> None:
-        """Start the kubelet again and wait until its node is Ready."""
+        """Start the kubelet again and wait until the node is Ready."""
         run(["docker", "exec", node, "systemctl", "start", "kubelet"])
         self.wait_ready(node)
 
@@ -41,7 +41,7 @@ class KindCluster(Cluster):
         run(["docker", "kill", node])
 
     def add_host(self, name: str, ip: str) -> None:
-        """Not supported by kind: give pods the address."""
+        """Raise NotSupported, because pods in a kind cluster have to use the address."""
         raise NotSupported(f"Cannot name {ip} {name} in a kind cluster: use the address.")
 
     def down(self) -> None:

@@ -32,11 +32,11 @@ _ESSENTIAL = ("etcd", "apiserver")
 
 
 class LocalCluster(Cluster):
-    """The running cluster of this machine. Any number of processes may use it."""
+    """This machine's running cluster. Any number of processes can use it."""
 
     @property
     def folders(self) -> Folders:
-        """The files of the cluster."""
+        """The cluster's files."""
         return _folders()
 
     def load_image(self, archive: Path, name: str) -> None:
@@ -75,11 +75,11 @@ class LocalCluster(Cluster):
         node.remove()
 
     def stop_kubelet(self, node: str) -> None:
-        """Stop the kubelet of a node. Its containers keep running, as in a network partition."""
+        """Stop a node's kubelet. The node's containers keep running, as in a network partition."""
         _stop_daemons([f"{node}-kubelet"], grace_seconds=0)
 
     def start_kubelet(self, node: str) -> None:
-        """Start the kubelet, and containerd if it died, and wait until the node is Ready with its former capacity."""
+        """Start the kubelet, and also containerd if it died, and wait until the node is Ready with its former capacity."""
         here = _node(node, _written())
         _start_containerd(here)
         _start_kubelet(here)
@@ -115,7 +115,7 @@ class LocalCluster(Cluster):
         daemons.wait_until(lambda: self._succeeds("get", "--raw=/readyz"), what="the API server to reach etcd", log=self.logs / "etcd.log")
 
     def audited(self) -> Iterator[dict[str, Any]]:
-        """Return the requests of service accounts as audit events, oldest first."""
+        """Return the requests by service accounts as audit events, oldest first."""
         rotated = sorted(self.folders.memory.glob("audit-*.log"))
         for file in [*rotated, self.folders.audit]:
             with file.open(encoding="utf-8") as lines:
@@ -146,7 +146,7 @@ class LocalCluster(Cluster):
         daemons.wait_until(lambda: self._succeeds(*found), what=f"node {name} to register", log=self.logs / f"{name}-kubelet.log")
 
     def _wait_heard_again(self, name: str) -> None:
-        # After a short silence a node is still Ready, so only a renewed lease shows that it is back.
+        # After a short silence a node still counts as Ready, so only a renewed lease shows that it is back.
         lease = ["get", f"lease/{name}", "--namespace=kube-node-lease", "--output=jsonpath={.spec.renewTime}"]
         before = self.kubectl(*lease)
         daemons.wait_until(
@@ -173,10 +173,10 @@ def missing() -> list[str]:
 
 
 def attach() -> LocalCluster | None:
-    """Return the running cluster of this machine, or None if there is none.
+    """Return this machine's running cluster, or None if there is none.
 
-    On a busy machine the API server may be slow to answer. It is given time, because otherwise the caller may start a new cluster in place
-    of the running one.
+    On a busy machine the API server can be slow to respond. It is given time, because otherwise the caller might replace the running
+    cluster with a new one.
     """
     deadline = time.monotonic() + ATTACH_SECONDS
     while (written := state.read()) is not None and written.ready and written.of_this_boot():
@@ -189,14 +189,14 @@ def attach() -> LocalCluster | None:
 
 
 def ended_daemons() -> str:
-    """Return which daemons of the cluster have ended unexpectedly, with the ends of their logs; empty if none has."""
+    """Return the names of daemons that have ended unexpectedly, with the ends of their logs; empty if all are running."""
     written = state.read()
     ended = [] if written is None else [name for name, daemon in written.daemons.items() if not daemon.alive()]
     return "".join(f"{name} has ended; the end of its log:\n{daemons.end_of(_folders().logs / f'{name}.log')}\n" for name in ended)
 
 
 def up(preloaded: Mapping[str, Path]) -> LocalCluster:
-    """Return the running cluster of this machine, starting it if necessary. All nodes have these images, given as archives by name."""
+    """Return this machine's running cluster, starting it if necessary. All nodes have these images, given as archives by name."""
     if lacks := missing():
         raise ClusterUnavailable(f"A cluster on this machine needs {', '.join(lacks)}.")
     with state.starting_or_stopping():

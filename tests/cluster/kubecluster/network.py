@@ -19,8 +19,8 @@ BRIDGE_RANGE = "198.18.0.0/16"
 SERVICE_RANGE = "198.19.0.0/16"
 # The API server, the DNS server and the tests' servers listen here; pods and the host both reach it.
 BRIDGE_IP = "198.18.0.1"
-# Without a fixed address the bridge takes the lowest of its ports' addresses. It would change as pods come and go, and pods that have
-# cached the old one would lose the network for half a minute.
+# Without a fixed hardware address the bridge would take the lowest of its ports' addresses. That address would change as pods come and go,
+# and pods that have cached the old address would lose the network for half a minute.
 BRIDGE_MAC = "0a:58:c6:12:00:01"
 FIRST_SERVICE_IP = "198.19.0.1"
 FIRST_POD_IP, LAST_POD_IP = "198.18.1.0", "198.18.191.255"

@@ -8,7 +8,7 @@ from pathlib import Path
 from kubecluster.commands import run
 from kubecluster.progress import report
 
-# Maps each package to a file that proves its presence, so that apt runs only if something is missing.
+# Maps each package to a file whose presence shows that the package is installed, so that apt runs only if something is missing.
 PACKAGES: Mapping[str, str] = {
     "containerd": "containerd",
     "runc": "runc",

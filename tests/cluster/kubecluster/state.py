@@ -33,7 +33,7 @@ class State:
     ready: bool = False
     daemons: dict[str, Daemon] = field(default_factory=dict)
     nodes: dict[str, NodeState] = field(default_factory=dict)
-    # The archives of images that all nodes have, by image name.
+    # The archives of the images that all nodes have, by image name.
     images: dict[str, str] = field(default_factory=dict)
     unpacked: str = ""
     """The folder with unpacked images that every node begins with."""
@@ -92,21 +92,21 @@ def changing() -> Iterator[State]:
 
 @contextmanager
 def starting_or_stopping() -> Iterator[None]:
-    """Keep other processes from starting or stopping the cluster meanwhile."""
+    """Keep other processes from starting or stopping the cluster during the block."""
     with _locked("cluster.lock"):
         yield
 
 
 @contextmanager
 def loading_images() -> Iterator[None]:
-    """Meanwhile, keep other processes from loading images (most likely the same ones)."""
+    """Keep other processes from loading images (most likely the same ones) during the block."""
     with _locked("images.lock"):
         yield
 
 
 @contextmanager
 def installing() -> Iterator[None]:
-    """Meanwhile, keep other processes from installing a program (most likely the same one) into the cluster."""
+    """Keep other processes from installing a program (most likely the same one) into the cluster during the block."""
     with _locked("programs.lock"):
         yield
 

@@ -16,7 +16,7 @@ from kubecluster.commands import attempt, run
 from kubecluster.progress import report
 
 KEPT_FOLDERS = 2
-"""Each has up to two gigabytes."""
+"""Each folder takes up to two gigabytes."""
 _DAEMON = "unpacking"
 
 
@@ -26,7 +26,7 @@ def folder(images: Mapping[str, Path]) -> Path:
     target = _folders() / hashlib.sha256("\n".join(archives).encode()).hexdigest()[:16]
     if not target.exists():
         _unpack(images, target)
-    # The last use decides which old folders are removed.
+    # The least recently used folders are removed.
     target.touch()
     for old in sorted(_folders().iterdir(), key=lambda path: path.stat().st_mtime)[:-KEPT_FOLDERS]:
         shutil.rmtree(old)
@@ -47,7 +47,7 @@ def copy(source: Path, target: Path) -> None:
 def _unpack(images: Mapping[str, Path], target: Path) -> None:
     report(f"unpacking {len(images)} images")
     started = time.monotonic()
-    # Not in the cache, whose path may be too long for a socket and whose file system may not support overlayfs.
+    # Not in the cache, whose path might be too long for a socket and whose file system might not support overlayfs.
     here = state.run_dir() / _DAEMON
     shutil.rmtree(here, ignore_errors=True)
     here.mkdir()

@@ -1,7 +1,7 @@
 """Azure's own emulator, Azurite, from npm: the Blob Storage protocol with signatures and permissions.
 
-It has no Data Lake folders and no tokens over plain http. Requests are signed here independently, so that tests can inspect what was
-written without using the client under test.
+Azurite supports neither Data Lake folders nor tokens over plain http. Requests are signed here independently, so that tests can inspect
+what was written without using the client under test.
 """
 
 from __future__ import annotations
@@ -75,7 +75,7 @@ class AzureServer(OneServer):
         )
 
     def make_container(self, container: str, *, public: bool = False) -> None:
-        """Create an empty container. Anyone may list and read a public one."""
+        """Create an empty container. Anyone may list and read a public container."""
         self.request("PUT", container, query={"restype": "container"}, extra={"x-ms-blob-public-access": "container"} if public else {})
 
     def keys(self, container: str, prefix: str = "") -> list[str]:
@@ -101,13 +101,13 @@ class AzureServer(OneServer):
         return urllib.parse.urlencode(fields)
 
     def set_policy(self, container: str, name: str, permissions: str) -> None:
-        """Set the container's only access policy, valid for a day. It determines what the signatures that refer to it allow."""
+        """Set the container's only access policy, valid for a day. A signature that refers to the policy allows what the policy allows."""
         allowed = f"<AccessPolicy><Expiry>{_in(days=1)}</Expiry><Permission>{permissions}</Permission></AccessPolicy>"
         document = f"<SignedIdentifiers><SignedIdentifier><Id>{name}</Id>{allowed}</SignedIdentifier></SignedIdentifiers>"
         self.request("PUT", container, query={"comp": "acl", "restype": "container"}, body=document.encode())
 
     def shared_access_by(self, container: str, policy: str) -> str:
-        """Return a signature for the container. It allows what the policy allows at the time of a request."""
+        """Return a signature for the container. It allows whatever the policy allows at the time of a request."""
         text = f"\n\n\n/blob/{self.account}/{container}\n{policy}\n\n\n{_VERSION}\nc\n\n\n\n\n\n\n"
         fields = {"sv": _VERSION, "sr": "c", "si": policy, "sig": self._signature(text)}
         return urllib.parse.urlencode(fields)
@@ -121,7 +121,7 @@ class AzureServer(OneServer):
         encoded = urllib.parse.quote(f"/{self.account}/{path}", safe="/-_.~")
         canonical = [*(f"{name}:{value}" for name, value in sorted(headers.items())), f"/{self.account}{encoded}"]
         canonical += [f"{name}:{value}" for name, value in sorted(asked.items())]
-        # Eleven standard headers, of which only the length is sent.
+        # The eleven standard headers. Of these, only the length is sent.
         standard = ["", "", str(len(body)) if body else "", *[""] * 8]
         text = "\n".join([method, *standard, *canonical])
         headers["authorization"] = f"SharedKey {self.account}:{self._signature(text)}"

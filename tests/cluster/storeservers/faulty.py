@@ -108,7 +108,7 @@ class _Proxy:
         raise NotImplementedError
 
     async def _serve_quietly(self, serving: Callable[[], Coroutine[Any, Any, None]], writer: asyncio.StreamWriter) -> None:
-        # Clients may disconnect at any time.
+        # Clients can disconnect at any time.
         with contextlib.suppress(OSError, asyncio.IncompleteReadError, asyncio.CancelledError):
             await serving()
         with contextlib.suppress(OSError):
@@ -130,7 +130,7 @@ class HttpProxy(_Proxy):
     """Handles one request per connection.
 
     Each request and each response is received completely before it is forwarded. `expired` is the store's error code for an expired token,
-    or for another error that it reports with `status`.
+    or for another error that the store reports with `status`.
     """
 
     def __init__(self, port: int, *, expired: str, status: int = 403, stall_seconds: float = 3.0) -> None:
@@ -159,7 +159,7 @@ class HttpProxy(_Proxy):
                 _reset(writer)
                 return
             case Kind.FAILED:
-                # The response of a gateway: it lacks the server's error document and Date header.
+                # A gateway's response: it lacks the server's error document and Date header.
                 answer = b"HTTP/1.1 500 Refused\r\nContent-Length: 0\r\n\r\n"
             case Kind.BUSY:
                 answer = _refusal(503, "SlowDown")

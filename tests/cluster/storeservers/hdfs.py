@@ -46,12 +46,12 @@ _READY_SECONDS = 120.0
 
 
 def jars() -> Path:
-    """Return the folder of the jars; the first call on a machine downloads them."""
+    """Return the folder with the jars; the first call on a machine downloads them."""
     return cache.jars(POM)
 
 
 def class_path() -> str:
-    """Return the class path of the jars. Their order is always the same, as an archive of classes requires."""
+    """Return the class path with the jars, always in the same order, as a class archive requires."""
     return ":".join(str(jar) for jar in sorted(jars().glob("*.jar")))
 
 
@@ -138,7 +138,7 @@ class HdfsCluster(HdfsFiles, Server):
     def kill_datanode_while_writing(self, number: int, *, seconds: float = 60) -> set[Path]:
         """Kill a DataNode in the middle of a block. It is paused to check for an unfinished block, and resumed if there is none.
 
-        Returns the files of its unfinished blocks, without those that an earlier kill has left behind.
+        Returns the files of its unfinished blocks, except those that an earlier kill left behind.
         """
         process = self._processes[self._datanodes[number].name]
         deadline = time.monotonic() + seconds
@@ -174,7 +174,7 @@ class HdfsCluster(HdfsFiles, Server):
         self.launch_missing()
         self.wait_until_ready()
         for datanode in self._datanodes:
-            # The NameNode may not have noticed that the DataNode was dead, so ask the DataNode itself.
+            # The NameNode might not have noticed that the DataNode was dead, so ask the DataNode itself.
             self._processes[datanode.name].wait_until(partial(self._serves, datanode), seconds=_READY_SECONDS)
         self._processes["namenode"].wait_until(self._is_healthy, seconds=_READY_SECONDS)
 
@@ -287,7 +287,8 @@ class HdfsCluster(HdfsFiles, Server):
             "dfs.namenode.datanode.registration.ip-hostname-check": "false",
             "dfs.namenode.safemode.extension": "0",
             "dfs.namenode.safemode.min.datanodes": "1",
-            # The thread that deletes blocks would otherwise wake a hundred times a second, which is a third of an idle NameNode's work.
+            # The thread that deletes blocks would otherwise wake up a hundred times a second, which makes up a third of an idle NameNode's
+            # work.
             "dfs.namenode.block.deletion.unlock.interval.ms": "1000",
         }
 

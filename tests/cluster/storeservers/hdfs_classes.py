@@ -1,7 +1,7 @@
 """An archive of the Java classes that HDFS's servers load. With it, a server starts in half the time.
 
-The tests start a hundred servers, and most of a start is parsing the same classes. The JVM ignores the archive if it was made by another
-JVM or for other jars.
+The tests start a hundred servers, and each spends most of its start parsing the same classes. The JVM ignores the archive if it was made by
+another JVM or for other jars.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ def _make(into: Path) -> None:
             cluster.wait_until_ready()
             cluster.write("/file", b"content")
             cluster.read("/file")
-            # The lists are complete only after an orderly end.
+            # The lists are complete only after an orderly exit.
             for process in cluster.processes:
                 process.stop(grace_seconds=60)
         finally:

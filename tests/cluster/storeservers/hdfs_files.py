@@ -135,7 +135,7 @@ class HdfsFiles:
 
 
 def send(method: str, url: str, body: bytes | None = None) -> bytes:
-    """Send one request, and return the body of the answer. Raises WebHdfsError if the server rejects it."""
+    """Send one request, and return the response body. Raises WebHdfsError if the server rejects the request."""
     request = urllib.request.Request(url, data=body, method=method)  # noqa: S310  # our own server's address
     try:
         with urllib.request.urlopen(request, timeout=_ANSWER_SECONDS) as answer:  # noqa: S310
@@ -150,7 +150,7 @@ def _send_to_datanode(method: str, url: str, body: bytes | None = None) -> bytes
     try:
         return send(method, url, body)
     except WebHdfsError as exc:
-        # A DataNode keeps its connection to the NameNode, and notices only now that the NameNode has been restarted.
+        # A DataNode keeps its connection to the NameNode open, and notices only now that the NameNode has been restarted.
         if exc.exception != "EOFException":
             raise
         return send(method, url, body)

@@ -1,6 +1,6 @@
 """A real HDFS with two NameNodes in one name service. One of the NameNodes is active. For a client, this is an HA cluster.
 
-Both share a folder of edits, so there are no JournalNodes. Only the tests trigger a failover, so there is no ZooKeeper.
+The NameNodes share an edits folder, so there are no JournalNodes. Only the tests trigger a failover, so there is no ZooKeeper.
 """
 
 from __future__ import annotations
@@ -61,7 +61,7 @@ class HdfsPair(HdfsCluster):
         """Make the other NameNode active; the previous one becomes the standby if it runs."""
 
         def is_done() -> bool:
-            # A NameNode that has just started refuses, although it is the standby already.
+            # A NameNode that has just started refuses to become active, although it is already the standby.
             self._administrate("-failover", _name(self.active), _name(1 - self.active))
             return self._has_state(1 - self.active, "active")
 

@@ -10,7 +10,7 @@ from storeservers.kdc import REALM, Kdc
 from storeservers.processes import Lifetime
 
 _HOST = "localhost"
-"""The principals of services contain host names, not addresses."""
+"""Service principals contain host names, not addresses."""
 
 
 class SecuredHdfs(HdfsCluster):

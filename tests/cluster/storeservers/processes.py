@@ -1,4 +1,4 @@
-"""A server process: started with a log, watched until it is ready, stopped by its process id.
+"""A server process, which is started with a log, watched until it is ready, and stopped by its process id.
 
 Every server leads its own session, so that Ctrl-C in the terminal reaches only the tests. The kernel kills it when the tests die, so no run
 leaves servers behind.
@@ -37,7 +37,7 @@ class Lifetime(enum.Enum):
 
 @dataclass(frozen=True)
 class ProcessIdentity:
-    """A process id with the process's start time in the kernel, since ids are reused."""
+    """A process id and the process's start time according to the kernel, because ids are reused."""
 
     pid: int
     start_ticks: int
@@ -65,7 +65,7 @@ class ProcessIdentity:
 
 
 def _start_ticks(pid: int) -> int | None:
-    # The command's name is in parentheses and may contain spaces, so count the fields after it: the state is the first, and the start time
+    # The command's name is in parentheses and can contain spaces, so count the fields after it: the state is the first, and the start time
     # is the twentieth.
     try:
         fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
@@ -101,7 +101,7 @@ class ServerProcess:
             # The kernel ties the server to the thread that started it, not to that thread's process.
             if not awaited and threading.current_thread() is not threading.main_thread():
                 raise ServerFailed(f"{name} must be started by the main thread, or it dies with the thread.")
-            # The parent may die before the kernel starts watching it, so check afterwards that it is still there.
+            # The parent might die before the kernel starts watching it, so check afterwards that the parent is still there.
             watched = f'[ "$PPID" = {os.getpid()} ] && exec "$@"'
             prefix = ["setpriv", "--pdeathsig", "KILL", "--", "sh", "-c", watched, "sh"]
         log.parent.mkdir(parents=True, exist_ok=True)

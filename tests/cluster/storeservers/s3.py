@@ -79,7 +79,7 @@ class S3Server(OneServer):
 
     @property
     def data_dir(self) -> Path:
-        """The folder that has a folder per bucket with a file per object."""
+        """The folder that contains one folder per bucket, with one file per object."""
         return self.run_dir / "data"
 
     # -- server -------------------------------------------------------------------------------------------------

@@ -1,6 +1,6 @@
 """The common part of the test servers. A `with` statement starts and stops a server, which gets a data folder and a lifetime.
 
-`Server` defines how one starts. `OneServer` is a server with a single process and port. The processes themselves are in `processes`.
+`Server` defines how servers start. `OneServer` is a server with a single process and port. The processes themselves are in `processes`.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ READY_SECONDS: Final = 60.0
 
 
 class Server(ABC):
-    """Started by `launch` and `wait_until_ready`. They are separate so that several servers can start concurrently."""
+    """A server that is started in two steps, `launch` and `wait_until_ready`, so that several servers can start concurrently."""
 
     def __init__(self, run_dir: Path, *, host: str, lifetime: Lifetime) -> None:
         self.run_dir = run_dir.absolute()
@@ -58,7 +58,7 @@ class OneServer(Server):
     """A server with one process and one port."""
 
     name: ClassVar[str]
-    """Its name in messages, and the name of its log."""
+    """The server's name in messages, and the name of its log."""
 
     def __init__(self, run_dir: Path, *, host: str, lifetime: Lifetime) -> None:
         super().__init__(run_dir, host=host, lifetime=lifetime)

@@ -54,7 +54,8 @@ class Installation:
     def install(self, values: Mapping[str, Any] | None = None) -> None:
         """`helm upgrade --install --wait` with the test's images, overridden by `values`."""
         images = {"operator": OPERATOR_IMAGE, "converter": CONVERTER_IMAGE}
-        # Kueue support does no harm in a cluster without Kueue, and so the tests with Kueue don't need a separate release.
+        # Kueue support is always on, because it does no harm in a cluster without Kueue. So the tests with Kueue don't need a separate
+        # release.
         given = {
             "kueue": {"enabled": True},
             "image": {name: {"repository": image, "tag": TAG, "pullPolicy": "IfNotPresent"} for name, image in images.items()},
@@ -90,7 +91,7 @@ class Installation:
         )
 
     def kill(self) -> None:
-        """Kills the operator without a grace period, as a power failure does. Its Deployment starts another one."""
+        """Kills the operator without a grace period, as a power failure does. The Deployment starts another pod."""
         for pod in self.pods():
             self.cluster.kubectl("--namespace", self.namespace, "delete", "pod", pod["metadata"]["name"], "--grace-period=0", "--force")
 

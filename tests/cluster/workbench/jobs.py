@@ -137,11 +137,11 @@ def condition(status: Document, kind: str) -> Document:
 
 
 EACH_STEP: Final = {"onePod": "Never"}
-"""Fields of `workers` with which each step of a small job has its own pods, so that a test can catch the job in each step."""
+"""`workers` fields that give each step of a small job its own pods, so that a test can catch the job in each step."""
 
 
 def example(file: str, *, one_pod: bool = False, **changes: Any) -> Document:
-    """A job of `examples/` with a changed spec: `example(path, name="x", output={...})` replaces complete fields.
+    """A job from `examples/` with a changed spec: `example(path, name="x", output={...})` replaces complete fields.
 
     Each step has its own pods. With `one_pod`, a small job is a single pod, as for users.
     """

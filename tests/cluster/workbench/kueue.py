@@ -58,11 +58,11 @@ def install(cluster: Cluster) -> None:
 
 
 def uninstall(cluster: Cluster) -> None:
-    """Removes Kueue, if it is there, with its API: an API without a server would keep namespaces from being deleted."""
+    """Removes Kueue, if it is there, and its API: an API without a server would keep namespaces from being deleted."""
     if not _is_installed(cluster):
         return
     cluster.kubectl("label", "nodes", "--all", f"{FLAVOR_LABEL}-")
-    # Kueue's finalizers are on them, so they have to go before Kueue does.
+    # These objects have Kueue's finalizers, so they have to be deleted while Kueue is still running.
     cluster.kubectl("delete", "clusterqueues,resourceflavors,workloadpriorityclasses", "--all", "--timeout=60s")
     cluster.kubectl("delete", "--ignore-not-found", "--wait=false", "--filename=-", stdin=_as_text(_manifests(cluster)))
 
@@ -81,9 +81,9 @@ def _as_text(manifests: list[Document]) -> str:
 
 
 def queue(name: str, *, namespace: str, cpu: str) -> list[Document]:
-    """A LocalQueue and its ClusterQueue, with a quota of `cpu` of the flavor that every node provides.
+    """A LocalQueue and its ClusterQueue, with a quota of `cpu` for the flavor that every node has.
 
-    Jobs of a higher priority preempt the others.
+    Jobs with a higher priority preempt the others.
     """
     return [
         _kueue("ResourceFlavor", FLAVOR, {"nodeLabels": {FLAVOR_LABEL: FLAVOR}}),

@@ -34,7 +34,7 @@ FASHION_FILES = {
     "validation.tfrecords": Expected(5_000, 4_455_000, "921d040e1bdc03f2f958ddcb07514dac81bb072930fbbb60d92f886366ec6efb"),
     "test.tfrecords": Expected(10_000, 8_910_000, "1fe6dcbf4695b187c9b02f1a780b03b03dd076247298efb651ff17f249c7b8ab"),
 }
-"""The same files of Fashion-MNIST as packaged by Debian. Their digests also come from hand-written wire bytes."""
+"""Fashion-MNIST's files, as packaged by Debian. Their digests also come from hand-written wire bytes."""
 
 
 def write(folder: Path, *, train: int = TRAIN, test: int = TEST) -> Path:

@@ -1,5 +1,5 @@
-"""Runs the operator as a local process with the rights of the installed operator, so that it can be killed, paused, put behind a proxy or
-given a wrong clock.
+"""Runs the operator as a local process with the installed operator's rights, so that it can be killed, paused, put behind a proxy or given
+a wrong clock.
 
 The module `installation` runs the operator as users do. The installed operator must be scaled down while a local one runs: see
 `nobody_inside`.

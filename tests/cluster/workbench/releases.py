@@ -1,7 +1,7 @@
 """The releases between which tests upgrade and downgrade: this working copy, and an earlier commit whose sources are in `tests/compat`.
 
-The earlier code runs with this working copy's libraries and Dockerfile. So its image shares all layers but that of the code, and a test
-shows how the code of the two releases works together.
+The earlier code runs with this working copy's libraries and Dockerfile. So its image shares all layers except the code layer, and a test
+shows how the two releases' code works together.
 """
 
 import shutil
@@ -50,7 +50,7 @@ def build_earlier(folder: Path) -> tuple[Release, Path]:
     with tarfile.open(_SOURCES) as archive:
         archive.extractall(folder, filter="data")
     (folder / _LIBRARIES).parent.mkdir()
-    # Keep the file's time, so that the image build finds the layer of the libraries in its cache.
+    # Keep the file's time, so that the image build finds the library layer in its cache.
     shutil.copy2(ROOT / _LIBRARIES, folder / _LIBRARIES)
     release = Release(folder, COMMIT)
     inputs = [_LIBRARIES, "api", "converter"]

@@ -41,7 +41,7 @@ class Use:
 
 
 def uses(events: Iterable[Mapping[str, Any]], *, since: str = "") -> Iterator[Use]:  # Any: audit events as JSON
-    """Requests for objects by operators of any release, oldest first, since an RFC 3339 time."""
+    """The requests for objects that operators of any release have made since an RFC 3339 time, oldest first."""
     for event in events:
         user = event["user"]["username"].removeprefix("system:serviceaccount:")
         asked = event.get("objectRef")

@@ -1,6 +1,7 @@
 """An HDFS for all processes of a complete test run.
 
-Each start costs ten seconds of a processor, and an idle HDFS a second a minute. So only tests that kill its servers start their own.
+Each start costs ten seconds of processor time, and an idle HDFS costs one second per minute. So only tests that kill HDFS servers start
+their own HDFS.
 """
 
 import json

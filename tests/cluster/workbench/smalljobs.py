@@ -25,7 +25,8 @@ def write_input(stores: Stores, namespace: Namespace) -> Path:
 def small_jobs(
     stores: Stores, namespace: Namespace, names: list[str], *, one_pod: bool = False, **spec: Any
 ) -> list[Document]:  # Any: YAML
-    """A job for each name that reads the file of `write_input` and writes next to it, to a folder named by namespace and job.
+    """One job per name. Each reads the file that `write_input` wrote, and writes to a folder next to it that is named after the namespace
+    and the job.
 
     Each step has its own pod. With `one_pod`, a job is a single pod, as for users.
     """
@@ -77,8 +78,8 @@ def assert_done_once(stores: Stores, namespace: Namespace, *, lost_answers: bool
 
     A job in one pod has only the Job and the pod of the step plan.
 
-    With `lost_answers`, a Job may have had a second pod: if the API server dies after storing a new pod but before responding, the Job
-    controller creates another one. It deletes this other pod later, unless both pods have finished by then.
+    With `lost_answers`, a Job is allowed to have had a second pod: if the API server dies after storing a new pod but before responding,
+    the Job controller creates another one. It deletes this other pod later, unless both pods have finished by then.
     """
     jobs = namespace.all("dataprepjobs")
     statuses = {job["metadata"]["name"]: job["status"] for job in jobs}
@@ -110,7 +111,7 @@ def assert_done_once(stores: Stores, namespace: Namespace, *, lost_answers: bool
 
 
 def _own_steps(job: Document) -> Sequence[str]:
-    """The steps that have a Job of their own."""
+    """The steps that have their own Jobs."""
     return STEPS if job["spec"]["workers"].get("onePod") == "Never" else STEPS[:1]
 
 

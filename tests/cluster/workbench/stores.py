@@ -28,11 +28,12 @@ class Stores:
 
     @cached_property
     def hdfs(self) -> HdfsFiles:
-        """HDFS with two DataNodes, which other test processes may use too. If they share none, it starts with the first test that uses it."""
+        """HDFS with two DataNodes, which other test processes might use too. If the processes share no HDFS, it starts with the first test
+        that uses it."""
         return self.find_hdfs()
 
     def settings(self) -> list[dict[str, Any]]:
-        """`spec.stores` for all stores."""
+        """The `spec.stores` entries for all stores."""
         return [
             {"uriPrefix": "hdfs://", "user": getpass.getuser()},
             {

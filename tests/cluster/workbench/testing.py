@@ -46,7 +46,7 @@ def run_on_cluster(arguments: Sequence[str]) -> int:
             wanted = "cluster and not nightly"
     try:
         with _cluster_and_operator() as operator:
-            # The other groups use no HDFS. A run of selected tests starts one only if they need it.
+            # The other groups don't use HDFS. A run of selected tests starts HDFS only if the tests need it.
             host = operator.cluster.bridge_ip if sharing.is_whole() else None
             with shared_hdfs.running(host) if host is not None else nullcontext():
                 together = _group(f"{wanted} and not (apart or exclusive)", PROCESSES, arguments)
@@ -60,7 +60,7 @@ def run_on_cluster(arguments: Sequence[str]) -> int:
         return _pytest("-m", "cluster", *arguments, shared=False)
     except KeyboardInterrupt:
         return _INTERRUPTED
-    # Arguments such as a file name may select no test of a group.
+    # Arguments such as a file name might not select any test of a group.
     statuses = [status for status in (together, apart, alone) if status != _NO_TESTS] or [_NO_TESTS]
     return next((status for status in statuses if status), 0)
 
@@ -83,7 +83,8 @@ def _cluster_and_operator() -> Iterator[Installation]:
 
 
 def _images() -> dict[str, Path]:
-    """Return the images that all nodes have from the start, as archives by name. To load one later takes a processor ten seconds a node."""
+    """Return the images that all nodes have from the start, as archives by name. Loading an image later takes ten seconds of processor time
+    per node."""
     if not sharing.is_whole():
         return build()
     with tempfile.TemporaryDirectory() as folder:
@@ -96,7 +97,7 @@ def _group(mark: str, processes: int, arguments: Sequence[str]) -> int:
 
 
 def _processes(count: int, arguments: Sequence[str]) -> Sequence[str]:
-    """Output is only readable with a single process, so `-s` disables the others."""
+    """With `-s`, only one process runs, because the output of several processes would be unreadable."""
     return () if "-s" in arguments else ("-n", str(count), "--maxschedchunk=1")
 
 

@@ -24,11 +24,11 @@ DATAPREP = (sys.executable, "-m", "dataprep_converter")
 
 _OURS = ("DATAPREP_", "JOB_COMPLETION_INDEX", "FORCE_COLOR", "COLUMNS")
 _SECONDS_LEFT = 20.0
-"""How long a process of the command may still run when the command has ended, such as multiprocessing's resource tracker."""
+"""How long one of the command's processes, such as multiprocessing's resource tracker, is allowed to run after the command has ended."""
 
 
 def environment(more: Mapping[str, str] | None = None) -> dict[str, str]:
-    """Returns this process's variables, without those that affect the command, and with `more`."""
+    """Returns this process's environment variables without those that affect the command, and with `more` added."""
     return {name: value for name, value in os.environ.items() if not name.startswith(_OURS)} | dict(more or {})
 
 
@@ -51,7 +51,7 @@ def dataprep(
 ) -> subprocess.CompletedProcess[str]:
     """Runs the command, or a program that runs it, in a fork until it ends. `more` is added to its environment.
 
-    Raises TimeoutError if the command doesn't end, or if it leaves a process behind, which holds its output open.
+    Raises TimeoutError if the command doesn't end, or if it leaves a process behind that keeps its output open.
     """
     words = [str(argument) for argument in arguments]
     (out, out_end), (err, err_end) = os.pipe(), os.pipe()

@@ -1,7 +1,8 @@
-"""Commands in processes of their own that needn't import the modules again. Imports take most of a command's time.
+"""Commands in separate processes that needn't import the modules again, because imports take most of a command's time.
 
-Each command is a fork of one process that has imported the modules. Like a process from a shell, it has its own arguments, environment, folder
-and standard streams, and it ends through the interpreter's exit. This file is also the program of the process that forks.
+Each command is a fork of one process that has imported the modules. Like a process started from a shell, the fork has its own arguments,
+environment, folder and standard streams, and ends with the interpreter's normal exit. This file is also the program of the process that
+forks.
 """
 
 import contextlib
@@ -28,9 +29,9 @@ _MODULES: Final = (
 )
 """The modules that most commands import."""
 _SECONDS: Final = 300.0
-"""How long a command may take."""
+"""How long a command is allowed to take."""
 _SECONDS_TO_END: Final = 10.0
-"""How long the process may take to end."""
+"""How long the process is allowed to take to end."""
 _MOST_BYTES: Final = 1 << 20
 """The maximum size of a command's arguments and environment."""
 
@@ -69,9 +70,9 @@ class Forks:
         socket.send_fds(self._socket, [json.dumps(order).encode()], descriptors)
 
     def wait(self) -> int:
-        """Return the exit code of the command once it has ended: for a signal its number, negative, as `subprocess` does.
+        """Return the command's exit code once it has ended. After a signal, this is the signal's number, negated, as in `subprocess`.
 
-        Raises TimeoutError for a command that doesn't end, and kills it.
+        If the command doesn't end, kills it and raises TimeoutError.
         """
         try:
             return int(self._socket.recv(_MOST_BYTES))
@@ -86,7 +87,7 @@ class Forks:
 
     def close(self) -> None:
         """End the process."""
-        # Other processes may be forks of this one and hold the socket too.
+        # Other processes might be forks of this one that hold the socket open too.
         with contextlib.suppress(OSError):
             self._socket.shutdown(socket.SHUT_RDWR)
         self._socket.close()
@@ -126,7 +127,7 @@ def _become(descriptors: Sequence[int], *, arguments: list[str], environment: di
 
 
 if __name__ == "__main__":
-    # As in a command, before numpy is imported.
+    # Set before numpy is imported, as in a command.
     os.environ["OPENBLAS_NUM_THREADS"] = "1"
     for _name in _MODULES:
         importlib.import_module(_name)

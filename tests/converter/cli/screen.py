@@ -1,7 +1,7 @@
-"""A terminal for tests: runs a command in a pseudo-terminal of a given width, and returns what stays on its screen.
+"""A terminal for tests: runs a command in a pseudo-terminal of a given width, and returns what is left on the screen.
 
-Only the control sequences that our output uses are known: colours and styles, the movements of bars that are drawn again, and the cursor. Any
-other sequence is an error, because it would change the terminal of a user.
+Only the control sequences that our output uses are supported: colours and styles, movements to redraw a bar, and the cursor. Any other
+sequence is an error, because it would change the user's terminal.
 """
 
 import fcntl
@@ -21,7 +21,7 @@ COLOUR = re.compile(r"⟨[\d;]*\b(?:3[0-7]|38|4[0-7]|48|9[0-7]|10[0-7])\b[\d;]*�
 
 
 def shown(output: str) -> str:
-    """Return the lines that stay on an endless screen. A change of style is written as its numbers in ⟨ ⟩, and its end as ⟨0⟩."""
+    """Return the lines that are left on an endless screen. A change of style is written as its numbers in ⟨ ⟩, and its end as ⟨0⟩."""
     lines: list[list[tuple[str, str]]] = [[]]
     row = column = at = 0
     style = ""
@@ -63,7 +63,7 @@ def _marked(cells: Sequence[tuple[str, str]]) -> str:
     parts = []
     before = ""
     for character, style in cells:
-        # The style of a space is mostly invisible.
+        # Most styles don't show on a space.
         if style != before and character != " ":
             parts.append(f"⟨{style or '0'}⟩")
             before = style

@@ -1,5 +1,5 @@
-"""Ctrl-C at any moment: while modules load, during the work, in a library, and while the interpreter ends. Each time there is one line at
-most, and no traceback."""
+"""Ctrl-C at any moment: while modules load, during the work, in a library, and while the interpreter exits. Each time at most one line is
+printed, and no traceback."""
 
 import json
 import shutil
@@ -62,7 +62,7 @@ main()
 
 @pytest.fixture(autouse=True)
 def interruptible() -> Iterator[None]:
-    """Makes Ctrl-C work. A shell that starts the tests in the background makes all their processes ignore it."""
+    """Makes Ctrl-C work. A shell that starts the tests in the background makes all of their processes ignore Ctrl-C."""
     before = signal.signal(signal.SIGINT, signal.default_int_handler)
     yield
     signal.signal(signal.SIGINT, before)
@@ -100,8 +100,8 @@ sys.meta_path.insert(0, Beginning())
 from dataprep_converter.__main__ import main
 
 """
-"""Sends Ctrl-C to all processes of the command when this process has computed for some seconds since the command caught interrupts. Other
-programs on the machine don't move this moment. The last line is the time that the command has taken.
+"""Sends Ctrl-C to all of the command's processes once this process has used some seconds of CPU time since the command began to catch
+interrupts. So the load on the machine doesn't change this moment. The last line is the CPU time that the command took.
 """
 _AT_EVERY_LINE = """
 import json, os, signal, sys
@@ -145,7 +145,7 @@ while not ended or ended[-1][0]:
 print(json.dumps(ended))
 os._exit(0)
 """
-"""Interrupts `main` at each of its lines, from the line that catches interrupts on. Each line has a fork of this process."""
+"""Interrupts `main` at each of its lines, beginning with the line that catches interrupts. For each line, this process is forked."""
 _POOL = "from dataprep_converter.steps import pool; pool.INLINE_BYTES = 0; "
 _IN_A_LIBRARY = """
 import os, signal, sys

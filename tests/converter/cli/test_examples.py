@@ -21,7 +21,7 @@ GOLDEN = json.loads((ROOT / "tests/compat/examples.json").read_text(encoding="ut
 """Digests of the files that each example made in an early version of the converter."""
 
 HOLDS_PATHS = "file-batch-local.yaml"
-"""Its archives contain the paths of the source files, which differ in each run."""
+"""This example's archives contain the paths of the source files, which differ in each run."""
 
 JOBS = [file for file in sorted(EXAMPLES.glob("*.yaml")) if "kind: DataPrepJob" in file.read_text(encoding="utf-8")]
 ON_STORES = ("mnist-hdfs.yaml", "mnist-oss.yaml")
@@ -40,7 +40,7 @@ RUN_ELSEWHERE = {
 
 @pytest.fixture(autouse=True)
 def code_of_one_job(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Normally, a process runs only one job. Here, an example must not use the code of an earlier example."""
+    """Outside the tests, a process runs only one job. Here, an example must not use an earlier example's code."""
     monkeypatch.setenv(plugins.CODE_VARIABLE, "")
 
 
@@ -62,7 +62,7 @@ def test_an_example_for_this_machine_runs(tmp_path: Path, capsys: pytest.Capture
 
 
 def digests(output: Path) -> dict[str, str]:
-    """Returns the SHA-256 of each file that readers of the data set see, including sub-folders."""
+    """Returns the SHA-256 of each file that readers of the data set see, including files in sub-folders."""
     return {name: hashlib.sha256(content).hexdigest() for name, content in everything(output).items() if name[0] not in "_."}
 
 

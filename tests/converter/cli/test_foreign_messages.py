@@ -1,4 +1,5 @@
-"""No message of a library is shown without ours before it: which file or address, and what is wrong with it."""
+"""A library's message is never shown alone. Our own text comes first, and says which file or address is affected and what is wrong with
+it."""
 
 import bz2
 import gzip

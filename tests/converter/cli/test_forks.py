@@ -1,4 +1,4 @@
-"""The forks in which tests run commands are processes like those of a shell."""
+"""The forks in which tests run commands behave like processes started from a shell."""
 
 import json
 import os

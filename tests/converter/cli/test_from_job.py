@@ -1,4 +1,4 @@
-"""A job that reads the output of another job runs only in a cluster. On one machine, the user names the data set instead."""
+"""A job that reads another job's output runs only in a cluster. On one machine, the user names the data set instead."""
 
 from pathlib import Path
 

@@ -217,7 +217,7 @@ def test_the_example_of_a_script_from_git_runs_on_a_folder(tmp_path: Path, monke
     porcelain.commit(str(work), message=b"m", author=AUTHOR, committer=AUTHOR)
     (tmp_path / "in").mkdir()
     (tmp_path / "in" / "lines.txt").write_text("".join(frame(bytes([n])).hex() + "\n" for n in range(7)))
-    # This folder has a link to the interpreter, because the example calls `python`.
+    # The folder has a link to the interpreter, because the example calls `python`.
     monkeypatch.setenv("PATH", str(Path(sys.executable).parent), prepend=os.pathsep)
     monkeypatch.setenv("VALIDATION_SIZE", "2")
     monkeypatch.setenv(plugins.COMMIT_VARIABLE, "")

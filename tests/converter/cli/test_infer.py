@@ -162,8 +162,8 @@ INPUTS: dict[str, tuple[Callable[[Path], Path], int]] = {
 """For each source, an input and its number of records."""
 
 ASKED_FOR = {"whole_file", "masks", "csv_sequences", "fixed_length", "join", "sql", "table", "plugin"}
-"""Sources that can't be recognised from files. The user must specify how files belong together or are read, that each file is a record, or that
-there is a database."""
+"""Sources that can't be recognised from files. The user must say how files belong together or are to be read, that each file is a record,
+or that the source is a database."""
 
 
 def inferred(source: Path | str, folder: Path, *more: str) -> tuple[str, dict[str, Any]]:
@@ -679,7 +679,7 @@ def test_the_mark_of_another_program_is_none_of_ours(tmp_path: Path) -> None:
 def test_a_signed_address_of_the_web_is_a_file(tmp_path: Path) -> None:
     signed = "/rows.csv?X-Amz-Expires=60&X-Amz-Signature=0123"
     with serving({signed: b"x,z\n1,2\n"}) as site:
-        # Like a real server, the site refuses any other path than the signed one.
+        # Like a real server, the site refuses any path except the signed one.
         site.refusals[f"{signed}/_SUCCESS"] = 403
         _, spec = inferred(site.at(signed), tmp_path)
         assert spec["source"] == {"csv": {"uris": [site.at(signed)], "header": True}}

@@ -1,4 +1,4 @@
-"""`dataprep infer` on tables as people have them: missing values, and JSON files that are one array."""
+"""`dataprep infer` on tables as found in practice: with missing values, and JSON files that are one array."""
 
 import gzip
 import json
@@ -22,7 +22,7 @@ def inferred(source: Path, folder: Path) -> tuple[str, dict[str, Any]]:
 
 
 def records(folder: Path, capsys: pytest.CaptureFixture[str]) -> list[dict[str, Any]]:
-    """What the job writes as JSON Lines, which keeps nulls."""
+    """The records that the job writes as JSON Lines, which keep nulls."""
     assert code_of("run", folder / "job.yaml", "--quiet", "--set", "output.format=jsonl") == 0
     capsys.readouterr()
     (shard,) = (folder / "out").glob("*.jsonl")
@@ -118,7 +118,7 @@ def test_a_first_file_with_only_a_header_has_the_columns_of_the_others(tmp_path:
     assert notes == [f"# check: the header of {tmp_path}/in/c.csv has other columns than {tmp_path}/in/a.csv, or another order"]
 
 
-# What write.table(head(d), "a.txt") writes in R 4.3, with and without sep.
+# The output of write.table(head(d), "a.txt") in R 4.3, with and without sep.
 WRITTEN_BY_R = '"mpg" "gear" "kind"\n"Mazda RX4" 21 4 "a b"\n"Fiat 128" NA 4 "c"\n"Toyota Corolla" 33.9 5 NA\n'
 
 

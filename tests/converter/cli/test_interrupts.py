@@ -34,7 +34,7 @@ Send = Callable[[subprocess.Popen[str], signal.Signals], None]
 
 @pytest.fixture(autouse=True)
 def interruptible() -> Iterator[None]:
-    """Makes Ctrl-C work. If a shell starts the tests in the background, all processes of the tests ignore Ctrl-C."""
+    """Makes Ctrl-C work. A shell that starts the tests in the background makes all of their processes ignore Ctrl-C."""
     before = signal.signal(signal.SIGINT, signal.default_int_handler)
     yield
     signal.signal(signal.SIGINT, before)
@@ -184,4 +184,4 @@ def test_a_terminated_worker_pod_leaves_nothing_half_made(digits: Path, tmp_path
     result = messages.parse(capsys.readouterr().out)
     assert isinstance(result, messages.WorkResult)
     assert result.shards_done == 24
-    assert finished - 1 <= result.shards_skipped <= finished  # one shard may have its final name, but no report yet
+    assert finished - 1 <= result.shards_skipped <= finished  # one shard can have its final name, but no report yet

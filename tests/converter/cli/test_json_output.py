@@ -1,4 +1,4 @@
-"""`--json`: what a command prints for people, it also prints as one JSON value for scripts. Errors stay on standard error."""
+"""`--json`: a command prints, as one JSON value for scripts, what it otherwise prints for people. Errors stay on standard error."""
 
 import json
 from pathlib import Path

@@ -60,9 +60,10 @@ JOBS: dict[str, dict[str, Any]] = {
     "script": {"script": SCRIPT, "output": OUT},
 }
 OF_ONE_JOB = {"map": "transforms", "script": "script"}
-"""Jobs in which only the fields below this one are tested. All other fields, except the source's, are tested in the first job only."""
+"""Jobs in which only the fields below the given field are tested. All other fields, except the source's, are tested only in the first
+job."""
 OF_THE_CLUSTER = ("workers", "stores", "cleanup", "retry", "stepDeadlines")
-"""Fields that commands on this machine hardly use. They are tested together."""
+"""Fields that are hardly used by commands on this machine. They are tested together."""
 
 
 @pytest.fixture(autouse=True)
@@ -124,7 +125,7 @@ def tried(name: str) -> Iterator[tuple[Place, dict[str, Any]]]:
 
 
 def stored(folder: Path) -> Iterator[tuple[str, bytes]]:
-    """Yields every file's content. Tables are yielded as their values, and archives as their members."""
+    """Yields the content of every file. Tables are yielded as values, and archives as members."""
     for file in folder.rglob("*"):
         content = file.read_bytes() if file.is_file() else b""
         if file.suffix == ".parquet":
@@ -171,7 +172,7 @@ def test_no_command_says_or_stores_a_secret_of_a_job(name: str, said: Said) -> N
                     ["inspect", "out", "--json"],
                     ["remove", "job.json", "--run", "0" * 16],
                 ]
-        # Options of formats name columns and files, which are stored in the data set anyway.
+        # Format options only name columns and files, and these names are stored in the data set anyway.
         if place[0] != "output":
             found += [(place, file) for file, content in [*stored(Path("out")), *stored(Path())] if file != "job.json" and leaks(content)]
     assert found == []

@@ -20,7 +20,7 @@ from workbench.example_inputs import iris
 
 @pytest.fixture
 def fake(monkeypatch: pytest.MonkeyPatch) -> Iterator[FakeMaxCompute]:
-    """A fake MaxCompute whose key is in the environment, because commands outside a cluster read no Secrets."""
+    """A fake MaxCompute. Its key is in the environment, because commands outside a cluster don't read Secrets."""
     # On a busy machine, the import alone takes most of the preflight's time limit.
     importlib.import_module("odps")
     with FakeMaxCompute() as fake:

@@ -16,13 +16,13 @@ from dataprep_converter.runtime.request_budget import RequestBudget
 
 
 class Leader(HTTPServer):
-    """A server that answers with these codes, one after the other, and keeps the reports that it received."""
+    """A server that responds with these status codes, one after the other, and keeps the reports that it received."""
 
     def __init__(self, codes: list[int]) -> None:
         super().__init__(("127.0.0.1", 0), Asked)
         self.codes = codes
         self.said: dict[str, object] = {}
-        """More fields of its replies."""
+        """Additional fields for the server's responses."""
         self.reports: list[dict[str, object]] = []
         self.tokens: list[str | None] = []
 

@@ -1,6 +1,7 @@
-"""The main commands as a user sees them: on terminals of 80 and 120 columns, with and without colour, against texts in `sessions`.
+"""The main commands as a user sees them, on terminals of 80 and 120 columns, with and without colour. Their output is compared with texts
+in `sessions`.
 
-To write the texts anew after a change that is meant: DATAPREP_WRITE_SESSIONS=1 pytest tests/converter/cli/test_sessions.py
+To rewrite the texts after an intended change: DATAPREP_WRITE_SESSIONS=1 pytest tests/converter/cli/test_sessions.py
 """
 
 import os
@@ -44,7 +45,8 @@ _REPLACED = (
     (re.compile(r"\d+\.\d s \("), "# s ("),
     (re.compile(r"^(converting (?:⟨[\d;]+⟩)?)━+", re.M), r"\1━━━"),
 )
-"""What differs from run to run: digests, which contain the inputs' times, the place of the schema, times, and a bar, which gets what they leave of the line."""
+"""Patterns for text that differs from run to run: digests (which depend on the inputs' times), the schema's location, times, and the length
+of a bar, which fills the rest of its line."""
 
 
 @pytest.fixture

@@ -54,7 +54,7 @@ def test_progress_off_a_terminal_is_plain_lines(few: Path, tmp_path: Path) -> No
         said[1],
     )
     assert re.fullmatch(r"converting: [\d,]+ of 6,200 records, [\d,]+ records/s, [\d,]+ MB/s.*", said[2])
-    # If the run took seconds, there is another line about the bottleneck.
+    # If the run took several seconds, there is another line about the bottleneck.
     at = said.index("committing …")
     assert re.fullmatch(r"done: 6,200 records, 5,524,200 bytes in 3 files, \d+\.\d s \([\d,]+ records/s, \d+ MB/s\)", said[at + 1])
 
@@ -91,7 +91,7 @@ def test_a_terminal_gets_a_bar(few: Path, tmp_path: Path) -> None:
     os.close(ours)
     assert process.wait(timeout=60) == 0
     assert b"\x1b[" in shown
-    # The bar of the planning goes away, so its line is the one before the plan's.
+    # The planning bar disappears, so its line is the one before the plan's line.
     before, planned, _ = shown.partition(b"planned run ")
     assert b"planning" in before
     assert planned

@@ -1,4 +1,4 @@
-"""Modules loaded at the start. A command that loads unneeded libraries is slow, even if it does little work."""
+"""Modules that a command loads when it starts. A command that loads libraries it doesn't need is slow even if it does little work."""
 
 import subprocess
 import sys

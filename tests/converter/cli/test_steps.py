@@ -1,4 +1,4 @@
-"""The steps as pods run them: the bytes equal those of a single run, and the operator can read the results."""
+"""The steps as pods run them: their output has the same bytes as that of a single run, and the operator can read their results."""
 
 import json
 import signal
@@ -155,7 +155,7 @@ def test_the_steps_of_pods_leave_their_results(few: Path, tmp_path: Path, pod: P
 
 
 ONE_POD = {"DATAPREP_ONE_POD": "mnist-0123456789-", "POD_NAME": "mnist-0123456789-plan-1-abcde", "DATAPREP_ATTEMPT": "1"}
-"""The variables of a pod that also does the work and the commit if the job is small."""
+"""The environment variables of a pod that also does the work and the commit if the job is small."""
 
 
 @pytest.mark.slow
@@ -204,7 +204,7 @@ commands.main(sys.argv[2:])
 @pytest.mark.slow
 @pytest.mark.parametrize(("number", "code"), [(signal.SIGKILL, 0), (signal.SIGABRT, 0), (signal.SIGTERM, 143)])
 def test_a_process_that_is_killed_at_the_work_has_done_the_plan_step(few: Path, tmp_path: Path, pod: Pod, number: int, code: int) -> None:
-    """A pod that is told to stop is replaced, and the next pod finds the plan."""
+    """A pod that was told to stop is replaced, and the next pod finds the plan."""
     job = mnist_run(few, tmp_path / "out", FIELDS)
     done = dataprep(str(int(number)), "plan", *job, program=SIGNALLED, more=pod.environment | ONE_POD)
     assert done.returncode == code, done.stderr
@@ -314,7 +314,8 @@ print(len(set(os.listdir("/proc/self/task")) - before))
 
 @pytest.mark.slow
 def test_loading_a_plan_starts_no_threads(few: Path, tmp_path: Path, step: Step) -> None:
-    """Arrow's threads would still use Python's memory when a worker without work exits immediately, and abort the process."""
+    """If loading a plan started Arrow's threads, they would still use Python's memory when a worker without work exits at once, and would
+    abort the process."""
     planned = step("plan", *mnist_run(few, tmp_path / "out", FIELDS))
     assert isinstance(planned, messages.PlanResult)
     done = subprocess.run(

@@ -1,4 +1,4 @@
-"""Gzip members: every reader reads them as one stream, and the file doesn't depend on how the bytes are divided among calls."""
+"""Gzip members: every reader reads all members as one stream, and the file doesn't depend on how the bytes are divided among calls."""
 
 import gzip
 import random

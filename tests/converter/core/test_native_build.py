@@ -33,7 +33,8 @@ def sources(tmp_path: Path) -> Path:
 
 @pytest.fixture(scope="module")
 def built(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Return the library's folder after a build, which runs only once. Before the build, the folder had a library of another source."""
+    """Return the library's folder after a build, which runs only once. Before the build, the folder contained a library built from another
+    source."""
     sources = copy_sources(tmp_path_factory.mktemp("built"))
     (sources / STALE).write_bytes(b"of another version")
     assert build(sources).returncode == 0
@@ -43,7 +44,7 @@ def built(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def build(sources: Path, **environment: str) -> subprocess.CompletedProcess[str]:
     command = [sys.executable, str(sources.parents[1] / BUILD.name)]
     if not environment:
-        # No test loads the library, so the compiler need not optimise it, which would take most of the time.
+        # No test loads the library, so the compiler doesn't optimise it: optimising would take most of the time.
         compiler = sources.parents[1] / "cc"
         compiler.write_text('#!/bin/sh\nexec cc "$@" -O0\n')
         compiler.chmod(0o755)

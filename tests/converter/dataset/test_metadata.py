@@ -1,4 +1,4 @@
-"""Metadata files of a data set: they are hidden, and equal for equal data sets at any location. Files of earlier runs are removed."""
+"""A data set's metadata files: they are hidden, and equal for equal data sets at any location. Earlier runs' files are removed."""
 
 import ast
 import hashlib
@@ -28,7 +28,7 @@ FRAMEWORKS = ("tensorflow", "torch", "dali", "sagemaker", "spark", "numpy")
 
 
 def hidden(folder: Path) -> dict[str, str]:
-    """Return the SHA-256 of every hidden metadata file, without those in the folders of runs."""
+    """Return the SHA-256 of every hidden metadata file, except those in run folders."""
     run_folders = [each.parent for each in folder.glob("_dataprep/*/manifest.json")]
     found = [file for top in ("_dataprep", "_tfds") for file in folder.glob(f"{top}/**/*") if file.is_file() and file.name != "OWNER"]
     return {
@@ -326,7 +326,7 @@ def test_what_sagemaker_can_not_use_is_said_by_its_loader_alone(finished: Finish
 
 
 def said(loader: str) -> str:
-    """Return the message of a loader that can't load the data set."""
+    """Return the message from a loader that can't load the data set."""
     with pytest.raises(SystemExit) as stopped:
         exec(loader, {})  # noqa: S102 - what a user does with the file
     return str(stopped.value)
@@ -428,7 +428,7 @@ def test_croissant_has_every_shard_relative_to_itself(tmp_path: Path) -> None:
 
 
 def test_croissant_names_the_columns_that_the_files_have(tmp_path: Path) -> None:
-    """A vector becomes several columns of a CSV file. Without a header, the columns have no names."""
+    """A vector becomes several columns in a CSV file. Without a header, these columns have no names."""
     features = [{"name": "v", "columns": ["id", "score"], "dtype": "float32"}]
     for number, (options, columns) in enumerate([({}, ["label", "v_0", "v_1"]), ({"header": False}, None), ({"delimiter": ";"}, None)]):
         out = output_of(scores_job(tmp_path, out=str(number), features=features, output={"format": "csv", "csv": options}))

@@ -1,4 +1,5 @@
-"""Jobs must not write to a folder that they read: the output may not be an input, be in one or contain one, whatever the URIs look like."""
+"""Jobs must not write to a folder that they read: however the URIs are written, the output must not be an input, be inside one, or contain
+one."""
 
 import json
 import os

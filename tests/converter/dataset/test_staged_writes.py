@@ -13,7 +13,7 @@ from dataprep_converter.stores.files import FileStore, FileUpload
 
 
 class FullFor(FileStore):
-    """A disk that is full for one file, and slow for all others."""
+    """A disk that is full for one file, and slow for all other files."""
 
     def __init__(self, name: str) -> None:
         super().__init__(StoreSettings(uri_prefix="/"))

@@ -1,4 +1,4 @@
-"""Helpers for tests of formats: batches in the form that a job makes, which are encoded and decoded again."""
+"""Helpers for format tests: batches like those that a job makes, which are encoded and then decoded again."""
 
 from collections.abc import Iterator, Sequence
 from itertools import pairwise
@@ -77,7 +77,7 @@ def flipped(content: bytes) -> Iterator[bytes]:
 
 
 def breaks(made: Encoded, content: bytes) -> bool:
-    """Return whether the decoder rejects these bytes when it reads them like `made`. Any other kind of error fails the test."""
+    """Return whether the decoder rejects these bytes when it reads them like `made`. Any error other than a rejection fails the test."""
     try:
         made.parsed(content, piece=1 << 20)
     except BrokenRecord:

@@ -1,4 +1,4 @@
-"""The cases for tests that cover all formats. An entry here includes a new format in all of these tests."""
+"""The cases for tests that cover all formats. To include a new format in all of these tests, add an entry here."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -24,13 +24,13 @@ class Case:
     """The facts about a format that a test needs to make a data set."""
 
     spec: Mapping[str, Any]
-    """Features and labels that the format can store. It is ROWS unless the format refuses them."""
+    """Features and labels that the format can store: ROWS, unless the format refuses them."""
     columns: tuple[str, ...]
     """The columns of `test_extremes.COLUMNS` that the format can store. Other tests cover the columns that it refuses."""
     options: Mapping[str, Any] = field(default_factory=dict)
     """The options that the format needs to accept all of these columns."""
     example: str | None = None
-    """The name of an example in this format, `examples/<name>-local.yaml`. A format that can store ROWS needs none."""
+    """The name of an example in this format, `examples/<name>-local.yaml`. A format that can store ROWS doesn't need an example."""
 
 
 CASES: Final[Mapping[str, Case]] = {

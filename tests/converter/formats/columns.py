@@ -185,7 +185,7 @@ def expected(columns: Mapping[str, Any], sequences: Sequence[str]) -> list[dict[
 
 
 def all_same(found: list[dict[str, Any]], wanted: list[dict[str, Any]]) -> bool:
-    """Return whether all records are the `same`."""
+    """Return whether all records are equal according to `same`."""
     return [list(each) for each in found] == [list(each) for each in wanted] and all(
         same(one[name], other[name]) for one, other in zip(found, wanted, strict=True) for name in one
     )

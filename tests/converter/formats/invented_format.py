@@ -1,4 +1,4 @@
-"""An invented format, in the form in which its author would write it. `test_recipe` adds it to a copy of the source tree.
+"""An invented format, written as the author of a new format would write it. `test_recipe` adds it to a copy of the source tree.
 
 18:[[0.5,1],7,"a",0],        a netstring for each record: its length, a colon, a JSON array of the features, a comma
 """
@@ -189,7 +189,7 @@ def new(text: str) -> Callable[[str], str]:
 
 
 def adding(*places: tuple[str, str]) -> Callable[[str], str]:
-    """Return an edit that inserts text before some places of a file. Each place must occur exactly once."""
+    """Return an edit that inserts text before some places in a file. Each place must occur exactly once."""
 
     def edit(text: str) -> str:
         for place, added in places:
@@ -229,4 +229,4 @@ EDITS: Final[Mapping[str, Callable[[str], str]]] = {
     "docs/guide.md": appending("[netstrings](formats/netstrings.md)"),
     "CHANGELOG.md": appending("- The format `netstrings`."),
 }
-"""Maps each file to the edit of its text."""
+"""Maps each file to the edit that changes its text."""

@@ -9,7 +9,8 @@ from dataprep_converter.formats.encoder import Encoder
 
 
 def read_late(encoder: Encoder, parts: Iterable[pa.RecordBatch]) -> Iterator[bytes]:
-    """Return the records of each part. They are read after the next two parts are encoded, because buffers are valid until then."""
+    """Return the records of each part. Records are read only after the next two parts are encoded, because buffers have to stay valid until
+    then."""
     made: deque[bytes | bytearray | memoryview] = deque()
     for part in parts:
         made.append(encoder.encode(part))

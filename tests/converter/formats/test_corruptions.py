@@ -104,7 +104,8 @@ def test_nothing_is_reported_of_a_healthy_compressed_data_set(format_: str, sour
 
 
 class Damage:
-    """A copy of a data set, with methods to damage it. Each returns a description, or "" if it can't be applied to this data set."""
+    """A copy of a data set, with methods to damage it. Each method returns a description of the damage, or "" if it doesn't apply to this
+    data set."""
 
     def __init__(self, folder: Path, dice: Random) -> None:
         self.folder = folder
@@ -254,8 +255,8 @@ FORMATS_EACH: Final = 5
 
 
 def campaign() -> list[tuple[str, str]]:
-    """Return (format, damage) pairs: for every format, each kind of damage to shards and a second flipped bit; for some formats, each other
-    kind of damage."""
+    """Return (format, damage) pairs. Every format gets each kind of damage to shards, and a second flipped bit. Each other kind of damage
+    is tried in some formats."""
     formats = list(CASES)
     of_shards = [(format_, damage) for format_ in formats for damage in (*OF_SHARDS, "flipped_bit")]
     beside = [
@@ -269,9 +270,10 @@ def test_there_are_200_damages() -> None:
 
 
 def is_quick(format_: str, damage: str, seed: int) -> bool:
-    """Return whether a case is in the quick run: for each format, a sixth of the kinds of damage to shards and of the other kinds.
+    """Return whether a case is in the quick run, which tests a sixth of the kinds of damage to shards, and a sixth of the other kinds, in
+    each format.
 
-    Only few formats have companions, so all formats are tried there.
+    Damage to companion files is always tested, because only a few formats have companion files.
     """
     del seed
     kinds = OF_SHARDS if damage in OF_SHARDS else BESIDE_THEM
@@ -289,7 +291,7 @@ def test_every_damage_is_noticed_and_repaired(
     done = getattr(damaged, damage)() or damaged.flipped_bit()
     assert is_noticed(folder), done
 
-    # Without its manifest, a data set doesn't contain the job that made it.
+    # A data set without its manifest doesn't contain the job that made it.
     job = a_job(source, format_, tmp_path / "elsewhere") if "manifest" in damage else None
     repaired = repair(str(folder), Access(), job=job)
     assert contents(folder) == before, done
@@ -306,7 +308,7 @@ def is_noticed(folder: Path) -> bool:
 
 
 def contents(folder: Path) -> dict[str, bytes]:
-    """Return the content of all files, except files with times and files with the folder's path."""
+    """Return the content of all files, except those that contain times or the folder's path."""
     files = {str(file.relative_to(folder)): file for file in sorted(folder.rglob("*")) if file.is_file()}
     return {path: file.read_bytes() for path, file in files.items() if "/reports/" not in path and not is_placed(path)}
 

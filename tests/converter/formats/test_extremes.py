@@ -1,4 +1,4 @@
-"""Extreme values that formats must preserve from a source to a finished shard and back.
+"""Extreme values that formats must preserve from a source to a finished shard, and when the shard is read back.
 
 They are the limits of all number types, NaN, empty lists, bytes that aren't text, RecordIO's magic number, records of 100 MB, and no record at all.
 """
@@ -29,7 +29,7 @@ MAGIC: Final = bytes.fromhex("0a23d7ce")
 MAGIC_FLOAT: Final = float(np.frombuffer(MAGIC, "<f4")[0])
 BIG: Final = 100_000_000
 LARGE: Final = 20_000_000
-"""A size that three bytes can't hold."""
+"""A size that doesn't fit into three bytes."""
 
 COLUMNS: Final[Mapping[str, Any]] = {
     "small": pa.array([-(2**31), 2**31 - 1, -1, 0, 1], pa.int32()),
@@ -44,9 +44,10 @@ COLUMNS: Final[Mapping[str, Any]] = {
 }  # fmt: skip
 DTYPES: Final = {"small": "int32", "whole": "int64", "single": "float32", "double": "float64"}
 OF_100_MEGABYTES: Final = ("recordioProtobuf", "jsonl", "webdataset")
-"""A binary format, a text format and an archive. `test_a_job_makes_a_record_of_100_megabytes` covers TFRecord. The others run nightly."""
+"""A binary format, a text format and an archive. `test_a_job_makes_a_record_of_100_megabytes` covers TFRecord. The other formats are tested
+nightly."""
 OF_20_MEGABYTES: Final = ("sequenceFile", "mds", "fileBatch")
-"""Formats whose lengths are stored as in none of the others. Their records of 100 MB run nightly."""
+"""Formats that each store lengths in a way of their own. They are tested with records of 100 MB only nightly."""
 
 
 def made(source: Mapping[str, Any], folder: Path, *, format_: str, features: list[dict[str, Any]]) -> Manifest:

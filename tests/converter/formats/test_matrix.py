@@ -1,4 +1,5 @@
-"""Every shape of schema in every format: a job writes verified files, or is refused before any write. The number of workers changes no byte."""
+"""Every shape of schema in every format: a job writes verified files, or is refused before any write. The number of workers doesn't change
+the bytes."""
 
 import re
 from pathlib import Path

@@ -128,7 +128,7 @@ def test_a_shard_beyond_its_offsets_is_refused(monkeypatch: pytest.MonkeyPatch) 
 
 
 def without_nulls(column: Any) -> Any:
-    """Replace the nulls of a column with other values."""
+    """Replace a column's nulls with other values."""
     if not column.null_count:
         return column
     there = [value for value in plain(column) if value is not None]

@@ -1,4 +1,4 @@
-"""Minibatches don't depend on the numbers of workers and files, and contain every sample exactly once, in order."""
+"""Minibatches don't depend on the number of workers or files, and contain every sample exactly once, in order."""
 
 import tempfile
 from pathlib import Path
@@ -24,7 +24,7 @@ HALVES = {"into": [{"name": "a", "fraction": 0.5}, {"name": "b", "fraction": 0.5
 
 
 def made(folder: Path, rows: int, out: str, **spec: Any) -> Path:
-    """Make a data set from `rows` rows `<number>,<number % 7>`. Its only feature is the number."""
+    """Make a data set from `rows` rows of the form `<number>,<number % 7>`. Its only feature is the number."""
     (folder / "rows.csv").write_text("".join(f"{number},{number % 7}\n" for number in range(rows)))
     columns = [{"name": "id", "type": "Int64"}, {"name": "rest", "type": "Int64"}]
     written = {

@@ -1,4 +1,4 @@
-"""Nested values become JSON, and the JSON becomes the same values again."""
+"""Nested values become JSON, and the JSON is converted back to the same values."""
 
 import datetime as dt
 import json

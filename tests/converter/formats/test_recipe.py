@@ -1,4 +1,5 @@
-"""The section "How to add a format" of CONTRIBUTING.md is complete: its steps alone add an invented format to a copy of the source tree."""
+"""The section "How to add a format" in CONTRIBUTING.md is complete: its steps are enough to add an invented format to a copy of the source
+tree."""
 
 import json
 import re
@@ -47,7 +48,8 @@ def tree(tmp_path_factory: pytest.TempPathFactory) -> Path:
     copy = tmp_path_factory.mktemp("tree")
     for name in _COPIED:
         if (ROOT / name).is_dir():
-            # The byte code is copied too, which saves most of the time of the programs. While other processes write it, it has temporary names.
+            # The byte code is copied too, which saves most of the programs' time. Byte code that other processes are still writing has a
+            # temporary name.
             shutil.copytree(ROOT / name, copy / name, ignore=shutil.ignore_patterns("*.pyc.*"))
         else:
             shutil.copy(ROOT / name, copy / name)
@@ -77,7 +79,7 @@ def modules(tree: Path, *programs: list[str]) -> None:
 
 
 def python(tree: Path, *arguments: str | Path, where: Path | None = None) -> str:
-    """Run a program of the copy and return its output. If the program fails, the test fails with this output."""
+    """Run one of the copy's programs and return its output. If the program fails, the test fails with this output."""
     paths = [str(tree / name) for name in ("api", "converter", "operator", "tests/cluster")]
     outer = {name: value for name, value in environment().items() if not name.startswith("PYTEST_")}
     ended = subprocess.run(

@@ -161,7 +161,7 @@ def test_idx_is_the_flat_vector_of_the_size_that_sagemaker_users_know(tmp_path: 
     folder = mnist.write(tmp_path / "mnist", train=3, test=1)
     subset = {"name": "train", "images": str(folder / "train-images-idx3-ubyte.gz"), "labels": str(folder / "train-labels-idx1-ubyte.gz")}
     made = shard(tmp_path, source={"idx": {"subsets": [subset]}})
-    # Each payload has 3,176 bytes: the message's tags and lengths, 784 floats, and the label.
+    # Each payload is 3,176 bytes long: the message's tags and lengths, 784 floats, and the label.
     assert made == b"".join(
         bytes.fromhex("0a23d7ce 680c0000 0ad118 0a06 76616c756573 12c618 12c318 0ac018")
         + ((31 * number + 7 * np.arange(784)) % 256).astype("<f4").tobytes()

@@ -105,7 +105,7 @@ KINDS: dict[str, tuple[str, pa.DataType, list[list[Any]]]] = {
 
 
 def expected_steps(steps: Sequence[Any]) -> list[list[Any]]:
-    """Convert steps to the form in records: each step is a list, texts are bytes, and true is 1."""
+    """Convert steps to their form in records: each step is a list, texts are bytes, and true is 1."""
     lists = [step if isinstance(step, list) else [step] for step in steps]
     return [[value.encode() if isinstance(value, str) else int(value) if value is True else value for value in step] for step in lists]
 

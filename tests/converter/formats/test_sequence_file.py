@@ -27,7 +27,7 @@ COMPRESSIONS = ["None", "Record", "Block"]
 
 
 def head(key: str, value: str, flags: str = "0000", codec: str = "") -> bytes:
-    """Return the header by the format's specification. Names are shorter than 128 bytes, so each length is a single byte."""
+    """Return the header according to the format's specification. Names are shorter than 128 bytes, so each length is a single byte."""
     names = b"".join(bytes([len(name)]) + name.encode() for name in (key, value))
     return b"SEQ\x06" + names + bytes.fromhex(flags) + (bytes([len(codec)]) + codec.encode() if codec else b"") + bytes(4) + MARKER
 
@@ -147,7 +147,7 @@ def test_a_sync_stands_before_the_first_record_behind_an_interval() -> None:
     made = Made({"v": pa.array([b"x" * (each - 20)] * 300)}, value="Feature")
     places = [at for at in range(len(made.data)) if made.data.startswith(ESCAPE + MARKER, at)]
     begin = len(head(f"{IO}LongWritable", f"{IO}BytesWritable"))
-    # After the first k records the file has begin + 1000 k bytes. The first sync follows when this size reaches 102,400.
+    # After the first k records, the file is begin + 1000 k bytes long. The first sync follows when this size reaches 102,400.
     first = begin + each * -((begin - SYNC_INTERVAL) // each)
     assert places[0] == first
     assert places[1] == first + 20 + each * -(-SYNC_INTERVAL // each)

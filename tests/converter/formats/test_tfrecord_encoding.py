@@ -1,4 +1,4 @@
-"""Compare the TFRecord encoder with golden bytes, and with protobuf's own code, which is independent of it."""
+"""Compare the TFRecord encoder with golden bytes, and with protobuf's own code, which is independent of the encoder."""
 
 import hashlib
 import time
@@ -23,7 +23,7 @@ from dataprep_converter.records.feature import FeatureSpec
 pytestmark = pytest.mark.usefixtures("native_and_python")
 
 SYNTHETIC = {
-    # name: (first image, end of the images, SHA-256 for sorted keys). The digests are those of hand-written wire bytes.
+    # name: (first image, end of the images, SHA-256 for sorted keys). The digests come from hand-written wire bytes.
     "validation": (0, 5_000, "1c95197f5308779e02693ff20778c6a1c1a6b46c740eef9f7292da97be1ff08f"),
     "train": (5_000, 60_000, "28a652fb317ed340e8b88ecfa5433215e66edec6c6e9b3f44f5100505623e1bc"),
     "test": (60_000, 70_000, "61caa6da3a1d08944a2b7b41380bba17b992fe56e3f23c453302d5fbb511b9c5"),
@@ -357,5 +357,5 @@ def test_a_numeric_table_is_not_encoded_row_by_row() -> None:
     batch = pa.record_batch(columns)
     started = time.thread_time()
     encoder.encode(batch)
-    # For busy machines, the limit is a tenth of the usual speed. This is still several times faster than building messages.
+    # The limit allows for busy machines: it is a tenth of the usual speed, which is still several times faster than building messages.
     assert rows / (time.thread_time() - started) > 100_000

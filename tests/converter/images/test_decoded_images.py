@@ -176,7 +176,7 @@ def test_a_broken_image_is_left_out_and_named(folder: Path) -> None:
     ids=["files", "uint8", "float32", "float32 on the way", "uint8 on the way", "larger than a batch"],
 )
 def test_the_tensors_of_a_batch_are_at_most_8_mib(folder: Path, transforms: list[Any], most: int) -> None:
-    # The largest image has 482 x 415 x 3 = 600,090 bytes as uint8, and four times as many as float32.
+    # The largest image takes 482 x 415 x 3 = 600,090 bytes as uint8, and four times as many as float32.
     assert Pipeline(a_job(folder, *transforms).spec, {"classes": ["cat", "dog"]}, Access()).most_records == most
 
 

@@ -232,7 +232,7 @@ def test_a_large_image_takes_its_pixels_and_pillows_own(tmp_path: Path) -> None:
         Image.new("RGB", (side, side)).save(tmp_path / name, "PNG")
     ran = subprocess.run([sys.executable, "-c", _PEAK, tmp_path / "small", tmp_path / "large"], capture_output=True, text=True, check=True)
     small, large = (int(line) * 1024 for line in ran.stdout.split())
-    # Pillow needs four bytes per pixel, and we need three. Converting the complete image in one step took more than ten.
+    # Pillow needs four bytes per pixel, and we need three. Converting the complete image in one step took more than ten bytes per pixel.
     assert 3 < (large - small) / 5000**2 < 8.5
 
 
@@ -269,7 +269,7 @@ def test_flipped_bytes_give_pixels_or_a_reason(kind: str, data: st.DataObject) -
     content = bytearray(file_of(drawn(16, 24), kind))
     for at, value in data.draw(st.lists(st.tuples(st.integers(0, len(content) - 1), st.integers(0, 255)), min_size=1, max_size=8)):
         content[at] = value
-    # A header may claim millions of pixels, which is allowed but isn't the subject of this test.
+    # A header is allowed to claim millions of pixels, but that isn't the subject of this test.
     with contextlib.suppress(BadSample):
         assert decoded(bytes(content), maxPixels=1_000_000).size
 

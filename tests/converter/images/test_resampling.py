@@ -32,7 +32,7 @@ def by_pillow(image: Pixels, height: int, width: int, method: str) -> Pixels:
 
 
 def drawn(height: int, width: int, channels: int, seed: int = 0, *, only_extremes: bool = False) -> Pixels:
-    """Return an image of noise. With `only_extremes`, all values are 0 or 255, so sums exceed the range of a byte."""
+    """Return an image of noise. With `only_extremes`, all values are 0 or 255, so sums go beyond the range of a byte."""
     values = np.random.default_rng([seed, height, width]).integers(0, 256, (height, width, channels), np.uint8)
     return np.where(values > 127, np.uint8(255), np.uint8(0)) if only_extremes else values
 
@@ -82,7 +82,7 @@ def test_sizes_at_the_ends(before: tuple[int, int], after: tuple[int, int], chan
 def test_columns_are_first_where_they_are_for_pillow(height: int, method: str) -> None:
     """The order of the two passes changes the result. For 75 of 100 columns, the order changes between 49 and 50 rows.
 
-    For 100 columns, it changes at 100 rows.
+    For 100 columns, the order changes at 100 rows.
     """
     for width in (75, 100, 101):
         agree(drawn(100, 100, 3), height, width, method)

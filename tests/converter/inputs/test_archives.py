@@ -33,7 +33,7 @@ SUFFIXES = ["zip", "stored.zip", "tar", "tar.gz", "tgz"]
 
 
 def put(path: Path, files: Mapping[str, bytes]) -> Path:
-    """Write an archive of the kind that the file's extension names."""
+    """Write an archive of the kind that the file's extension indicates."""
     name = path.name
     if name.endswith(".zip"):
         data = a_zip(files, method=zipfile.ZIP_STORED if ".stored." in name else zipfile.ZIP_DEFLATED)

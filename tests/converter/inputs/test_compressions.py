@@ -1,4 +1,5 @@
-"""Compressed files: the bytes of the usual programs, files cut and damaged at any place, and the memory that large contents need."""
+"""Compressed files: the bytes that the usual programs write, files truncated or damaged anywhere, and the memory that large contents
+need."""
 
 import bz2
 import lzma
@@ -80,7 +81,7 @@ def test_a_file_that_is_damaged_is_broken(ending: str) -> None:
     data[len(data) // 2] ^= 0x10
     if ending == "lz4":
         data = bytearray(bytes.fromhex(GOLDEN["lz4"]))
-        data[-1] ^= 1  # Arrow's encoder writes no checksum, the program does
+        data[-1] ^= 1  # Arrow's encoder writes no checksum, but the program does
     with pytest.raises(BrokenStream):
         unpacked(bytes(data))
 
@@ -112,7 +113,7 @@ def test_pieces_are_small_however_large_the_contents_are(ending: str) -> None:
         tracemalloc.stop()
     assert sum(sizes) == 64 << 20
     assert max(sizes) <= 1 << 20
-    assert peak < 16 << 20  # the dictionary of xz has 8 MiB
+    assert peak < 16 << 20  # xz's dictionary takes 8 MiB
 
 
 @pytest.mark.parametrize("head", [b"BZh9 is the name of a book", b"", b"(\xb5", b"\x04\x22\x4d"])

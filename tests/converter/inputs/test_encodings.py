@@ -1,4 +1,4 @@
-"""Text files in encodings other than UTF-8: byte order marks, every source of text, and the units into which files are divided."""
+"""Text files in encodings other than UTF-8: byte order marks, every text source, and the units into which files are divided."""
 
 import gzip
 import json
@@ -19,9 +19,9 @@ from dataprep_converter.readers import reader_class
 from dataprep_converter.readers.text import stretches
 
 CODECS = {"Utf8": "utf-8", "Utf16Le": "utf-16-le", "Utf16Be": "utf-16-be", "Latin1": "latin-1", "Windows1252": "cp1252"}
-"""For each encoding in the spec, Python's codec."""
+"""Python's codec for each encoding in the spec."""
 MARKED = {"Utf8": "utf-8-sig", "Utf16Le": "utf-16"}
-"""Python's codecs that write a mark."""
+"""The Python codecs that write a byte order mark."""
 SOURCES: dict[str, tuple[str, dict[str, Any]]] = {
     "csv": ("größe,z\n" + "".join(f'{n},"naïve\n{n}"\n' for n in range(60)), {"header": True}),
     "jsonl": ("".join(json.dumps({"größe": n, "z": "naïve"}, ensure_ascii=False) + "\n" for n in range(60)), {}),

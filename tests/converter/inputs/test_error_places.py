@@ -1,4 +1,4 @@
-"""A planning error begins with the line of the job that it concerns."""
+"""A planning error begins with the job's line that it is about."""
 
 from pathlib import Path
 

@@ -25,7 +25,7 @@ every_store = pytest.mark.parametrize("make", PLACES)
 
 
 def a_file(kind: str, numbers: range) -> bytes:
-    """Return a file with the columns `id` and `x`, in the form in which other programs write it."""
+    """Return a file with the columns `id` and `x`, as other programs write it."""
     if kind == "csv":
         return "".join(["id,x\n", *(f"{n},{n / 4}\n" for n in numbers)]).encode()
     out = pa.BufferOutputStream()
@@ -63,7 +63,8 @@ def place(request: pytest.FixtureRequest, make: Any, tmp_path: Path) -> Place:
     ],
 )
 def test_what_lies_below_a_prefix_is_read_by_a_glob_in_the_order_of_its_names(place: Place, kind: str) -> None:
-    # Glue, EMR and Athena publish like this: parts in no order, a marker file, and leftovers of another job in the same folder.
+    # Glue, EMR and Athena publish files in this way: parts in no particular order, a marker file, and another job's leftovers in the same
+    # folder.
     parts = {f"prefix/part-0000{n}.{kind}": a_file(kind, range(20 * n, 20 * n + 20)) for n in (2, 0, 1)}
     others = {"prefix/_SUCCESS": b"", "prefix/notes.txt": b"no data", f"prefixed/part-9.{kind}": a_file(kind, range(900, 910))}
     for name, content in {**parts, **others}.items():

@@ -1,4 +1,4 @@
-"""MaxCompute: download sessions that end, tables that change, answers that break off, and wrong credentials.
+"""MaxCompute: download sessions that end, tables that change, responses that break off, and wrong credentials.
 
 Reading resumes or fails with a clear error.
 """
@@ -67,7 +67,7 @@ def test_a_session_may_end_while_rows_are_read(fake: FakeMaxCompute) -> None:
 
 
 def shifted(count: int, *, first: int) -> Rows:
-    """Return the rows of `counted`, but in another order from this row on."""
+    """Return the rows of `counted`, in a different order from row `first` onwards."""
 
     def at(start: int, length: int) -> pa.Table:
         ids = np.arange(start, start + length)
@@ -188,7 +188,7 @@ def test_the_tunnel_may_be_named_in_the_spec(fake: FakeMaxCompute) -> None:
 
 def test_no_credentials_and_no_endpoint_are_said(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("ODPS_ACCESS_ID")
-    import_module("alibabacloud_credentials.utils.auth_util")  # it reads the variable only once, when it is imported
+    import_module("alibabacloud_credentials.utils.auth_util")  # the module reads the variable only once, when it is imported
     monkeypatch.setenv("ALIBABA_CLOUD_ECS_METADATA_DISABLED", "true")
     with pytest.raises(
         BadCredentials, match=rf"{T}: No credentials of Alibaba Cloud: .* Give the store a Secret \(accessKeyId, accessKeySecret\)"

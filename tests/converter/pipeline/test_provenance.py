@@ -1,4 +1,4 @@
-"""The origin of a record: `output.provenance` adds it as features, and faults that are found after the reader name the line."""
+"""The origin of a record: `output.provenance` adds it as features, and error messages about faults found after the reader name the line."""
 
 import gzip
 import json

@@ -1,4 +1,4 @@
-"""A shard's index has the offset of each record, for any division into batches."""
+"""A shard's index has the offset of each record, however the records are divided into batches."""
 
 import json
 import struct
@@ -21,7 +21,7 @@ from dataprep_converter.tools.verification import verify
 NO_MANIFEST: Any = None
 LINE = IndexLine("offset", " ", "size")
 MAGIC = struct.unpack("<f", struct.pack("<I", 0xCED7230A))[0]
-"""A number with the same bytes as the magic number before every RecordIO record."""
+"""A number with the same bytes as the magic number that precedes every RecordIO record."""
 
 
 def index_of(out: Path, file: str) -> list[list[int]]:
@@ -29,7 +29,7 @@ def index_of(out: Path, file: str) -> list[list[int]]:
 
 
 def frames(data: bytes) -> list[list[int]]:
-    """Returns the (offset, size) of each TFRecord frame, from the frame's length only."""
+    """Returns the (offset, size) of each TFRecord frame, computed only from the lengths in the frames."""
     found, offset = [], 0
     while offset < len(data):
         size = struct.unpack_from("<Q", data, offset)[0] + 16

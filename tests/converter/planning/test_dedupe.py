@@ -1,4 +1,4 @@
-"""Duplicates are found, the first one is kept, and records that only look alike are kept too."""
+"""Duplicates are found, and the first of them is kept. Records that only look alike are kept too."""
 
 from pathlib import Path
 from typing import Any

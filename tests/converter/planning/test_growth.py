@@ -1,4 +1,4 @@
-"""Compares the present units with those of the existing data set."""
+"""Compares the current units with the existing data set's units."""
 
 import pytest
 

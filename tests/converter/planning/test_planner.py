@@ -1,6 +1,6 @@
 """The planner: equal plans for equal inputs, the errors, and the number of tasks.
 
-There are as many tasks as workers, or more if that balances slow tasks, but no task that isn't worth a pod.
+There are as many tasks as workers, or more if that balances slow tasks, but every task has enough work to be worth a pod.
 """
 
 from pathlib import Path
@@ -17,7 +17,7 @@ from dataprep_converter.planning import planner
 from dataprep_converter.runtime.plugins import CODE_VARIABLE
 
 ROW_BYTES = 940
-"""Bytes of an input row in a record, which adds a few bytes."""
+"""The size in bytes of an input row in a record. The record adds a few bytes to the row's text."""
 
 
 @pytest.fixture(autouse=True)
@@ -26,7 +26,7 @@ def _small_pods(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(planner, "TASK_BYTES", 20 * ROW_BYTES + 200)
 
 
-def a_job(folder: Path, *, rows: int, shards: int = 100, **spec: Any) -> DataPrepJob:  # Any: the spec as YAML has it
+def a_job(folder: Path, *, rows: int, shards: int = 100, **spec: Any) -> DataPrepJob:  # Any: the spec as in YAML
     (folder / "rows.csv").write_text(f"{'x' * 900}\n" * rows)
     written: dict[str, Any] = {
         "source": {"csv": {"uris": [str(folder / "rows.csv")], "columns": [{"name": "text", "type": "String"}]}},

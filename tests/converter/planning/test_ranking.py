@@ -1,4 +1,4 @@
-"""Ranking: finds a bound below which exactly the given number of a class's hashes lie."""
+"""Ranking: finds a bound such that exactly the given number of a class's hashes lie below it."""
 
 from collections.abc import Iterator
 

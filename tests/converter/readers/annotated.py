@@ -12,7 +12,7 @@ from tests.builders.images import an_image
 from dataprep_api.spec import Source
 
 Objects = Sequence[tuple[str, float, float, float, float]]
-"""The class, xmin, ymin, xmax and ymax of an object, in pixels. Images have 20 x 10 pixels."""
+"""An object's class, xmin, ymin, xmax and ymax, in pixels. Images have 20 x 10 pixels."""
 
 
 def voc(objects: Objects, *, size: tuple[int, int] | None = (20, 10), **fields: str) -> bytes:
@@ -44,7 +44,7 @@ def yolo(objects: Objects, names: Sequence[str]) -> bytes:
 
 
 def coco(images: Mapping[str, Objects], names: Sequence[str], **more: Any) -> bytes:
-    """A COCO file for all images. The ids of categories start at 11, and the ids of images at 100."""
+    """A COCO file for all images. Category ids start at 11, and image ids at 100."""
     annotations = [
         {"id": 1000 * image + n, "image_id": 100 + image, "category_id": 11 + names.index(name), "bbox": [x0, y0, x1 - x0, y1 - y0], "iscrowd": 0}
         for image, objects in enumerate(images.values())

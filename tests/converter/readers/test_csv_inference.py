@@ -197,7 +197,7 @@ def test_types_with_cells_that_do_not_fit(tmp_path: Path, cells: list[str], expe
     )
 )
 def test_what_makes_a_column_numeric_are_cells_that_are_read_as_numbers(tmp_path_factory: pytest.TempPathFactory, cells: list[str]) -> None:
-    """For any cells: in a column that isn't text, at least 95% of the filled cells can be read. A column of only numbers is never text."""
+    """For any cells: if a column isn't text, at least 95% of its filled cells can be read. A column of only numbers is never text."""
     source = of_text(tmp_path_factory.mktemp("csv"), "".join(f"{cell},1\n" for cell in cells))
     found = batches(CsvReader, source)
     filled = [cell for cell in cells if cell not in ("", "NA")]

@@ -1,4 +1,5 @@
-"""Tests CSV files with thousands of bad cells. Halving would find the same faulty rows, but with a dozen calls to Arrow for each."""
+"""Tests CSV files with thousands of bad cells. Repeated halving would find the same faulty rows, but needs a dozen calls to Arrow for each
+row."""
 
 from typing import Any
 

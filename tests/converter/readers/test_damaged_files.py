@@ -1,4 +1,5 @@
-"""Damages files of the binary and sparse sources by flipping bytes and truncating. Reading may return records or fail with an error that names the file."""
+"""Damages files for the binary and sparse sources by flipping bytes and truncating. Reading must either return records or fail with an
+error that names the file."""
 
 import gzip
 import struct

@@ -23,7 +23,7 @@ LIST = "originalUris.txt"
 
 
 def zipped(members: Mapping[str, bytes]) -> bytes:
-    """A zip file as DL4J writes it, with deflated members."""
+    """A zip file as written by DL4J, with deflated members."""
     out = io.BytesIO()
     with zipfile.ZipFile(out, "w", zipfile.ZIP_DEFLATED) as archive:
         for name, content in members.items():
@@ -32,7 +32,7 @@ def zipped(members: Mapping[str, bytes]) -> bytes:
 
 
 def a_batch(*originals: str) -> bytes:
-    """A FileBatch. The list of URIs is the first member, as DL4J writes it."""
+    """A FileBatch. As in files written by DL4J, the list of URIs is the first member."""
     files = {f"file_{number}.jpg": an_image(seed=number) for number in range(len(originals))}
     return zipped({LIST: "\n".join(originals).encode(), **files})
 

@@ -1,4 +1,4 @@
-"""Input files that are not read are counted, whatever the reason."""
+"""Input files that aren't read are counted, whatever the reason."""
 
 import json
 import sys

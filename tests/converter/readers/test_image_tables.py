@@ -1,4 +1,4 @@
-"""Tests tables that list images with more columns than a label: types, names and keys, absent images, and the errors."""
+"""Tests tables that list images and have more columns than a label: types, names and keys, absent images, and the errors."""
 
 import json
 from collections.abc import Callable

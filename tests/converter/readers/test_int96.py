@@ -1,4 +1,5 @@
-"""Tests times of INT96 in Parquet files, which older Spark, Hive and Impala write: they are read in microseconds. Arrow writes the files."""
+"""Tests INT96 times in Parquet files, which older versions of Spark, Hive and Impala write. The times are read in microseconds. Arrow
+writes the test files."""
 
 from collections.abc import Mapping
 from pathlib import Path

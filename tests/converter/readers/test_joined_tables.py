@@ -1,4 +1,4 @@
-"""Joins in memory and out of core have the same results: records, pieces, and errors with their messages."""
+"""Joins in memory and out of core have the same results: the same records, pieces, and errors with their messages."""
 
 import json
 import tempfile
@@ -122,7 +122,7 @@ def a_table(folder: Path, name: str, table: pa.Table, **options: Any) -> dict[st
 
 
 def with_nulls(column: Any, every: int) -> Any:
-    """The column, in which some rows are null. `every` 0 stands for none."""
+    """The column with a null in each `every`-th row, or without nulls if `every` is 0."""
     rows = [None if every and row % every == 0 else row for row in range(len(column))]
     return column.take(pa.array(rows, pa.int64()))
 

@@ -94,7 +94,7 @@ def _peak(folder: Path, kind: str, size: int) -> int:
     )
     assert ran.returncode == 0, ran.stderr
     shutil.rmtree(folder)
-    return int(ran.stdout.split()[-1]) * 1024  # DuckDB may print its progress first, because it takes the script for an interactive session
+    return int(ran.stdout.split()[-1]) * 1024  # DuckDB might print its progress first, as if the session were interactive
 
 
 SIZES = {"csv": (22, 88), "csv-shuffled": (22, 88), "images": (22, 88), "jsonl": (22, 88), "parquet": (22, 88), "join": (30, 60)}
@@ -104,8 +104,8 @@ SIZES = {"csv": (22, 88), "csv-shuffled": (22, 88), "images": (22, 88), "jsonl":
 AT_NIGHT = ("csv", "images", "jsonl", "parquet", "join")
 """The kinds that are tested only at night.
 
-By day, csv-shuffled stands for all jobs, because a job that reads in a scattered order holds more than the others. `test_memory_of_readers.py`
-tests the readers. A join takes half a minute of processor time; test_joined_tables tests its limits.
+By day, csv-shuffled stands for all jobs, because a job that reads in a scattered order holds more in memory than other jobs.
+`test_memory_of_readers.py` tests the readers. A join takes half a minute of processor time; test_joined_tables tests its limits.
 """
 
 

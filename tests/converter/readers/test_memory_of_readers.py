@@ -1,7 +1,8 @@
 """The memory that a reader needs doesn't grow with its input.
 
-Each way of reading has one reader in `make test`, and others at night. A fork plans and reads a small and a large input, without the rest
-of a job, so that all memory counts, that of C libraries and databases too. The values are large, so that they are read quickly.
+For each way of reading, `make test` tests one reader, and the nightly run tests the others. A forked process plans and reads a small or a
+large input, without the rest of a job. So all memory counts, including that of C libraries and databases. The values are large, so that
+they are read quickly.
 """
 
 import gzip
@@ -36,7 +37,7 @@ _pq: Any = pyarrow.parquet
 
 SMALL: Final = 16 << 20
 LARGE: Final = 48 << 20
-"""The sizes of the inputs in bytes. The small one is larger than what the readers hold: units, parts and pieces of some MiB."""
+"""The sizes of the inputs in bytes. The small input is larger than what readers hold in memory: units, parts and pieces of some MiB."""
 _VALUE_BYTES: Final = 128 << 10
 _BATCH_BYTES: Final = 1 << 20
 _CONSTANTS: Final[Mapping[str, int]] = {
@@ -46,7 +47,7 @@ _CONSTANTS: Final[Mapping[str, int]] = {
     "dataprep_converter.readers.databases.databases._SQLITE_ROWS": 512,
     "dataprep_converter.readers.databases.sql.BLOCK_ROWS": 512,
 }
-"""The bounds of caches and batches that would hold all of the small input, or more."""
+"""Limits for caches and batches whose default limits would allow them to hold all of the small input, or more."""
 
 _READ: Final = """
 import ctypes, importlib, json, re, sys, threading, time
@@ -94,8 +95,8 @@ with reader_type(source.member, state, access) as reader:
         peak = max(peak, own())
 print(json.dumps([read, peak - before]))
 """
-"""Plans and reads a source, and prints the bytes of its records and the peak of this process's memory. Memory-mapped files don't count. The
-plan step of a join doesn't count either: it may use its share of the memory, which `test_memory.py` tests."""
+"""Plans and reads a source, and prints the bytes of its records and the peak of this process's memory. Memory-mapped files don't count. A
+join's plan step doesn't count either: it is allowed to use its share of the memory, which `test_memory.py` tests."""
 
 
 def values(size: int, of: int = _VALUE_BYTES) -> Iterator[bytes]:
@@ -110,7 +111,7 @@ def source_of(kind: str, file: Path | str, **options: Any) -> dict[str, Any]:
 
 
 def written(file: Path, pieces: Iterator[bytes], *, compresses: bool = False) -> Path:
-    """Writes the pieces to a file, which `compresses` makes a gzip file."""
+    """Writes the pieces to a file, or to a gzip file if `compresses`."""
     with gzip.open(file, "wb", compresslevel=1) if compresses else file.open("wb") as out:
         for piece in pieces:
             out.write(piece)
@@ -214,7 +215,7 @@ def members_of_stored_zip(folder: Path, size: int) -> dict[str, Any]:
 
 
 def a_large_member(folder: Path, size: int) -> dict[str, Any]:
-    """Records in a single member of a gzipped tar file."""
+    """Records in the only member of a gzipped tar file."""
     content = gzip.compress(a_tar({"data/a.bin": b"".join(values(size))}), 1, mtime=0)
     return {"fixedLength": members_of(folder / "a.tar.gz", content)["wholeFile"] | {"recordBytes": _VALUE_BYTES}}
 
@@ -299,7 +300,7 @@ def rows_of_a_database(folder: Path, size: int) -> dict[str, Any]:
 
 
 def joined_rows(folder: Path, size: int) -> dict[str, Any]:
-    # A join builds some hundred records together.
+    # A join builds a few hundred records at once.
     each = 8 << 10
     count = size // each
     written(folder / "left.csv", (b"k%05d,%b\n" % (count - number, value) for number, value in enumerate(values(size, of=each))))
@@ -324,7 +325,7 @@ WAYS: Final[Mapping[str, Callable[[Path, int], dict[str, Any]]]] = {
     "a database's cursor": rows_of_a_database,
     "joined rows": joined_rows,
 }
-"""The ways of reading, each with a function that makes an input of a size."""
+"""The ways of reading, each with a function that makes an input of a given size."""
 
 MORE: Final[Mapping[str, Callable[[Path, int], dict[str, Any]]]] = {
     "csv": rows_of_csv,
@@ -343,11 +344,11 @@ MORE: Final[Mapping[str, Callable[[Path, int], dict[str, Any]]]] = {
     "dataset": shards_of_a_data_set,
     "plugin": records_of_a_plugin,
 }
-"""Readers that read in one of these ways, but with code of their own for each file. They are tested only at night."""
+"""Readers that read in one of these ways, but have their own code for each file. They are tested only at night."""
 
 
 def peak(folder: Path, name: str, size: int) -> int:
-    """Returns by how many bytes a process grows that reads an input of this size."""
+    """Returns by how many bytes a process grows when it reads an input of this size."""
     folder.mkdir()
     order = {"source": {**WAYS, **MORE}[name](folder, size), "size": size, "batch": _BATCH_BYTES, "constants": dict(_CONSTANTS)}
     (folder / "order.json").write_text(json.dumps(order))

@@ -1,4 +1,4 @@
-"""Binary files that are given to a source of text are named, with the source that reads them."""
+"""If binary files are given to a text source, the error names the file and the source that can read it."""
 
 import sqlite3
 from collections.abc import Callable

@@ -1,4 +1,4 @@
-"""Tests the conditions of `partitions`: which folders they choose, and that nothing in the other folders is opened or counted."""
+"""Tests the conditions of `partitions`: which folders they choose, and that no file in the other folders is opened or counted."""
 
 import json
 import shutil
@@ -28,7 +28,7 @@ FOLDERS = [f"country={country}/day=2026-01-0{day}" for country in ("at", "de", "
 
 
 def put(file: Path, values: list[int]) -> None:
-    """Writes a file with a column `x`, in the format that the extension of its name gives."""
+    """Writes a file with a column `x`, in the format that its extension names."""
     file.parent.mkdir(parents=True, exist_ok=True)
     match file.suffix:
         case ".parquet":
@@ -61,7 +61,7 @@ def chosen(source: Source) -> list[str]:
 
 
 def skipped(source: Source) -> SkippedFiles:
-    """What planning counts as skipped."""
+    """The files that planning counts as skipped."""
     access = Access()
     reader_class(source.kind).discover(source.member, access).collect()
     return access.skipped

@@ -1,4 +1,5 @@
-"""Tests columns in folder names for every source that supports them: the same values as pyarrow's datasets read, and folders that don't match."""
+"""Tests columns in folder names for every source that supports them: the same values as in pyarrow's datasets, and folders that don't
+match."""
 
 import json
 from pathlib import Path

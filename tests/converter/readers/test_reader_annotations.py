@@ -1,4 +1,4 @@
-"""Tests invalid annotations of images: boxes outside the image, and invalid files.
+"""Tests invalid image annotations: boxes outside the image, and invalid files.
 
 test_reader_annotated_images.py tests valid annotations.
 """
@@ -21,7 +21,7 @@ from dataprep_converter.readers.images.annotated_images import AnnotatedImagesRe
 
 
 def one(folder: Path, annotation: bytes, kind: str = "Voc", **options: Any) -> tuple[list[dict[str, Any]], dict[int, str]]:
-    """The rows and faults of an image of 20 x 10 pixels."""
+    """The rows and faults read from an image of 20 x 10 pixels."""
     put(folder, {"i/1.jpg": an_image(), {"Voc": "a/1.xml", "Yolo": "a/1.txt", "Coco": "a.json"}[kind]: annotation})
     if kind == "Yolo":
         options.setdefault("classes", ["cat", "dog"])

@@ -83,7 +83,7 @@ def test_every_codec_of_fastavro_has_the_same_records(codec: str, tmp_path: Path
 
 
 def packed(file: Path, codec: str, pack: Any, records: list[dict[str, Any]]) -> Path:
-    """Writes a file whose blocks are compressed by `pack`, from a file of fastavro without compression."""
+    """Writes a file whose blocks are compressed by `pack`. The blocks come from an uncompressed file by fastavro."""
     plain = put(file, [field("n", "long"), field("s", "string")], records, size=2000).read_bytes()
     sync = b"0123456789abcdef"
     head, *blocks = plain.split(sync)[:-1]
@@ -167,7 +167,7 @@ def test_times_are_numbers_of_the_files_unit_beyond_python_s_years_too(tmp_path:
     far = put(tmp_path / "b.avro", [field("t", "long")], [{"t": 10**17}])
     text = far.read_bytes()
     plain, logical = b'"type": "long"', b'"type": {"type": "long", "logicalType": "timestamp-millis"}'
-    # The size of the schema is a varint of two bytes in front of it.
+    # The schema's size is a varint of two bytes in front of the schema.
     start = text.index(b"avro.schema") + len(b"avro.schema")
     size = (text[start] & 0x7F | text[start + 1] << 7) // 2
     schema = text[start + 2 : start + 2 + size].replace(plain, logical)

@@ -1,4 +1,4 @@
-"""Tests the base of readers that decode complete units: which blocks and files are cached, and errors if a unit has changed."""
+"""Tests the base class of readers that decode complete units: which blocks and files are cached, and the errors if a unit has changed."""
 
 from collections.abc import Iterator
 from pathlib import Path
@@ -23,7 +23,7 @@ SCHEMA = pa.schema([("byte", pa.int64())])
 
 
 class Bytes(BlockReader):
-    """A reader whose records are single bytes; `!` is a bad record. Remembers which units it has loaded."""
+    """A reader whose records are single bytes; `!` is a bad record. It remembers which units it has loaded."""
 
     def __init__(self) -> None:
         super().__init__(Access())

@@ -1,4 +1,4 @@
-"""Tests CSV files that each have a sequence: steps, labels of steps and of sequences, and the errors for faulty files."""
+"""Tests CSV files that contain one sequence each: steps, labels of steps and of sequences, and the errors for faulty files."""
 
 import gzip
 import hashlib

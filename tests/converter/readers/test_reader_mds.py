@@ -1,8 +1,8 @@
 """Tests data sets of MosaicML Streaming: every encoding, folders, compressions, and indexes and shards that don't fit.
 
-`written_by_mds_writer.tar.xz` was written by `MDSWriter` of mosaicml-streaming 0.13.0: `train` (plain), `val` (zstd:7) and `test` (gz), with
-shards of at most 2,400 bytes, and the values of `expected`. The reader's own tests use shards of our encoder, whose bytes equal MDSWriter's
-(`tests/interop/heavy/test_mds.py`).
+`written_by_mds_writer.tar.xz` was written by `MDSWriter` of mosaicml-streaming 0.13.0: `train` (plain), `val` (zstd:7) and `test` (gz),
+with shards of at most 2,400 bytes, and the values of `expected`. The reader's own tests use shards from our encoder, whose bytes equal
+MDSWriter's (`tests/interop/heavy/test_mds.py`).
 """
 
 import json
@@ -132,7 +132,7 @@ def test_the_folder_of_an_index_is_the_subset(theirs: Path) -> None:
 
 
 def test_an_index_of_all_folders_reads_no_shard_twice(theirs: Path) -> None:
-    # streaming's merge_index writes such an index above the folders' own.
+    # streaming's merge_index writes such an index above the folders, which keep their own indexes.
     shards = []
     for name in ("test", "train", "val"):
         for shard in json.loads((theirs / name / "index.json").read_text())["shards"]:

@@ -1,4 +1,4 @@
-"""Every source of tables returns nulls, wherever they are and in whatever order samples are read; defaults take their place."""
+"""Every table source returns nulls, wherever they are and in whatever order samples are read. Defaults replace nulls."""
 
 import json
 import sqlite3

@@ -24,7 +24,7 @@ from dataprep_converter.readers.columnar.parquet import ParquetReader
 
 
 def put(file: Path, columns: dict[str, Any], **options: Any) -> Path:
-    """Writes columns to a Parquet file. `Any` stands for the values of a column, an Arrow array, or the options of the writer."""
+    """Writes columns to a Parquet file. `Any` stands for a column's values, an Arrow array, or the writer's options."""
     writer: Any = pq
     writer.write_table(pa.table(columns), file, **options)
     return file

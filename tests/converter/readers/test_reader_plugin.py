@@ -1,4 +1,4 @@
-"""Tests plug-ins: the values that a user's function may yield, and the errors if it fails."""
+"""Tests plug-ins: the values that a user's function is allowed to yield, and the errors if it fails."""
 
 import hashlib
 import os

@@ -1,6 +1,6 @@
 """Tests Hadoop's sequence files: every class and codec, DL4J's records, and the errors for broken files.
 
-The files follow the specification of the format. tests/interop/test_hadoop_files.py tests files that Hadoop has written.
+The files follow the format's specification. tests/interop/test_hadoop_files.py tests files that Hadoop has written.
 """
 
 import bz2

@@ -1,4 +1,4 @@
-"""Tests queries as sources: parts, order, types, NULL, and changes of the data. Most tests use SQLite; some run a PostgreSQL server."""
+"""Tests queries as sources: parts, order, types, NULL, and changes to the data. Most tests use SQLite; some run a PostgreSQL server."""
 
 import sqlite3
 from collections.abc import Iterator
@@ -106,7 +106,7 @@ class TestCountedParts(SqlContract):
     options: ClassVar[dict[str, Any]] = {"partitionBy": {"column": "id", "count": 4}, "pin": "Count"}
 
     def test_the_bytes_read_are_about_those_of_the_input(self, tmp_path: Path) -> None:
-        # The planner doesn't read the rows here, so it doesn't know their size.
+        # The planner doesn't read the rows of this source, so it doesn't know their size.
         units, _ = plan(self.reader, self.a_source(tmp_path))
         assert units.table["size"].to_pylist() == [0] * 4
 
@@ -332,7 +332,7 @@ def server() -> Iterator[Server]:
 
 
 def statements(server: Server, *texts: str) -> None:
-    """Executes the statements in a transaction that may write."""
+    """Executes the statements in a transaction that is allowed to write."""
     with databases.Postgres.connect(server.url, SECRET) as database, database._connection.cursor() as cursor:
         cursor.execute("SET TRANSACTION READ WRITE")
         for text in texts:

@@ -78,7 +78,7 @@ class TableContract(ReaderContract):
         return cast("Path", NamedTable(self.fake, folder.name))
 
     def test_planning_again_finds_the_same(self, tmp_path: Path) -> None:  # noqa: ARG002 - see above
-        # Only the sessions differ; they have the same rows.
+        # The two plans differ only in their sessions, which have the same rows.
         numbered(self.fake, 120)
         source = a_source(**self.options)
         (first, state), (again, other_state) = plan(TableReader, source), plan(TableReader, source)

@@ -1,4 +1,5 @@
-"""Tests files whose schemas differ: what is unified, with the same values as DuckDB and pyarrow read, what is refused, and what is told."""
+"""Tests files whose schemas differ: which schemas are unified, with the same values as read by DuckDB and pyarrow, which are refused, and
+with what messages."""
 
 import datetime as dt
 import json
@@ -228,7 +229,8 @@ def test_a_time_that_the_finer_unit_can_not_hold_is_a_bad_record(tmp_path: Path)
 
 
 def test_structs_with_other_fields_are_unified(tmp_path: Path) -> None:
-    """The struct and the list of structs have an absent field, another width, and a field of the type null in one of the files."""
+    """In one of the files, the struct and the list of structs lack a field, have a field of another width, and have a field of the type
+    null."""
     one: dict[str, Any] = {"box": {"x": 1, "none": None}, "parts": [{"n": 1}]}
     other: dict[str, Any] = {"box": {"x": 2**40, "none": 0.5, "name": "b"}, "parts": [{"n": 2.5, "t": "c"}, None]}
     small = pa.struct([("x", pa.int32()), ("none", pa.null())])
@@ -253,7 +255,8 @@ def test_structs_with_other_fields_are_unified(tmp_path: Path) -> None:
 
 
 def test_a_kept_struct_and_its_fields_have_the_common_types_apart(tmp_path: Path) -> None:
-    """An integer field becomes a float in the struct. A field of times keeps its unit as a column, although the struct has milliseconds."""
+    """An integer field becomes a float in the struct. A time field keeps its unit when it is used as a column, although the struct has
+    milliseconds."""
     day = dt.datetime(2026, 1, 31, tzinfo=dt.UTC)
     seconds = int(day.timestamp())
     kinds = {"x": pa.int64(), "t": pa.timestamp("s", "UTC")}
@@ -277,12 +280,12 @@ def test_a_kept_struct_and_its_fields_have_the_common_types_apart(tmp_path: Path
 
 
 def struct_of(values: list[Any], kind: pa.DataType) -> Any:
-    """A table with a list of structs, of which each has one of the values."""
+    """A table with a list of structs in each row; each struct has one of the values."""
     return pa.table({"n": range(len(values)), "l": pa.array([[{"v": value}] for value in values], pa.list_(pa.struct([("v", kind)])))})
 
 
 def in_structs(folder: Path, *tables: pa.Table) -> list[Any]:
-    """The values in the data set that a job makes of files with lists of structs. Bad records are left out."""
+    """The values in the data set that a job makes from files with lists of structs. Bad records are left out."""
     put(folder / "in", {str(number): table for number, table in enumerate(tables)})
     spec: dict[str, Any] = {
         "source": {"parquet": {"uris": [str(folder / "in")]}},
@@ -293,7 +296,7 @@ def in_structs(folder: Path, *tables: pa.Table) -> list[Any]:
 
 
 def test_a_nested_integer_that_a_float_can_not_hold_is_a_bad_record(tmp_path: Path) -> None:
-    """Floats hold the other integers, also those in the same batch."""
+    """Floats hold the other integers, including those in the same batch."""
     integers = [1, 2**60 + 1, 3, -(2**60) - 1, 5, 6]
     values = in_structs(tmp_path, struct_of(integers, pa.int64()), struct_of([0.5], pa.float64()))
     assert values == [1.0, 3.0, 5.0, 6.0, 0.5]
@@ -304,7 +307,8 @@ def test_a_nested_integer_that_a_float_can_not_hold_is_a_bad_record(tmp_path: Pa
 
 
 def test_nested_times_and_decimals_are_unified(tmp_path: Path) -> None:
-    """Readers of earlier releases took such files, whose structs had other zones, or decimals with other digits."""
+    """Readers in earlier releases accepted such files, in which the structs have different time zones, or decimals with different numbers
+    of digits."""
     moment = dt.datetime(2026, 1, 31, 12, tzinfo=dt.UTC)
     berlin, utc = struct_of([moment], pa.timestamp("ms", "Europe/Berlin")), struct_of([moment], pa.timestamp("us", "UTC"))
     assert in_structs(tmp_path / "times", berlin, utc) == [moment, moment]
@@ -425,7 +429,7 @@ KINDS_OF_NUMBERS = [
 
 @st.composite
 def files_that_drift(draw: st.DrawFn) -> list[pa.Table]:
-    """Two to four tables, in which each column is missing or has some type of numbers, and a column `n` that is always there."""
+    """Two to four tables. In each table, a column is missing or has some numeric type; only the column `n` is always there."""
     tables = []
     for _ in range(draw(st.integers(2, 4))):
         rows_here = draw(st.integers(1, 3))

@@ -36,7 +36,7 @@ def a_source(folder: Path, *, zipped: bool = False) -> Source:
 
 @pytest.fixture
 def decoded(monkeypatch: pytest.MonkeyPatch) -> list[int]:
-    """A list that gets the line of each stretch that is parsed. Only the latest stretch is cached."""
+    """A list to which the first line of each parsed stretch is added. Only the latest stretch is cached."""
     monkeypatch.setattr(stretches, "UNIT_BYTES", 256)
     monkeypatch.setattr(blocks, "KEPT_BYTES", 0)
     seen: list[int] = []
@@ -76,7 +76,7 @@ def test_a_unit_is_decoded_once_for_a_window(tmp_path: Path, decoded: list[int])
     decoded.clear()
     order = np.random.default_rng(1).permutation(ROWS).astype(np.int64)
     batches(CsvReader, source, size=17, order=order)
-    assert len(decoded) <= units + 1  # one more unit is decoded to measure the size of a row
+    assert len(decoded) <= units + 1  # one additional unit is decoded to measure the size of a row
 
 
 def test_what_is_kept_anyway_is_not_gathered(tmp_path: Path, decoded: list[int], monkeypatch: pytest.MonkeyPatch) -> None:
@@ -100,7 +100,7 @@ SHARDS = 4
 
 
 class Shards(Closeable):
-    """Parts of a scattered order, which one reader reads one after another. The reader knows which parts will follow."""
+    """Parts of a scattered order. A single reader reads the parts one after another, and knows which parts will follow."""
 
     def __init__(self, folder: Path) -> None:
         source = a_source(folder)
@@ -143,7 +143,7 @@ def test_one_pass_is_enough_for_shards_that_are_foreseen(tmp_path: Path, decoded
         decoded.clear()
         bytes_in = sum(batch.bytes_in for number in range(SHARDS) for batch in shards.read(number))
 
-        assert len(decoded) <= units + 1  # one more unit is decoded to measure the size of a row
+        assert len(decoded) <= units + 1  # one additional unit is decoded to measure the size of a row
         size = (tmp_path / "a.csv").stat().st_size
         assert size <= bytes_in <= size + 256
 

@@ -1,4 +1,4 @@
-"""Memory settings of processes that convert."""
+"""The memory settings of processes that convert data."""
 
 import subprocess
 import sys

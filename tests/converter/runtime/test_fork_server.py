@@ -1,4 +1,4 @@
-"""The fork server and Python's resource tracker are restarted, whatever has ended them."""
+"""The fork server and Python's resource tracker are restarted, for whatever reason they ended."""
 
 import os
 import signal

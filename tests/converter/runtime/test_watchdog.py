@@ -1,4 +1,4 @@
-"""The watchdog kills processes that hang, and no others."""
+"""The watchdog kills processes that hang, and only these processes."""
 
 # All programs that these tests start are our own.
 

@@ -1,4 +1,4 @@
-"""A simulation of pods that send requests to a store which refuses some of them. Only the clock and the store are simulated."""
+"""A simulation of pods that send requests to a store, which refuses some of the requests. Only the clock and the store are simulated."""
 
 import heapq
 import itertools
@@ -43,15 +43,15 @@ class Pod:
     ends: float = 1e9
     limit: float | None = None
     answers: list[tuple[float, int]] = field(default_factory=list)
-    """The time and status of each answer."""
+    """The time and status of each response."""
 
     def rate(self, since: float, until: float) -> float:
-        """Return the accepted requests a second."""
+        """Return the number of accepted requests per second."""
         return sum(status == OK for at, status in self.answers if since <= at < until) / (until - since)
 
 
 def run(pods: Sequence[Pod], store: Store, *, seconds: float, shared: bool = True) -> None:
-    """Simulate some seconds. Unless `shared` is set, no operator answers the pods' reports."""
+    """Simulate some seconds. An operator responds to the pods' reports only if `shared` is set."""
     now = 0.0
     events: list[tuple[float, int, Callable[[], None]]] = []
     order = itertools.count()

@@ -35,7 +35,7 @@ def all_samples(selection: Selection, records: int, *, size: int = 100) -> list[
 
 
 def test_mix_is_splitmix64() -> None:
-    # The first outputs of SplitMix64 with the seed 1234567, as published with the generator.
+    # The first outputs of SplitMix64 for the seed 1234567, as published with the generator.
     seeds = (np.arange(1, 4, dtype=np.uint64) * np.uint64(0x9E3779B97F4A7C15)) + np.uint64(1234567)
     assert mix(seeds).tolist() == [6457827717110365317, 3203168211198807973, 9817491932198370423]
 
@@ -51,7 +51,7 @@ def test_a_large_shuffle_is_a_permutation() -> None:
 
 
 def test_the_first_version_of_a_shuffle_is_what_it_was() -> None:
-    # The last release without versions of the shuffle computed these numbers, and its plans have this order.
+    # These numbers were computed by the last release in which the shuffle had no versions. Plans made by that release have this order.
     assert permuted(np.arange(12), size=12, seed=7, version=1).tolist() == [9, 6, 3, 4, 11, 5, 0, 8, 1, 2, 7, 10]
     assert permuted(np.arange(5), size=100_000, seed=7, version=1).tolist() == [12069, 87266, 9140, 18074, 78921]
 
@@ -83,7 +83,7 @@ def test_positions_and_neighbours_of_a_shuffle_are_as_likely_as_any_others(size:
     wide = np.bincount(bin_of, minlength=bins)
     places = np.zeros((bins, bins), np.int64)
     np.add.at(places, (np.broadcast_to(bin_of, orders.shape), bin_of[orders]), 1)
-    # The test uses all positions together, because each row and column of a permutation has a fixed sum.
+    # All positions are tested together, because each row and column of a permutation has a fixed sum.
     assert excess(places, np.outer(wide, wide) * drawn / size, freedom=(bins - 1) ** 2) * (size - 1) / size < 4.5
     steps = (np.diff(orders, axis=1) % size - 1).ravel()
     if size > 2:

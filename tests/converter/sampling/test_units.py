@@ -1,4 +1,4 @@
-"""Units: files given as columns become the same units as files given one by one."""
+"""Units: files that are given as columns become the same units as files that are given one by one."""
 
 import hashlib
 

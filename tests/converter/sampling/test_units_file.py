@@ -1,4 +1,4 @@
-"""Units in a file instead of in memory: the same rows and the same `units.parquet`, for any number of units."""
+"""Units that are kept in a file instead of in memory: the same rows and the same `units.parquet`, for any number of units."""
 
 import hashlib
 import io
@@ -20,7 +20,7 @@ from dataprep_converter.sampling.units import Files, Unit, UnitTable
 from dataprep_converter.sampling.units_file import UnitsFile
 
 BLOCK = 1000
-_write: Any = pq.write_table  # the stubs lack files in memory
+_write: Any = pq.write_table  # the stubs lack in-memory files
 
 
 @pytest.fixture(autouse=True)

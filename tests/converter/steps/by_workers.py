@@ -9,7 +9,7 @@ from dataprep_converter.steps import convert_commit, convert_work, plan_step
 
 
 def run_by_workers(job: DataPrepJob) -> int:
-    """Runs the job with a worker for each task. Returns the number of workers."""
+    """Runs the job with one worker for each task. Returns the number of workers."""
     plan = plan_step.run_plan_step(job, Access()).plan
 
     def work(index: int) -> None:

@@ -1,4 +1,5 @@
-"""An unfinished run whose process has ended is made anew under `overwrite: Never`. What may be alive, or is somebody else's, is protected."""
+"""With `overwrite: Never`, an unfinished run is replaced if its process has ended. A run that might still be at work, or that belongs to
+somebody else, is protected."""
 
 import json
 import signal
@@ -23,7 +24,7 @@ from dataprep_converter.tools.verification import verify
 
 REFUSED = "belongs to the unfinished run "
 STAYS = "import time; from dataprep_converter.cli import commands, display; display.Display.planned = lambda *_: time.sleep(600); commands.main()"
-"""A command that stays at its work after it has claimed its output."""
+"""A command that claims its output and then keeps running."""
 COLUMNS = [{"name": "x", "type": "Float32"}, {"name": "y", "type": "Int64"}]
 
 
@@ -45,14 +46,14 @@ def owner_of(folder: Path) -> Owner:
 
 
 def abandoned(folder: Path) -> Maker:
-    """Leaves an unfinished run, and returns the process that made it and that has ended."""
+    """Leaves an unfinished run behind. Returns the process that made it, which has ended."""
     assert dataprep("run", written(folder, a_spec(folder))).returncode == 3
     (maker,) = owner_of(folder).makers
     return maker
 
 
 def replanned(folder: Path, *, name: str = "rows") -> PlannedRun:
-    """Plans the job after a change: bad records are left out."""
+    """Plans the job after a change to its spec: bad records are now left out."""
     return run_plan_step(parse_job(a_spec(folder, onBadRecord={"policy": "Skip", "maxCount": 1}), name=name), Access())
 
 
@@ -73,7 +74,7 @@ def test_a_failed_job_runs_again_after_a_change_of_its_spec(tmp_path: Path) -> N
     )
     assert failed.job == "rows"
     assert verify(str(tmp_path / "out"), Access()).records_out == 2
-    # A finished data set names no process, and older releases read its OWNER.
+    # The OWNER of a finished data set names no process, so older releases can read it.
     assert json.loads((tmp_path / "out" / names.OWNER).read_text()).keys() == {"runId", "epoch"}
     again = dataprep("run", written(tmp_path, spec | {"shuffle": {"seed": 1}}))
     assert again.returncode == 5
@@ -94,7 +95,7 @@ def test_a_killed_run_is_made_anew_and_one_at_work_is_protected(tmp_path: Path) 
         ):
             replanned(tmp_path)
         begun.send_signal(signal.SIGKILL)
-        # The process is a zombie until its parent asks for its exit code.
+        # The killed process is a zombie until its parent asks for its exit code.
         deadline = time.monotonic() + 30
         while not makers.has_ended(owner_of(tmp_path).makers[0]):
             assert time.monotonic() < deadline
@@ -121,11 +122,11 @@ def test_only_a_run_whose_processes_have_surely_ended_is_replaced(tmp_path: Path
     with_makers(tmp_path, dead)
     with pytest.raises(OutputExists, match=f"{REFUSED}[0-9a-f]+ of the job rows of the user {dead.user}; overwrite is Never"):
         replanned(tmp_path, name="other-rows")
-    # This process has the pid of the one that ended, but another start.
+    # This process has the pid of the process that ended, but a different start time.
     with_makers(tmp_path, alive.model_copy(update={"started": alive.started - 1}))
     planned = replanned(tmp_path)
     assert owner_of(tmp_path).run_id == planned.result.run_id
-    # The plan step alone doesn't know who will do the work.
+    # The plan step alone doesn't know which process will do the work.
     assert owner_of(tmp_path).makers == []
 
 
@@ -161,6 +162,6 @@ def test_a_hidden_process_may_be_at_work(monkeypatch: pytest.MonkeyPatch) -> Non
     def deny(*_: object) -> None:
         raise PermissionError(1, "Operation not permitted")
 
-    # Linux does so for processes of other users if /proc is mounted with hidepid=1.
+    # Linux denies access to other users' processes if /proc is mounted with hidepid=1.
     monkeypatch.setattr(makers, "_start_of", deny)
     assert not makers.has_ended(hidden)

@@ -1,4 +1,4 @@
-"""For any table, shards, splits and shuffle: every record is written exactly once, for any division of the work."""
+"""For any table, shards, splits and shuffle, and however the work is divided: every record is written exactly once."""
 
 import contextlib
 import json
@@ -211,7 +211,7 @@ def test_images_are_stratified_by_their_folders(tmp_path: Path) -> None:
 Row = tuple[str, float | str]
 """A part and a weight. The weight `wrong` isn't a number.
 
-Such a record is bad if the source can store it. In other sources the weight is missing, which makes the record bad too.
+A record with this weight is bad. In a source that can't store text in the column, the weight is missing instead, and the record is bad too.
 """
 
 
@@ -222,7 +222,7 @@ def as_jsonl(folder: Path, name: str, table: list[Row], first: int) -> Path:
 
 
 def a_table(table: list[Row], first: int) -> pa.Table:
-    """Returns the table. Wrong weights are missing."""
+    """Returns the table. Weights that aren't numbers are missing."""
     weights = pa.array([weight if isinstance(weight, float) else None for _, weight in table], pa.float64())
     return pa.table(
         {

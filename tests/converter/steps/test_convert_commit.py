@@ -17,7 +17,7 @@ from dataprep_converter.tools.verification import verify
 
 @pytest.fixture
 def converted(few: Path, tmp_path: Path) -> tuple[DataPrepJob, Plan, Path]:
-    """A job whose shards are all made, its plan and its output folder."""
+    """A job whose shards are all made, the job's plan and its output folder."""
     job = digits_job(few, tmp_path / "out", output=EIGHT)
     plan = plan_step.run_plan_step(job, Access()).plan
     convert_work.work(job.spec, plan=plan, shards=list(shards(plan.head)), access=Access(), attempt="a", watch=lambda _: None)

@@ -1,4 +1,4 @@
-"""The work step: one shard is finished and published while the next is read, and the failure of one shard doesn't affect the others."""
+"""The work step: one shard is finished and published while the next one is being read, and a failed shard doesn't affect the others."""
 
 import threading
 from pathlib import Path
@@ -26,7 +26,7 @@ SECONDS = 30
 
 @pytest.fixture
 def begun(monkeypatch: pytest.MonkeyPatch) -> list[str]:
-    """Collects the files of the shards that the work step began to read."""
+    """Collects the files of the shards that the work step has begun to read."""
     files: list[str] = []
     begin = ShardWriter.__init__
 
@@ -119,7 +119,7 @@ def test_a_store_that_stays_away_ends_the_task_after_some_attempts(
     monkeypatch.setattr(shard_writer, "publish", fails)
     with pytest.raises(Unreachable, match="the store is away"):
         commit_result(digits_job(few, tmp_path / "out", output=EIGHT))
-    # The second shard may have been read before the first was known to have failed.
+    # The second shard might have been read before the failure of the first shard was known.
     assert begun.count(begun[0]) == 3
     assert len(set(begun)) <= 2
     assert visible(tmp_path / "out") == []

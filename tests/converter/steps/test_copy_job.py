@@ -51,7 +51,8 @@ def root(tmp_path: Path) -> Path:
 def everything(folder: Path) -> dict[str, bytes]:
     """Returns all files that must be the same in a copy.
 
-    It leaves out the reports with the store's pins, OWNER with its count of claims, and files that contain the folder's path.
+    The reports are left out because they contain the store's pins, OWNER because it contains a count of claims, and some files because they
+    contain the folder's path.
     """
     return {
         str(file.relative_to(folder)): file.read_bytes()

@@ -1,4 +1,5 @@
-"""The CSV cases of the how-tos, from text to TFRecord bytes in a complete job: classification, regression, ranges, one-hot, defaults."""
+"""The CSV cases from the how-to pages, each a complete job from text to TFRecord bytes: classification, regression, ranges, one-hot,
+defaults."""
 
 from pathlib import Path
 from typing import Any
@@ -41,7 +42,7 @@ def put(folder: Path, files: dict[str, str]) -> Path:
 
 
 def made(folder: Path, *uris: Path | str, csv: dict[str, Any] | None = None, **spec: Any) -> bytes:
-    """Returns the records of a job over these files. By default, it has the features and labels of a classification."""
+    """Returns the records that a job makes from these files. By default, the job has the features and labels of a classification."""
     output = folder / f"out{len(list(folder.glob('out*')))}"
     job = parse_job(
         {

@@ -1,4 +1,5 @@
-"""`deduplicate` and `filter` compare all digits of decimals, in every format. Data sets of earlier releases keep the comparison by float64."""
+"""`deduplicate` and `filter` compare all digits of decimals, in every format. Data sets from earlier releases keep the comparison by
+float64."""
 
 import json
 from decimal import Decimal
@@ -21,7 +22,7 @@ from dataprep_converter.tools.verification import verify
 _arrow: Any = pa
 
 PRICES = ["12345678901234567890.12", "12345678901234567890.13", None, "12345678901234567890.12", "-12345678901234567890.13", "0.30", None]
-"""The first two are the same float64."""
+"""The first two prices are the same number as float64."""
 LIMITS = ["12345678901234567890.13", "12345678901234567890.13", "1.00", None, "-12345678901234567890.12", "0.30", None]
 
 
@@ -34,19 +35,19 @@ def put(folder: Path, kind: str = "parquet", name: str = "rows", **columns: Any)
 
 
 def a_job(folder: Path, *, source: Any = "parquet", out: str = "out", output: Any = None, **spec: Any) -> DataPrepJob:
-    """`source` is the source of the files in `in`, or its kind."""
+    """`source` is the job's source, or only its kind, for a source that reads the files in `in`."""
     options = {"uri": str(folder / out), "format": "jsonl", "shards": {"count": 1}, "overwrite": "IfChanged"} | (output or {})
     return parse_job({"source": {source: {"uris": [str(folder / "in")]}} if isinstance(source, str) else source, "output": options} | spec)
 
 
 def numbers_in(folder: Path) -> list[int]:
-    """The numbers of the records of a data set of JSON Lines, in order."""
+    """The numbers of the records in a JSON Lines data set, in order."""
     lines = "".join(file.read_text() for file in sorted(folder.glob("*.jsonl"))).splitlines()
     return [json.loads(line)["n"] for line in lines]
 
 
 def kept(folder: Path, **spec: Any) -> list[int]:
-    """Runs a job on the records in `in`, and returns the numbers of those that it keeps."""
+    """Runs a job on the records in `in`, and returns the numbers of the records that it keeps."""
     manifest = verified_run(a_job(folder, **spec))
     assert manifest.parts == {"decimals": 2}
     return numbers_in(folder / "out")
@@ -142,7 +143,7 @@ def test_a_data_set_that_keeps_its_decimals_is_compared_by_all_digits(tmp_path: 
 
 
 def made_before(job: DataPrepJob, monkeypatch: pytest.MonkeyPatch) -> Manifest:
-    """The data set as a release without the part `decimals` made it."""
+    """The data set as made by a release without the part `decimals`."""
     with monkeypatch.context() as then:
         then.setattr(run_id, "versions", lambda _spec: {})
         return verified_run(job)
@@ -200,7 +201,7 @@ def test_a_data_set_of_before_is_repaired_and_extended_as_it_is(tmp_path: Path, 
 
 
 def test_a_plan_and_a_manifest_of_before_are_made_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The release before this one already kept the types of decimals."""
+    """The previous release already kept the types of decimals."""
     put(tmp_path / "in", price=decimals(PRICES))
     job = a_job(tmp_path, output={"format": "parquet"}, **UNIQUE)
     with monkeypatch.context() as then:

@@ -38,7 +38,7 @@ def tmp_path(tmp_path: Path) -> Iterator[Path]:
 
 
 def day(folder: Path, number: int, *, rows: int = 40) -> None:
-    """Writes another file of rows, in which `x` continues to count."""
+    """Writes another file of rows, in which `x` continues to count up."""
     folder.mkdir(exist_ok=True)
     first = number * 1000
     lines = [f"{first + row},{row % 3}" for row in range(rows)]
@@ -73,7 +73,7 @@ def visible(folder: Path) -> dict[str, bytes]:
 def everything(folder: Path) -> dict[str, bytes]:
     """Returns all files that don't depend on the time or the folder.
 
-    It leaves out reports, the stores' pins in the units, and files that contain the folder's path.
+    The reports, the stores' pins in the units, and files that contain the folder's path are left out.
     """
     return {
         str(file.relative_to(folder)): file.read_bytes()
@@ -468,7 +468,7 @@ def test_dl4js_data_set_of_an_older_release_keeps_its_names_when_it_is_extended_
     days(tmp_path, 1)
     spec: dict[str, Any] = {"splits": None, "features": [{"name": "x"}], "output": {"format": "dl4jDataset"}}
     with monkeypatch.context() as older:
-        # Releases in which parts had no versions behaved like this.
+        # Releases in which parts had no versions behaved in this way.
         older.setattr(run_id, "versions", lambda _: {})
         run_job(a_job(tmp_path, **spec))
     assert sorted(visible(tmp_path / "out")) == ["dataset_00000.bin", "dataset_00001.bin"]

@@ -1,4 +1,5 @@
-"""AVIF and HEIC files were bad records in earlier releases: jobs that leave bad records out get another run id, and old data sets stay."""
+"""AVIF and HEIC files were bad records in earlier releases. So jobs that leave out bad records get a different run id, and old data sets
+stay as they are."""
 
 from pathlib import Path
 from typing import Any
@@ -28,7 +29,7 @@ SOURCES: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {
 
 @pytest.fixture(autouse=True)
 def _inputs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Two images, of which the second is an AVIF file with the name of a JPEG file."""
+    """Two images. The second is an AVIF file with the name of a JPEG file."""
     monkeypatch.chdir(tmp_path)
     images = {"1": an_image("JPEG"), "2": an_image("AVIF")}
     for name, image in images.items():
@@ -41,7 +42,7 @@ def a_job(kind: str, **output: Any) -> DataPrepJob:
 
 
 def made_before(job: DataPrepJob, monkeypatch: pytest.MonkeyPatch) -> Manifest:
-    """The data set as a release without the part `heif` made it."""
+    """The data set as made by a release without the part `heif`."""
     with monkeypatch.context() as then:
         then.setattr(run_id, "versions", lambda _spec: {})
         return verified_run(job)

@@ -1,4 +1,5 @@
-"""Earlier releases read times of INT96 in nanoseconds: jobs with such columns get another run id, and old data sets stay as they are."""
+"""Earlier releases read INT96 times in nanoseconds. So jobs with INT96 columns get a different run id, and old data sets stay as they
+are."""
 
 import json
 from pathlib import Path
@@ -22,7 +23,7 @@ from dataprep_converter.tools import repair
 from dataprep_converter.tools.verification import verify
 
 WRAPPED = (FAR * 1000 + 2**63) % 2**64 - 2**63
-"""What nanoseconds make of it: a time in 1816."""
+"""The value of FAR if it is read in nanoseconds: the overflow results in a time in 1816."""
 
 
 def put(folder: Path, *times: int, name: str = "a") -> Path:
@@ -36,7 +37,7 @@ def a_job(folder: Path, *, format_: str = "jsonl", out: str = "out", source: Any
 
 
 def made_before(job: DataPrepJob, monkeypatch: pytest.MonkeyPatch) -> Manifest:
-    """The data set as a release without the part `int96` made it."""
+    """The data set as made by a release without the part `int96`."""
     with monkeypatch.context() as then:
         then.setattr(run_id, "versions", lambda _spec: {})
         return verified_run(job)

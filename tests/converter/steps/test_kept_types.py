@@ -1,4 +1,4 @@
-"""Times and decimals keep their types in Parquet and Arrow, from every source of tables. Every other format has numbers."""
+"""Times and decimals from every table source keep their types in Parquet and Arrow. In all other formats they become numbers."""
 
 import io
 import json
@@ -73,12 +73,12 @@ IN_PARQUET: dict[Any, Any] = {
     _arrow.decimal64(18, 2): pa.decimal128(18, 2),
     _arrow.decimal256(10, 2): pa.decimal128(10, 2),
 }
-"""The types that Parquet hasn't, with the types that take their place."""
+"""Maps each type that Parquet lacks to the type that replaces it."""
 EXACT = Context(prec=100)
 
 
 def values_of(kind: Any) -> Any:
-    """Five values of a type: among them the least and the greatest, or such as steps easily get wrong, and a null."""
+    """Five values of a type, one of them null. They include the least and the greatest value, or values that steps easily get wrong."""
     if pa.types.is_decimal(kind):
         most = Decimal(10**kind.precision - 1).scaleb(-kind.scale, EXACT)
         third = Decimal(10**kind.precision // 3).scaleb(-kind.scale, EXACT)
@@ -100,7 +100,7 @@ def a_job(folder: Path, format_: str, *, source: str = "parquet", out: str = "ou
 
 
 def records_in(folder: Path) -> pa.Table:
-    """All records of a finished data set of Parquet or Arrow files, as pyarrow reads them."""
+    """All records of a finished data set of Parquet or Arrow files, as read by pyarrow."""
     files = sorted(folder.glob("*.parquet")) + sorted(folder.glob("*.arrow"))
     tables = [_pq.read_table(file) if file.suffix == ".parquet" else _arrow.ipc.open_file(file).read_all() for file in files]
     table: pa.Table = pa.concat_tables(tables)
@@ -108,7 +108,7 @@ def records_in(folder: Path) -> pa.Table:
 
 
 def made(job: DataPrepJob) -> pa.Table:
-    """The records of the data set that the job makes, after every one of them was verified."""
+    """The records of the data set that the job makes, after all of them have been verified."""
     verified_run(job)
     return records_in(Path(job.spec.output.uri))
 
@@ -173,7 +173,7 @@ def test_the_types_of_an_avro_file_are_kept(tmp_path: Path) -> None:
 @settings(max_examples=examples(60))
 @given(st.data())
 def test_decimals_come_back_from_the_float_and_the_text_of_those_that_lost_digits(data: st.DataObject) -> None:
-    """`lost_digits`, which readers use, gives the texts."""
+    """The texts come from `lost_digits`, which readers use."""
     precision = data.draw(st.integers(1, 76))
     scale = data.draw(st.integers(0, precision))
     kind = _arrow.decimal256(precision, scale)
@@ -271,7 +271,7 @@ def test_a_step_or_a_vector_that_takes_numbers_makes_them_numbers(tmp_path: Path
 
 
 def unchanged(record: dict[str, Any]) -> dict[str, Any]:
-    """A user's function, which may change what it gets."""
+    """A user's function. It returns the record unchanged, but the converter has to assume that it changes records."""
     return record
 
 
@@ -369,14 +369,15 @@ def a_rounding_job(folder: Path, **output: Any) -> DataPrepJob:
 
 @pytest.fixture
 def earlier(monkeypatch: pytest.MonkeyPatch) -> Iterator[pytest.MonkeyPatch]:
-    """Within it, defaults are rounded without a check, as earlier releases did."""
+    """While this fixture is in use, defaults are rounded without a check, as in earlier releases."""
     with monkeypatch.context() as then:
         then.setattr(tables, "check_digits", lambda *_, **__: None)
         yield then
 
 
 def rounded_data_set(folder: Path, earlier: pytest.MonkeyPatch, **output: Any) -> tuple[DataPrepJob, Path, bytes]:
-    """Makes a data set of an earlier release, whose default is rounded. Returns its job, its only shard, and the shard's bytes."""
+    """Makes a data set as an earlier release did, with a rounded default. Returns the job, the data set's only shard, and the shard's
+    bytes."""
     write_table(folder / "in", pa.table({"t": decimals(None, "5")}), "parquet")
     job = a_rounding_job(folder, **output)
     run_job(job)
@@ -519,7 +520,7 @@ def test_our_reader_returns_numbers(tmp_path: Path, format_: str) -> None:
 
 @pytest.mark.parametrize("format_", ["parquet", "arrow"])
 def test_the_torch_loader_has_numbers(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, format_: str) -> None:
-    """heavy/test_loaders.py loads other data sets with PyTorch."""
+    """tests/interop/heavy/test_loaders.py loads other data sets with PyTorch itself."""
     table = pa.table(
         {
             "t": pa.array([1, None], pa.timestamp("ns")),
@@ -604,7 +605,7 @@ def test_hugging_face_has_the_types(tmp_path: Path) -> None:
 
 
 def made_before(job: DataPrepJob, monkeypatch: pytest.MonkeyPatch) -> Manifest:
-    """The data set as a release without the part `types` made it."""
+    """The data set as made by a release without the part `types`."""
     with monkeypatch.context() as then:
         then.setattr(run_id, "versions", lambda _spec: {})
         return verified_run(job)

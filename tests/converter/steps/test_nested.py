@@ -1,5 +1,5 @@
-"""Nested values (structs, lists of structs, maps) pass from every source of tables to every format: as values where the format can hold them,
-and as JSON elsewhere."""
+"""Nested values (structs, lists of structs, maps) pass from every table source to every format: as nested values if the format can store
+them, and as JSON otherwise."""
 
 import json
 import re
@@ -65,7 +65,7 @@ def a_job(folder: Path, format_: str, *, source: str = "parquet", out: str = "ou
 
 
 def the_file(job: DataPrepJob) -> Path:
-    """The only shard of the job's data set, which is verified."""
+    """The only shard of the job's data set, after verification."""
     manifest = verified_run(job)
     return Path(job.spec.output.uri) / manifest.files[0].file
 
@@ -225,7 +225,7 @@ def manifest_of(job: DataPrepJob) -> Manifest:
 
 
 def made_before(job: DataPrepJob, monkeypatch: pytest.MonkeyPatch) -> Manifest:
-    """The data set as a release without the part `structs` made it."""
+    """The data set as made by a release without the part `structs`."""
     with monkeypatch.context() as then:
         then.setattr(run_id, "versions", lambda _spec: {})
         return verified_run(job)
@@ -298,7 +298,7 @@ def of_parquet(folder: Path, format_: str = "parquet", reading: dict[str, Any] |
 
 
 def of_lines(folder: Path, text: str, format_: str = "jsonl", **reading: Any) -> DataPrepJob:
-    """A job whose source is a file of JSON Lines."""
+    """A job whose source is a JSON Lines file."""
     (folder / "a.jsonl").write_text(text)
     return parse_job(
         {

@@ -1,4 +1,5 @@
-"""For any nested column: a format that can hold it gives the same values to other readers, and any other format has their JSON or refuses it."""
+"""For any nested column: if a format can store the column, other readers get the same values from it. Any other format stores the values as
+JSON or refuses the column."""
 
 import csv
 import io
@@ -27,7 +28,7 @@ _ipc: Any = pa.ipc
 
 
 def converted(folder: Path, column: Array, source: str, format_: str, **spec: Any) -> Path:
-    """The only shard of a data set whose only feature is the column."""
+    """The only shard of a data set. The data set's only feature is the column."""
     table, file = pa.table({"c": column}), folder / f"in.{source}"
     if source == "parquet":
         _pq.write_table(table, file)

@@ -1,4 +1,5 @@
-"""A null is a value: jobs keep nulls in formats that have one, and name the column, the record and the line to add for all other formats."""
+"""A null is a value: jobs keep nulls in formats that have a null. For all other formats, the error names the column, the record and the
+line to add to the job."""
 
 import io
 import json
@@ -26,7 +27,7 @@ from dataprep_converter.tools.verification import verify
 
 _pq: Any = pq  # the module has no type stubs
 
-# Each column has its null in another place: in the first, a middle and the last row.
+# Each column has its null in a different place: in the first, a middle or the last row.
 COLUMNS: dict[str, Any] = {
     "i": pa.array([None, 2, 3, 4, 5], pa.int64()),
     "f": pa.array([0.5, 1.5, 2.5, 3.5, None], pa.float64()),
@@ -53,7 +54,7 @@ def a_job(folder: Path, format_: str, columns: str = "ifbsvulwn", **spec: Any) -
 
 
 def the_file(job: DataPrepJob) -> Path:
-    """The only shard of the job's data set, which is verified."""
+    """The only shard of the job's data set, after verification."""
     folder = output_of(job)
     (file,) = verify(str(folder), Access(), every_record=True).files
     return folder / file.file
@@ -93,7 +94,7 @@ def test_csv_has_empty_cells_and_an_empty_text_stays_one(tmp_path: Path) -> None
     )  # fmt: skip
 
 
-# A Feature without a value, as proto3 encodes `Example(features={"f": Feature()})`; the other Features hold a value.
+# A Feature without a value, as proto3 encodes `Example(features={"f": Feature()})`; the other Features have a value.
 EMPTY = {name: bytes.fromhex("0a050a01") + name.encode() + bytes.fromhex("1200") for name in "ifbsvlw"}
 
 
@@ -239,7 +240,7 @@ def test_what_has_no_null_is_refused_by_name(
 
 
 def the_fault(folder: Path, table: pa.Table, **spec: Any) -> str:
-    """The message of the job that writes a table to `mds`, without the place and the reason of the first fault."""
+    """The error message of a job that writes a table to `mds`, without the place of the first fault and its reason."""
     _pq.write_table(table, folder / "a.parquet")
     job = {"source": {"parquet": {"uris": [str(folder / "a.parquet")]}}, "output": {"uri": str(folder / "out"), "format": "mds"}}
     with pytest.raises(BadData) as refused:
@@ -306,7 +307,7 @@ def test_nan_stands_for_nulls_in_an_array(tmp_path: Path) -> None:
 
 def versions(source: dict[str, Any], **spec: Any) -> dict[str, int]:
     parts = run_id.versions(parse_job({"source": source, "output": {"uri": "out"}} | spec).spec)
-    # The planner leaves `int96` out if the files of Parquet have no such times.
+    # The planner leaves out `int96` if the Parquet files have no INT96 times.
     return {name: version for name, version in parts.items() if name != "int96"}
 
 
@@ -343,7 +344,7 @@ def test_keep_is_the_default_and_only_bad_changes_the_run_id(tmp_path: Path) -> 
 
 
 def made_before(job: DataPrepJob, monkeypatch: pytest.MonkeyPatch) -> Manifest:
-    """The data set as a release without the part `nulls` made it."""
+    """The data set as made by a release without the part `nulls`."""
     with monkeypatch.context() as then:
         then.setattr(run_id, "versions", lambda _spec: {})
         return verified_run(job)
@@ -473,7 +474,7 @@ def test_nulls_are_one_group(tmp_path: Path) -> None:
 
 
 def split_by(folder: Path, splits: dict[str, Any]) -> dict[str, list[int]]:
-    """The records of each split, whose column `g` has the values null, 1 and 2 in turn."""
+    """The records of each split of a table whose column `g` has the values null, 1 and 2 in turn."""
     _pq.write_table(pa.table({"n": range(6), "g": [None, 1, 2] * 2}), folder / "a.parquet")
     source = {"parquet": {"uris": [str(folder / "a.parquet")]}}
     output = {"uri": str(folder / "out"), "format": "jsonl", "shards": {"count": 1}}
@@ -485,7 +486,7 @@ def split_by(folder: Path, splits: dict[str, Any]) -> dict[str, list[int]]:
 
 
 def a_join(folder: Path, left: pa.Table, right: pa.Table, spec: dict[str, Any] | None = None, **right_table: Any) -> list[dict[str, Any]]:
-    """The records of a join of two tables by `n`."""
+    """The records of two tables joined by `n`."""
     tables = [{"name": name, "source": {"parquet": {"uris": [str(folder / f"{name}.parquet")]}}} for name in ("a", "b")]
     for name, table in (("a", left), ("b", right)):
         _pq.write_table(table, folder / f"{name}.parquet")

@@ -1,4 +1,4 @@
-"""A small job in one pod: which jobs are small, that the data set is the same, and that any failure leaves the rest to the other steps."""
+"""A small job in one pod: which jobs are small, that the data set is the same, and that after any failure the other steps do the rest."""
 
 import logging
 from collections.abc import Callable
@@ -46,7 +46,7 @@ def finish(
 
 
 def do_the_rest(job: DataPrepJob, planned: PlannedRun) -> None:
-    """Does what the pods of the other steps do."""
+    """Does the work of the other steps' pods."""
     kind = kind_of(job.spec)
     kind.work(job.spec, plan=planned.plan, shards=list(shards(planned.plan.head)), access=Access(), attempt="other/1", watch=lambda _: None)
     kind.commit(job.spec, plan=planned.plan, access=Access())

@@ -57,7 +57,7 @@ def test_nothing_of_the_run_is_left(small: SmallJob, until: str, shape: dict[str
     result = removed(small, run)
 
     assert there(small.place) == []
-    # OWNER and _SUCCESS are marks, not files of the run.
+    # OWNER and _SUCCESS are marks, and don't count as files of the run.
     assert result.files == len([name for name in before if name not in ("_SUCCESS", "_dataprep/OWNER")])
     assert (result.kept, result.owner) == (0, None)
     assert removed(small, run) == RemoveResult()

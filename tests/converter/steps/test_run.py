@@ -1,4 +1,5 @@
-"""All steps on this machine: the bytes are right, files are visible only when complete, and a second run makes only what is missing."""
+"""All steps on this machine: the bytes are right, files are visible only once they are complete, and a second run makes only what is
+missing."""
 
 import json
 import os

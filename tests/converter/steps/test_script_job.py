@@ -25,7 +25,7 @@ from dataprep_converter.tools.repair import repair
 from dataprep_converter.tools.verification import verify
 
 COPY = ["cp", "-r", "${DATAPREP_INPUT}/.", "${DATAPREP_OUTPUT}"]
-"""A script that copies the files of a test to its output."""
+"""A script that copies a test's files to its output."""
 
 SAYS = "import json, os, sys; json.dump({'argv': sys.argv[1:], 'cwd': os.getcwd(), 'env': dict(os.environ)}, open(os.environ['DATAPREP_OUTPUT'] + '/said.json', 'w'))"
 
@@ -36,7 +36,7 @@ def records(count: int) -> bytes:
 
 def a_job(
     folder: Path, *, outputs: Sequence[str] = ("*.tfrecords",), command: Any = None, **fields: Any
-) -> DataPrepJob:  # Any: the spec as YAML has it
+) -> DataPrepJob:  # Any: the spec as in YAML
     script = {"command": COPY if command is None else command, "input": str(folder / "in"), "outputs": list(outputs)}
     script |= fields.pop("script", {})
     output = {"uri": str(folder / "out"), "overwrite": "IfChanged"} | fields.pop("output", {})

@@ -1,4 +1,4 @@
-"""Makes several calls concurrently, because each waits for seconds before it fails."""
+"""Makes several calls concurrently, because each call waits for seconds before it fails."""
 
 import time
 from collections.abc import Callable, Iterable

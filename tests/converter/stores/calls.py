@@ -1,4 +1,4 @@
-"""Every call of a store, for checks that apply to all of them: errors name missing rights, absent buckets and absent servers."""
+"""All calls of a store, for checks that apply to every call: errors name missing rights, absent buckets and absent servers."""
 
 from collections.abc import Callable
 
@@ -31,7 +31,7 @@ def every_call(store: Store, uri: str) -> dict[str, Callable[[], object]]:
 
 
 def assert_refused(store: Store, uri: str, error: type[Exception], *, match: str) -> None:
-    """Check that every call of a store raises this error."""
+    """Check that every call to a store raises this error."""
     for call in every_call(store, uri).values():
         with pytest.raises(error, match=match):
             call()

@@ -1,7 +1,7 @@
-"""Stores that count their operations, and at a given operation kill the process, stop, or wait.
+"""Stores that count their operations and, at a given operation, kill the process, stop, or wait.
 
-They wrap real stores at the interfaces `Store`, `Upload` and `Input`, so a crash leaves behind the same files as with the real store.
-If the process isn't really killed, it counts as dead: all its later operations on the store are refused, even those in a `finally`.
+They wrap real stores at the interfaces `Store`, `Upload` and `Input`, so a crash leaves behind the same files as it would in the real
+store. If the process isn't really killed, it counts as dead: all its later operations on the store are refused, even those in a `finally`.
 """
 
 import os
@@ -23,7 +23,7 @@ When = Literal["before", "after"]
 
 
 class Killed(BaseException):
-    """Raised when this process counts as dead. No part of the product may catch it and continue."""
+    """Raised when this process counts as dead. No part of the product is allowed to catch it and continue."""
 
 
 @dataclass(frozen=True)
@@ -36,7 +36,7 @@ class Point:
 
 @dataclass(frozen=True)
 class Before:
-    """The point before the first such operation on a file whose name ends with `end`."""
+    """The point before the first `operation` on a file whose name ends with `end`."""
 
     operation: str
     end: str = ""
@@ -85,7 +85,7 @@ class Operations:
             self._at(number, "after")
 
     def pause(self) -> None:
-        """Wait until the caller's operation is the only one, and let no thread begin another one before `resume`."""
+        """Wait until the caller's operation is the only one in progress, and let no thread begin another before `resume`."""
         with self._turn:
             self._paused = True
             assert self._turn.wait_for(lambda: self._running == 1, timeout=60), "an operation doesn't end"

@@ -1,7 +1,7 @@
-"""A fake of the Hugging Face Hub: the requests of its API that the library sends to read and write, for one repository in memory.
+"""A fake of the Hugging Face Hub. It handles the API requests that the library sends to read and write, for a single repository in memory.
 
-It isn't the Hub: it knows one namespace, answers without pages, has no Xet storage, and knows a token only by its text. What it answers is
-what the library's code expects.
+The fake is simpler than the Hub: it has one namespace and no Xet storage, doesn't split listings into pages, and only compares the text of
+tokens. Its responses are those that the library's code expects.
 """
 
 import base64
@@ -17,7 +17,7 @@ from typing import Any, Final
 from urllib.parse import parse_qs, unquote, urlsplit
 
 _LARGE: Final = (".parquet", ".arrow", ".tar", ".gz", ".zip", ".npy", ".bin")
-"""What the Hub's `.gitattributes` of a new data set stores as large files. Other binary files are large files, too."""
+"""The endings that the Hub's `.gitattributes` of a new data set marks as large files. Other binary files are also stored as large files."""
 _WRITES: Final = ("branch", "commit", "preupload", "auth-check")
 
 
@@ -30,33 +30,34 @@ class _RefusedError(Exception):
 
 
 class FakeHub:
-    """The repository `datasets/org/set`, and the requests that came."""
+    """The repository `datasets/org/set`, and the requests that were received."""
 
     def __init__(self) -> None:
         self.commits: dict[str, dict[str, bytes]] = {}
         """The files of each commit, by path."""
         self.branches: dict[str, str] = {}
         self.log: list[tuple[str, str]] = []
-        """The branch and the title of each commit that came by the API."""
+        """The branch and the title of each commit that was made through the API."""
         self.large: dict[str, bytes] = {}
-        """The contents of large files, by their SHA-256. A content that no commit names isn't visible."""
+        """The contents of large files, by their SHA-256. Content that no commit refers to isn't visible."""
         self.token: str | None = None
         """The token that every request needs."""
         self.read_only: set[str] = set()
-        """Other tokens, which may only read."""
+        """Other tokens, which are only allowed to read."""
         self.requests: list[str] = []
         self.refused = 0
-        """The number of commits that named another parent than the newest commit."""
+        """The number of commits that were refused because their parent wasn't the newest commit."""
         self.busy: list[str] = []
-        """For each coming commit, first the answer that no more commits are taken: the value of Retry-After."""
+        """Each entry makes one commit request fail with status 429; the entry is the value of Retry-After."""
         self.ignored: Callable[[str], bool] = lambda _: False
-        """Whether the repository's `.gitignore` excludes a path. The Hub only says so before a commit; the library then leaves the file out."""
+        """Whether the repository's `.gitignore` excludes a path. The Hub reports this only before a commit; the library then leaves the
+        file out."""
         self.refuses_content_at = ""
-        """Where the contents of large files are refused: `batch` (all of them), `object` (each by itself), or `storage`."""
+        """Where the contents of large files are refused: `batch` (all together), `object` (each one individually), or `storage`."""
         self.before_request: Callable[[str], None] = lambda _: None
         """Called with each request before it is answered."""
         self.before_commit: Callable[[str], None] = lambda _: None
-        """Called with the branch before a commit that came by the API is made."""
+        """Called with the branch before a commit is made through the API."""
         self.endpoint = ""
         self.lock = threading.RLock()
 
@@ -70,7 +71,7 @@ class FakeHub:
             return sha
 
     def files(self, revision: str) -> tuple[str, dict[str, bytes]] | None:
-        """The commit and the files of a revision."""
+        """The commit and the files of a revision, or None if it doesn't exist."""
         sha = self.branches.get(revision, revision)
         return (sha, self.commits[sha]) if sha in self.commits else None
 
@@ -118,7 +119,7 @@ def _folder(path: str) -> dict[str, Any]:
 
 
 def _committed(hub: FakeHub, revision: str, lines: list[dict[str, Any]]) -> str:
-    """Makes the commit of a request of the API."""
+    """Makes the commit that an API request asks for. Returns the commit's hash."""
     if hub.busy:
         raise _RefusedError(429, "TooManyRequests", "You have exceeded our hourly quotas for action: commit.", hub.busy.pop(0))
     if revision not in hub.branches:
@@ -193,7 +194,7 @@ def _handler(hub: FakeHub) -> type[BaseHTTPRequestHandler]:
 
         def route(self, steps: list[str], query: dict[str, list[str]], body: bytes) -> None:
             if steps[0] == "lfs":
-                # A signed address: no token is needed.
+                # The address is signed, so no token is needed.
                 self.large_file(steps[1:], body)
                 return
             token = (self.headers.get("Authorization") or "").removeprefix("Bearer ")

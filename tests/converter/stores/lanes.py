@@ -21,13 +21,13 @@ TYPES = {"x": "bigint", "label": "bigint"}
 ROWS = pa.schema({name: pa.int64() for name in TYPES})
 STALL_SECONDS, ANSWER_SECONDS = 2.0, 1.5
 STALL_SECONDS_OF_PARTS, ANSWER_SECONDS_OF_PARTS = 5.0, 4.0
-"""For stores whose requests contain 5 MiB."""
+"""For stores to which a request sends 5 MiB."""
 
 
 @dataclass(frozen=True)
 class Sink:
-    """A table on the fake server. When `_SUCCESS` exists, the table has all rows of the data set. At any other time, it has all
-    of them or none."""
+    """A table on the fake server. When `_SUCCESS` exists, the table has all of the data set's rows. At any other time, the table has either
+    all rows or none."""
 
     fake: FakeMaxCompute
     uri: str = "odps://p/tables/out"
@@ -41,7 +41,7 @@ class Sink:
 
 @dataclass(frozen=True)
 class Lane:
-    """A place behind a proxy, the job to run there (by default `small_jobs.of_parts`), and the table that it also makes, if any."""
+    """A place behind a proxy, the job to run there (by default `small_jobs.of_parts`), and the table that the job also makes, if any."""
 
     name: str
     place: Place
@@ -50,7 +50,7 @@ class Lane:
     job: SmallJob | None = None
     table: Sink | None = None
     direct: Place | None = None
-    """The same place without the proxy, for checking results. If it is None, they are checked through the proxy."""
+    """The same place without the proxy, for checking results. If it is None, results are checked through the proxy."""
 
     @property
     def seen(self) -> Place:
@@ -85,7 +85,7 @@ def hdfs_lane(request: pytest.FixtureRequest) -> Iterator[Lane]:
 @contextmanager
 def azure_lane(request: pytest.FixtureRequest) -> Iterator[Lane]:
     server: AzureServer = request.getfixturevalue("azure_server")
-    # For a body that was changed in transit, Azurite returns an error that the real service uses for other cases.
+    # If a body was changed in transit, Azurite returns an error that the real service uses for other cases.
     kinds = tuple(kind for kind in Kind if kind is not Kind.FLIPPED_UP)
     with HttpProxy(server.port, expired="AuthenticationFailed", stall_seconds=STALL_SECONDS_OF_PARTS) as proxy:
         yield Lane("azure", at_endpoint(azure(request), f"{proxy.endpoint}/{server.account}"), proxy, kinds)
@@ -101,7 +101,7 @@ def webhdfs_lane(request: pytest.FixtureRequest) -> Iterator[Lane]:
 @contextmanager
 def http_lane(request: pytest.FixtureRequest) -> Iterator[Lane]:
     """Files on a web server, from which a job makes a data set on the local disk."""
-    # A web server's answers have no checksum, and there is no token.
+    # A web server's responses have no checksum, and there is no token.
     kinds = tuple(kind for kind in Kind if kind not in (Kind.FLIPPED, Kind.FLIPPED_UP, Kind.EXPIRED))
     paths = [f"/{number}.csv" for number in range(3)]
     with (
@@ -115,7 +115,7 @@ def http_lane(request: pytest.FixtureRequest) -> Iterator[Lane]:
 @contextmanager
 def maxcompute_lane(request: pytest.FixtureRequest) -> Iterator[Lane]:
     """A table from which a job makes two outputs: a data set on the local disk, and another table."""
-    # The service sends a checksum for rows, but not for metadata. Its errors have a different form from those of the proxy.
+    # The service sends a checksum for rows, but not for metadata. The service's errors have a different form from the proxy's errors.
     kinds = tuple(kind for kind in Kind if kind not in (Kind.FLIPPED, Kind.EXPIRED))
     monkeypatch: pytest.MonkeyPatch = request.getfixturevalue("monkeypatch")
     with FakeMaxCompute() as fake:

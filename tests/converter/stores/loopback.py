@@ -8,7 +8,7 @@ from typing import Any
 
 
 class Quiet(http.server.BaseHTTPRequestHandler):
-    """A handler that doesn't log, and sends each answer in one piece."""
+    """A handler that doesn't log, and sends each response in one piece."""
 
     disable_nagle_algorithm = True
 
@@ -16,7 +16,7 @@ class Quiet(http.server.BaseHTTPRequestHandler):
         """Log nothing."""
 
     def answer(self, status: int, body: str | bytes, headers: Mapping[str, str] | None = None) -> None:
-        """Send a complete answer, without its body if the request is a HEAD."""
+        """Send a complete response, without the body if the request is a HEAD."""
         content = body.encode() if isinstance(body, str) else body
         self.send_response(status)
         for name, value in {"content-length": str(len(content)), **(headers or {})}.items():

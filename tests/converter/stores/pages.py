@@ -51,7 +51,7 @@ def says(quoted: str, real: str, here: Mapping[str, str]) -> bool:
 
 
 def _placed(text: str, here: Mapping[str, str]) -> str:
-    # Replace the longest names first, because a host's name may contain the region's.
+    # Replace the longest names first, because a host's name can contain the region's name.
     for there in sorted(here, key=len, reverse=True):
         text = text.replace(there, here[there])
     return text

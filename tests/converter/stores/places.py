@@ -1,4 +1,4 @@
-"""Places: each test gets a separate folder on every store, and can look at it without the store's client."""
+"""Places: each test gets a separate folder on every store, and can look at the folder without the store's client."""
 
 import contextlib
 import hashlib
@@ -101,7 +101,7 @@ def in_folder(root: Path) -> Place:
 
 @contextlib.contextmanager
 def in_memory(tmp_path: Path) -> Iterator[Place]:
-    """Return a place on a file system in memory if there is one, for tests that sync files thousands of times."""
+    """Return a place on an in-memory file system, if there is one, for tests that sync files thousands of times."""
     memory = Path("/dev/shm")  # noqa: S108 - a folder of its own is made there
     with tempfile.TemporaryDirectory(dir=memory if memory.is_dir() else tmp_path, prefix="dataprep-crashes-") as folder:
         yield in_folder(Path(folder))
@@ -184,6 +184,6 @@ PLACES = [
 
 
 def on_some(*ids: str) -> pytest.MarkDecorator:
-    """Run a test that uses the fixture `remote` on these stores, and on the others only at night."""
+    """Run a test that uses the fixture `remote` on these stores, and on the other stores only at night."""
     others = [pytest.param(*each.values, id=each.id, marks=[*each.marks, pytest.mark.nightly]) for each in PLACES[1:] if each.id not in ids]
     return pytest.mark.parametrize("remote", [*(each for each in PLACES if each.id in ids), *others], indirect=True)

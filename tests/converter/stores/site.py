@@ -11,7 +11,7 @@ from tests.converter.stores.loopback import Quiet, served
 
 @dataclass
 class Site:
-    """A small web server. Its features and its files may be changed at any time."""
+    """A small web server. Its features and its files can be changed at any time."""
 
     files: dict[str, bytes] = field(default_factory=dict)
     tags: bool = True

@@ -31,7 +31,7 @@ class Sleeper:
 
     @property
     def names(self) -> list[str]:
-        """The operations that it has done so far, in order."""
+        """The operations that the process has done so far, in order."""
         return self._operations.names
 
     def wakes_up(self) -> list[BaseException]:

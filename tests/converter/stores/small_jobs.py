@@ -67,8 +67,8 @@ _LEAST_PART_BYTES: Final = {"oss": 100 << 10, "s3": 5 << 20, "gs": 5 << 20, "abf
 
 
 def least_parts(monkeypatch: pytest.MonkeyPatch, place: Place | None = None) -> None:
-    """Make uploads use parts of the smallest size that the place's store accepts. Without a place, use the smallest size that all stores with
-    the same code for uploads accept."""
+    """Make uploads use parts of the smallest size that the place's store accepts. Without a place, use the smallest size that all stores
+    with the same upload code accept."""
     of_objects = _LEAST_PART_BYTES.get(_scheme(place) if place is not None else "s3", _LEAST_PART_BYTES["s3"])
     monkeypatch.setattr(oss, "part_bytes_for", lambda _: _LEAST_PART_BYTES["oss"])
     monkeypatch.setattr(objects, "part_bytes_for", lambda _: of_objects)
@@ -80,10 +80,10 @@ def of_parts(place: Place) -> SmallJob:
     if _scheme(place) not in _LEAST_PART_BYTES:
         return of_rows(place)
     part_bytes: int = vars(oss if _scheme(place) == "oss" else objects)["part_bytes_for"](None)
-    # A shard has 11 or 12 such rows.
+    # A shard has 11 or 12 rows with this text.
     text = "x" * (part_bytes // 10)
     store, rows = place.store(), [f"{row},{text}" for row in _ROWS]
-    # Each file is read completely and was uploaded in one request, because stores have checksums only for such objects.
+    # Each file is uploaded in one request and read completely, because stores have checksums only for such objects.
     uris = [place.at(f"in/rows-{number}.csv") for number in range(RECORDS // _ROWS_OF_A_FILE)]
     for number, uri in enumerate(uris):
         store.put(uri, "\n".join(rows[number * _ROWS_OF_A_FILE :][:_ROWS_OF_A_FILE]).encode())
@@ -122,7 +122,7 @@ def a_copy(source: str, output: str) -> DataPrepJob:
 
 
 def plan(job: DataPrepJob, access: Access, *, maker: Maker | None = None) -> plan_step.PlannedRun:
-    """Do the work of the pod of the plan step or, with a maker, of the plan step of `dataprep run`."""
+    """Do the work of the plan step's pod or, with a maker, of the plan step in `dataprep run`."""
     return plan_step.run_plan_step(job, access, maker=maker)
 
 
@@ -137,7 +137,7 @@ def work(job: DataPrepJob, access: Access, planned: plan_step.PlannedRun) -> Non
 
 
 def commit(job: DataPrepJob, access: Access, planned: plan_step.PlannedRun) -> CommitResult:
-    """Do the work of the pod of the commit step."""
+    """Do the work of the commit step's pod."""
     folder = OutputFolder(job.spec.output.uri, access).of_run(planned.result.run_id)
     return kind_of(job.spec).commit(job.spec, plan=load_plan(folder, planned.result.plan_sha256), access=access)
 
@@ -152,11 +152,11 @@ def live(job: DataPrepJob, access: Access) -> CommitResult:
 
 
 PODS: Final = "small-0123456789-"
-"""The beginning of the names of the job's pods."""
+"""The common prefix of the names of the job's pods."""
 
 
 def live_in_one_pod(job: DataPrepJob, access: Access) -> None:
-    """Run a small job as the cluster does: the pod of the plan step does all steps, if it can, and other pods do the rest."""
+    """Run a small job as the cluster does: the plan step's pod does all steps if it can, and other pods do the rest."""
     planned = plan_step.run_plan_step(job, access, pods=PODS)
     result = planned.result
     if one_pod.is_small(planned):
@@ -168,7 +168,7 @@ def live_in_one_pod(job: DataPrepJob, access: Access) -> None:
 
 @dataclass(frozen=True)
 class Whole:
-    """A finished data set, read by a separate store."""
+    """A finished data set, which is read through a separate store."""
 
     names: frozenset[str]
     """The names of all files below the folder, including hidden ones."""
@@ -200,7 +200,8 @@ def visible(place: Place, output: str) -> dict[str, bytes]:
 
 
 def assert_nothing_broken(place: Place, output: str, expected: Whole) -> None:
-    """Check the invariant for any moment of any attempt: visible files are complete, and `_SUCCESS` exists only if all of them exist."""
+    """Check the invariant that holds at any moment of any attempt: visible files are complete, and `_SUCCESS` exists only if all files
+    exist."""
     seen = visible(place, output)
     assert seen.items() <= expected.visible.items()
     if "_SUCCESS" in listed(place, output):

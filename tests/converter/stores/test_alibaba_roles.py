@@ -1,4 +1,4 @@
-"""Alibaba Cloud roles: those of service accounts (RRSA) and of nodes. STS, the metadata service, OSS and MaxCompute are local fakes."""
+"""Alibaba Cloud roles: the roles of service accounts (RRSA) and of nodes. STS, the metadata service, OSS and MaxCompute are local fakes."""
 
 import json
 import time
@@ -37,7 +37,7 @@ _ALIVE = 20
 
 @dataclass
 class FakeRoles:
-    """A fake of STS and of a node's metadata service. Every answer contains a new key, and the last twenty keys work."""
+    """A fake of STS and of a node's metadata service. Every response contains a new key, and the last twenty keys work."""
 
     port: int = 0
     lifetime_seconds: float = 600
@@ -106,7 +106,7 @@ class _Handler(Quiet):
 
 
 class _ToLoopback(requests.adapters.HTTPAdapter):
-    """Sends every request to the fake, whatever host it is for."""
+    """Sends every request to the fake, whatever its host."""
 
     def __init__(self, roles: FakeRoles) -> None:
         super().__init__()

@@ -16,7 +16,7 @@ from storeservers import AzureServer, S3Server
 
 
 class _Public(Quiet):
-    """A fake of a public bucket: one object, whatever is asked for."""
+    """A fake of a public bucket, which returns the same object for every request."""
 
     seen: list[dict[str, str]]
 

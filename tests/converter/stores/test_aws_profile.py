@@ -1,4 +1,4 @@
-"""Profiles of AWS in files. tests/interop/test_aws_profiles.py tests the profiles that need botocore."""
+"""AWS profiles in files. Profiles that need botocore are tested in tests/interop/test_aws_profiles.py."""
 
 from pathlib import Path
 

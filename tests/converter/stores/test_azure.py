@@ -1,4 +1,4 @@
-"""Behavior specific to Azure: signatures and tokens, rights, data lakes, requests to complete an upload whose response was lost."""
+"""Behavior specific to Azure: signatures and tokens, rights, data lakes, lost responses to the completion of an upload."""
 
 import base64
 import json
@@ -171,7 +171,7 @@ def test_a_writer_whose_blocks_another_commit_dropped_is_worth_another_attempt(s
     upload = store.create(f"{container}/file")
     upload.write(bytes(20 * MIB))
     for block in upload._parts._pending:
-        block.result()  # a block that arrives after the other commit isn't dropped by it
+        block.result()  # the other commit drops only blocks that have arrived before it
     another = store.create(f"{container}/file")
     another.write(bytes(9 * MIB))
     another.commit(replace=False)
@@ -245,7 +245,7 @@ def test_a_refusal_that_is_over_when_it_is_asked_why(monkeypatch: pytest.MonkeyP
 
 
 class _Azure(Quiet):
-    """The parts that these tests need of Entra ID, the node's identity service, and a blob that requires one of their tokens."""
+    """The parts of Entra ID and of the node's identity service that these tests need, and a blob that requires one of their tokens."""
 
     def do_POST(self) -> None:  # noqa: N802 - the base class's name
         form = parse_qs(self.rfile.read(int(self.headers["content-length"])).decode())

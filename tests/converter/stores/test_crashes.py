@@ -2,7 +2,7 @@
 
 By default, this tests a small seeded sample of points on the file store, HDFS, S3 and OSS, and the completion of an upload on the other
 stores. `make nightly` tests all points of the file store, with SIGKILL, and a sample of points on every other store. `make crashes` tests
-all points of the other stores.
+all points on the other stores.
 """
 
 import os
@@ -32,15 +32,16 @@ pytestmark = pytest.mark.slow
 ALL = "CRASHES" in os.environ
 """Whether to test all points instead of a sample, as in `make crashes`."""
 SAMPLE = {"hdfs": 1, "webhdfs": 0, "s3": 1, "oss": 2, "abfs": 0, "gs": 0}
-"""The number of points in a store's sample, beside the last ones. HDFS has few because closing a file takes half a second, S3 because its
-parts have 5 MiB.
+"""The number of points in a store's sample, besides the last points. HDFS has few because closing a file takes half a second, and S3
+because its parts are 5 MiB long.
 
-A store with 0 differs from hdfs or s3 only in how it completes an upload, so `COMPLETION` is its only point.
+A store with the number 0 differs from hdfs or s3 only in how it completes an upload, so `COMPLETION` is its only point.
 """
 NIGHTLY_SAMPLE = {"hdfs": 1, "webhdfs": 1, "s3": 2, "oss": 2, "abfs": 1, "gs": 1}
-"""The number of points in a store's sample at night, beside the last ones."""
+"""The number of points in a store's sample at night, besides the last points."""
 COMPLETION = Before("commit", ".tfrecords")
-"""The point before the upload of the first shard is completed. The shard's index is completed earlier, and has another ending."""
+"""The point before the upload of the first shard is completed. The shard's index is completed earlier, and its name has a different
+ending."""
 AT_ONCE = 4
 """The number of lives that run concurrently on such a store."""
 Life = Callable[[DataPrepJob, Access], object]
@@ -48,7 +49,7 @@ Life = Callable[[DataPrepJob, Access], object]
 
 @pytest.fixture(autouse=True)
 def no_pauses(monkeypatch: pytest.MonkeyPatch) -> None:
-    """If a temporary file was swept, make its shard again without a pause. Upload even small files in parts."""
+    """Remake a shard without a pause if its temporary file was swept. Upload even small files in parts."""
     monkeypatch.setattr(converter_working, "_SHARD_RETRY_POLICY", RetryPolicy(attempts=3, first_delay_seconds=0))
     small_jobs.least_parts(monkeypatch)
 
@@ -102,7 +103,7 @@ def stopped(job: DataPrepJob, place: Place, point: Point | Before, *, life: Life
 
 
 def points_of(names: list[str], *, sample: int | None = None) -> list[Point]:
-    """Return the points before each operation and after the last one, or a seeded sample of them that includes the last ones."""
+    """Return the points before each operation and after the last one, or a seeded sample that includes the last points."""
     # Because a thread reads ahead, the number of operations varies by one or two.
     count = len(names)
     points = [Point(number, "before") for number in range(1, count + 1)] + [Point(count, "after")]
@@ -144,7 +145,7 @@ def test_a_kill_at_any_operation_of_a_small_job_in_one_pod_costs_nothing(local: 
     points = [Point(number, "before") for number in range(1, len(counted.names) + 1)] + [Point(len(counted.names), "after")]
 
     killed = 0
-    # After `_SUCCESS` is written, only the killed pod has known the result.
+    # If the pod was killed after it wrote `_SUCCESS`, only that pod knew the result.
     last = len(counted.names) - max(index for index, name in enumerate(counted.names) if "_SUCCESS" in name)
     assert last < 10
     chosen = points if ALL else [*random.Random(9).sample(points[:-10], 5), *points[-10::2]]  # noqa: S311 - the same points each time
@@ -163,7 +164,7 @@ def test_a_kill_at_any_operation_of_a_small_job_over_its_own_data_set_costs_noth
     expected = finished(job)
 
     def laid(output: str) -> DataPrepJob:
-        # Copy the files' modification times too, because the data set's reports contain them as pins.
+        # Copy the files' modification times too, because the data set's reports contain these times as pins.
         shutil.copytree(local.at("whole"), local.at(output))
         return job.to(output, overwrite="Always")
 
@@ -191,7 +192,7 @@ def test_a_kill_at_any_operation_of_an_extension_leaves_the_old_data_set_or_the_
     small_jobs.of_files(local, "b")
 
     def laid(output: str) -> DataPrepJob:
-        # Copy the files' modification times too, because the data set's reports contain them as pins.
+        # Copy the files' modification times too, because the data set's reports contain these times as pins.
         shutil.copytree(local.at("old"), local.at(output))
         return job.to(output, overwrite="Extend")
 
@@ -319,7 +320,7 @@ def test_a_zombie_that_wakes_up_after_the_end_does_no_harm(local: Place, life: S
         zombie = Sleeper(local, point, lambda access, output=output: life(job.to(output), access))  # type: ignore[misc] # mypy can't infer a lambda with a default
         small_jobs.live(job.to(output), accessed(local))
         assert_nothing_broken(local, output, expected)
-        # The zombie may fail, but only with one of our errors.
+        # The zombie is allowed to fail, but only with one of our errors.
         assert all(isinstance(each, ConvertError) for each in zombie.wakes_up())
         assert_whole(local, output, expected)
         slept += zombie.came_there
@@ -344,7 +345,8 @@ def test_two_workers_at_the_same_task_make_one_data_set(local: Place) -> None:
 
 
 def test_two_workers_one_of_whom_dies_make_one_data_set(local: Place) -> None:
-    """The first worker wakes up when the other has finished the task, does one more operation and dies. Its shard isn't made again."""
+    """The first worker wakes up when the other worker has finished the task, does one more operation and dies. The shard isn't made
+    again."""
     job = small_jobs.of_rows(local)
     expected = finished(job)
     for point in sleeps(job, working):

@@ -15,7 +15,7 @@ TAG = hashlib.md5(CONTENT, usedforsecurity=False).hexdigest()
 
 
 class Readings:
-    """An object for which each read returns other bytes."""
+    """An object that returns different bytes at each read."""
 
     def __init__(self, *contents: bytes, tag: str = TAG) -> None:
         self.left = list(contents)

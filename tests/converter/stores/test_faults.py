@@ -1,7 +1,7 @@
 """Seeded faults between the converter and real servers.
 
 Either the data set has exactly the same bytes, or the job reports the reason and no incomplete file is visible. CI runs 2 seeds for each
-store, the nightly run 20. `make faults SEEDS=300` runs 300 for each store and writes docs/faults.md.
+store, and the nightly run 20. `make faults SEEDS=300` runs 300 for each store and writes docs/faults.md.
 """
 
 import os
@@ -74,8 +74,8 @@ def short(monkeypatch: pytest.MonkeyPatch) -> None:
     from dataprep_converter.stores.objects import objects
     from dataprep_converter.stores.objects import oss as oss_store
 
-    # WebHDFS keeps its timeout, because a NameNode that has just started takes seconds for its first answer. The proxy ends stalls with
-    # a reset.
+    # WebHDFS keeps its timeout, because a NameNode that has just started takes seconds to send its first response. The proxy ends stalls
+    # with a reset.
     for module in (oss_store, http):
         monkeypatch.setattr(module, "ANSWER_SECONDS", ANSWER_SECONDS)
     for module in (objects, store_requests):

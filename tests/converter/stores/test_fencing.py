@@ -63,13 +63,14 @@ class Situation:
     """What happens while the process sleeps."""
 
     newer: Run
-    """The run that takes the folder over."""
+    """The run that takes over the folder."""
     is_finished: bool
     """Whether that run is finished before the process wakes up, or half done."""
 
 
 SITUATIONS: Final = [Situation(newer, is_finished) for newer in (NEWER, EARLIER) for is_finished in (True, False)]
-"""If the first run comes back, its files are those that the paused run is removing. On object stores, such a removal can't be prevented."""
+"""In the situations with EARLIER, the first run comes back and writes the files that the paused run is removing. On object stores, such a
+removal can't be prevented."""
 
 
 @pytest.fixture(autouse=True)
@@ -92,11 +93,11 @@ class Runs:
         return Access([self.place.settings])
 
     def lay(self, output: str, *, replaces: bool = True) -> PlannedRun:
-        """Make all the shards of the run that will be paused, in a folder of its own or in the earlier run's folder."""
+        """Make all the shards of the run that will be paused, in a separate folder or in the earlier run's folder."""
         if replaces:
             small_jobs.live(EARLIER.job(self.of, output), self.access)
         paused = PAUSED.job(self.of, output)
-        # With a maker, the end of the commit also writes OWNER, which must not replace that of the other run.
+        # With a maker, the commit also writes OWNER at its end, and must not replace the other run's OWNER.
         planned = small_jobs.plan(paused, self.access, maker=makers.this_process("small"))
         small_jobs.work(paused, self.access, planned)
         return planned
@@ -128,8 +129,9 @@ class Runs:
         if situation.is_finished:
             assert after == before
         elif self.place.sweeps:
-            # Where uploads can't be swept, the commit may write its files until the other run writes its own. On object stores, a removal
-            # that has been decided can't be prevented. It removes files of the earlier run, as the other run will.
+            # Where uploads can't be swept, the commit is allowed to write its files until the other run writes its own. On object stores, a
+            # removal that has already been decided on can't be prevented. It removes files of the earlier run, which the other run would
+            # remove too.
             removed = before.keys() - after.keys()
             assert after == {name: content for name, content in before.items() if name not in removed}
             assert not removed or not isinstance(self.place.store(), MovesFiles)
@@ -149,7 +151,7 @@ def live(job: DataPrepJob, access: Access) -> str:
 
 
 def half_done(job: DataPrepJob, access: Access) -> str:
-    """Take the folder over, and make the first shards. Return the run's id."""
+    """Take over the folder, and make the first shards. Return the run's id."""
     planned = small_jobs.plan(job, access)
     folder = OutputFolder(job.spec.output.uri, access).of_run(planned.result.run_id)
     plan = load_plan(folder, planned.result.plan_sha256)
@@ -164,7 +166,7 @@ def is_of_earlier(name: str, *, newer: str) -> bool:
 
 
 def contents(place: Place, output: str, *, without: str) -> dict[str, bytes]:
-    """Return all files of a folder, except those in the folder of one run."""
+    """Return all files in a folder, except those in one run's folder."""
     store, names = place.store(), small_jobs.listed(place, output)
     return {name: store.get(place.at(f"{output}/{name}")) for name in names if not name.startswith(f"_dataprep/{without}/")}
 
@@ -174,7 +176,7 @@ def test_a_commit_that_sleeps_while_another_run_takes_over_does_no_harm_on_files
     planned = runs.lay("laid")
 
     def copied(output: str) -> str:
-        # Copy the files' modification times too, because the reports contain them as pins.
+        # Copy the files' modification times too, because the reports contain these times as pins.
         shutil.copytree(local.at("laid"), local.at(output))
         return output
 

@@ -99,7 +99,7 @@ def test_an_input_that_is_replaced_while_it_is_read_is_told(store: GcsStore, buc
 def test_a_completion_whose_answer_is_lost_is_ours(
     gcs_fake: FakeGcs, store: GcsStore, bucket: str, monkeypatch: pytest.MonkeyPatch, size: int, times: int, exclusive: bool
 ) -> None:
-    # For a large object, lose the answer to the completion first, and then the answer to the copy.
+    # For a large object, lose the response to the completion first, and then the response to the copy.
     lose_answers(
         monkeypatch, of=lambda method, query: (method == "POST" and "uploadId" in query) or (method == "PUT" and not query), times=times
     )
@@ -115,7 +115,7 @@ def test_a_lost_answer_does_not_make_anothers_object_ours(
     gcs_fake: FakeGcs, store: GcsStore, bucket: str, monkeypatch: pytest.MonkeyPatch, size: int, tells: bool
 ) -> None:
     if not tells:
-        # The request may be refused, or a compatible service may keep no checksums.
+        # The request might be refused, or a compatible service might not keep checksums.
         monkeypatch.setattr(GcsBucket, "checksum", lambda *_: None)
     store.put(f"gs://{bucket}/file", b"t" * size)
     upload = store.create(f"gs://{bucket}/file")

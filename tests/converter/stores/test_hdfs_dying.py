@@ -35,7 +35,7 @@ class Death(StrEnum):
     NAME_NODE = "NameNode killed"
 
     def strike(self, cluster: HdfsCluster) -> None:
-        """Kill the server, and restart it if this kind of death includes a restart."""
+        """Kill the server, and restart it if this kind of death has a restart."""
         if self in (Death.NAME_NODE, Death.NAME_NODE_RESTARTED):
             cluster.kill_namenode()
         else:

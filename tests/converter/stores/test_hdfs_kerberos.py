@@ -1,4 +1,4 @@
-"""HDFS with Kerberos: a real KDC, a real NameNode that accepts only clients with a ticket, and keytabs like those of a Secret."""
+"""HDFS with Kerberos: a real KDC, a real NameNode that accepts only clients with a ticket, and keytabs like those from a Secret."""
 
 import base64
 import os
@@ -69,7 +69,7 @@ def _make_home(hdfs: SecuredHdfs, user: str) -> None:
 
 @pytest.fixture(autouse=True)
 def own_environment(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    """Use the Kerberos configuration of the test, ignore tickets of the machine's user, and retry only for a short time."""
+    """Use the test's Kerberos configuration, ignore the machine user's tickets, and retry only for a short time."""
     monkeypatch.setattr(preflight, "_RETRY_SECONDS", 0.5)
     monkeypatch.setenv(hdfs_kerberos.CONFIGURATION_VARIABLE, "")
     monkeypatch.setenv("KRB5CCNAME", f"FILE:{tmp_path}/tickets")

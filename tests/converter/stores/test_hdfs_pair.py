@@ -51,7 +51,7 @@ def place(pair: HdfsPair, servers_folder: Path) -> Place:
 
 @dataclass(frozen=True)
 class Done:
-    """A job that ran without disturbance, and all operations of its life."""
+    """A job that ran undisturbed, and all operations of its life."""
 
     job: SmallJob
     operations: list[str]

@@ -1,4 +1,5 @@
-"""`hf://` against a fake of the Hub's API, by the library's own file system: commits, pins, tokens, and what is told when they are missing."""
+"""`hf://` against a fake of the Hub's API, through the library's own file system: commits, pins, tokens, and the errors if they are
+missing."""
 
 import json
 import sys
@@ -79,7 +80,7 @@ def test_a_job_reads_a_data_set_of_the_hub(hub: FakeHub, tmp_path: Path) -> None
 
 
 def a_job(hub: FakeHub, tmp_path: Path, **output: Any) -> DataPrepJob:
-    """Reads the lines of a folder on the branch `main`. Every process finds the Hub by the job itself."""
+    """Reads the lines of a folder on the branch `main`. Every process finds the Hub's address in the job itself."""
     return parse_job(
         {
             "source": {"text": {"uris": [f"{ROOT}/days"]}},

@@ -1,4 +1,5 @@
-"""`hf://` as the output of jobs, by the library's own requests to a fake of the Hub: the working branch, and the commit that publishes it."""
+"""`hf://` as the output of jobs. The library itself sends requests to a fake of the Hub: for the working branch, and for the commit that
+publishes it."""
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
@@ -45,7 +46,7 @@ from dataprep_converter.tools.repair import repair
 from dataprep_converter.tools.verification import verify
 
 OUTPUT = "hf://datasets/org/set/data"
-# The library sends large files by an argument that its own HTTP client warns of.
+# The library sends large files with an argument that its own HTTP client warns about.
 pytestmark = [pytest.mark.slow, pytest.mark.filterwarnings("ignore:Use 'content=:DeprecationWarning")]
 CARD = {"README.md": b"# set", ".gitattributes": b"*.parquet filter=lfs"}
 
@@ -53,7 +54,7 @@ CARD = {"README.md": b"# set", ".gitattributes": b"*.parquet filter=lfs"}
 @pytest.fixture
 def hub(monkeypatch: pytest.MonkeyPatch) -> Iterator[FakeHub]:
     monkeypatch.delenv("HF_TOKEN", raising=False)
-    # The fake has no Xet storage. The variable is for the processes of a pool.
+    # The fake has no Xet storage. The environment variable is for the processes of a pool.
     monkeypatch.setenv("HF_HUB_DISABLE_XET", "1")
     monkeypatch.setattr(huggingface_hub.constants, "HF_HUB_DISABLE_XET", True)
     with fake_hub() as running:
@@ -62,7 +63,7 @@ def hub(monkeypatch: pytest.MonkeyPatch) -> Iterator[FakeHub]:
 
 
 def a_job(hub: FakeHub, folder: Path, *, rows: int = 6, days: int = 1, uri: str = OUTPUT, **output: Any) -> DataPrepJob:
-    """Makes two shards of the CSV files of a folder."""
+    """Makes two shards from the CSV files in a folder."""
     (folder / "in").mkdir(exist_ok=True)
     for day in range(days):
         path, text = folder / f"in/{day}.csv", "x,label\n" + "".join(f"{day * 100 + row},{row % 2}\n" for row in range(rows))
@@ -93,7 +94,7 @@ def access_of_a_pod(job: DataPrepJob) -> Access:
 
 
 def work(job: DataPrepJob, planned: PlannedRun) -> None:
-    """Does the work of the workers' pods, each of which has clients of its own."""
+    """Does the work of the workers' pods, each of which has its own clients."""
     for shard in shards(planned.plan.head):
         access = access_of_a_pod(job)
         plan = load_plan(OutputFolder(job.spec.output.uri, access).of_run(planned.result.run_id), planned.result.plan_sha256)
@@ -107,7 +108,7 @@ def commit(job: DataPrepJob, planned: PlannedRun) -> None:
 
 
 def published(hub: FakeHub, folder: str = "data/", branch: str = "main") -> dict[str, bytes]:
-    """The files of the data set that readers of a branch see."""
+    """The data set's files as readers of a branch see them."""
     files = hub.at(branch)[1]
     return {path.removeprefix(folder): content for path, content in files.items() if path.startswith(folder)}
 
@@ -117,8 +118,8 @@ def on_disk(folder: Path) -> dict[str, bytes]:
 
 
 def check_same_data(hub: FakeHub, folder: Path, *, but: str = "/reports/") -> None:
-    """Checks that readers see the same files as a folder has. Only the pins in the reports differ, and the lists of the files' addresses. The
-    file `but` may differ, too."""
+    """Checks that readers see the same files as in a folder. Only the pins in the reports and the lists of file addresses differ, and the
+    file `but` is allowed to differ."""
     ours, expected = published(hub), on_disk(folder)
     assert ours.keys() == expected.keys()
     placed = ("/reports/", "/paths/", "/input_data_config.json", but)
@@ -140,7 +141,8 @@ class Life:
 
 @contextmanager
 def killed_at(number: int, moment: str, *, when: Callable[[httpx2.Request], bool] = lambda _: True) -> Iterator[Life]:
-    """Within the block, this process counts as dead before or after its request with this number. All later requests are refused."""
+    """Within the block, this process counts as dead just before or just after its request with this number. All later requests are
+    refused."""
     life = Life()
 
     def before(request: httpx2.Request) -> None:
@@ -332,7 +334,7 @@ def test_a_death_between_the_two_steps_of_taking_over_leaves_the_published_data_
     def has_claimed(request: httpx2.Request) -> bool:
         return "/commit/" in request.url.path and len(hub.log) == commits + 2
 
-    # After the commits of the base and of OWNER, `_SUCCESS` of the earlier run would be removed.
+    # Once the base and OWNER are committed, the earlier run's `_SUCCESS` would be removed.
     with killed_at(1, "before", when=has_claimed), pytest.raises(Killed):
         make(changed)
     with killed_at(1, "before", when=has_claimed), pytest.raises(Killed):
@@ -345,9 +347,10 @@ def test_a_death_between_the_two_steps_of_taking_over_leaves_the_published_data_
 
 
 LAST = 340
-"""A number beyond the job's last request."""
+"""A number greater than that of the job's last request."""
 FEW = 60
-"""The most requests by which a number may be beyond the last request. The job has 290 to 320 requests, because threads share commits."""
+"""The most by which a number is allowed to exceed the number of the last request. The job sends 290 to 320 requests, because threads share
+commits."""
 POINTS = [1, 12, 33, 58, 86, 121, 150, 185, 220, 250, 270, 281, 287, 291]
 
 
@@ -366,12 +369,12 @@ def test_a_death_at_any_request_shows_nothing_and_costs_nothing(hub: FakeHub, tm
     made = {path: content for name in hub.branches for path, content in published(hub, branch=name).items()}
     make(job)
     make(a_job(hub, tmp_path, uri=str(tmp_path / "out")))
-    # A process that dies after it has written `_SUCCESS` may leave its name in OWNER.
+    # A process that dies after it has written `_SUCCESS` can leave its name in OWNER.
     check_same_data(hub, tmp_path / "out", but=names.OWNER)
     ours, expected = (Owner.model_validate_json(files[names.OWNER]) for files in (published(hub), on_disk(tmp_path / "out")))
     assert (ours.run_id, ours.epoch) == (expected.run_id, expected.epoch)
     assert list(hub.branches) == ["main"]
-    # The reports contain the time that their shards took, so no finished shard was made again.
+    # The reports contain the time that each shard took. The reports are unchanged, so no finished shard was made again.
     assert {path: content for path, content in made.items() if "/reports/" in path}.items() <= published(hub).items()
     assert len(titles(hub)) == 1
 
@@ -529,7 +532,7 @@ def test_a_removal_does_not_mind_files_of_others_beside_a_run_that_only_began(hu
 
 
 def a_branch_without_a_change(hub: FakeHub, job: DataPrepJob) -> str:
-    """Begins a working branch, off a commit that isn't the newest one any more. Returns its name."""
+    """Begins a working branch whose base is no longer the newest commit. Returns the branch's name."""
     OutputFolder(OUTPUT, access_of_a_pod(job)).begin()
     hub.commit(CARD | {"other.txt": b"pushed"})
     return next(name for name in hub.branches if name != "main")
@@ -550,7 +553,7 @@ def test_a_branch_on_which_another_job_has_begun_meanwhile_is_not_begun_again(hu
     def take(request: str) -> None:
         trees.extend([request] * ("/tree/" in request))
         if len(trees) == 2 and "OWNER" not in published(hub, branch=branch):
-            # Both trees have been read: the branch has no change.
+            # The process has read both trees, and so believes that the branch is unchanged.
             hub.commit(hub.at(branch)[1] | {"data/OWNER": b"another job"}, branch)
 
     hub.before_request = take
@@ -625,7 +628,7 @@ def test_another_branch_and_the_complete_repository_are_outputs(hub: FakeHub, tm
 
 
 def with_secret(job: DataPrepJob, folder: Path, token: str | None) -> Access:
-    """An access with the Secret of the job's entry of stores, as it is mounted in pods."""
+    """An Access with the Secret of the job's `stores` entry, mounted as in pods."""
     document = job.model_dump(mode="json", by_alias=True, exclude_unset=True)
     if token is not None:
         (folder / "secrets/0").mkdir(parents=True, exist_ok=True)

@@ -1,4 +1,4 @@
-"""A long folder: its listing comes page by page. At night, the folder has 100,000 objects."""
+"""A folder with so many objects that it is listed page by page. At night, the folder has 100,000 objects."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field
@@ -48,7 +48,7 @@ def bucket(request: pytest.FixtureRequest) -> Iterator[Bucket]:
             query = parse_qs(urlsplit(self.path).query)
             assert query["prefix"] == ["in/"]
             here.pages.append(int(query.get("continuation-token", ["0"])[0]))
-            # OSS's client rejects answers without a request id. The server already sends `Date`, which it also requires.
+            # OSS's client rejects responses that lack a request id. The client also requires `Date`, which the server already sends.
             self.answer(200, here.page(here.pages[-1]), {"content-type": "application/xml", "x-oss-request-id": "1"})
 
     with served(Answers) as port:

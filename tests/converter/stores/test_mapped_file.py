@@ -1,4 +1,4 @@
-"""Reads many small pieces of a local file in one call, even if the file changes meanwhile."""
+"""Reads many small pieces of a local file in one call, even while the file changes."""
 
 import contextlib
 import os

@@ -1,4 +1,4 @@
-"""Memory during faults: retried, resumed and restarted requests leave nothing in memory, not even in buffers of native clients.
+"""Memory during faults: retried, resumed and restarted requests leave nothing in memory, not even in native clients' buffers.
 
 A separate process writes and reads a file, behind the proxies of test_faults or while HDFS servers die, and reports by how much its
 memory grew. The test for OSS is in test_oss_faults.
@@ -34,7 +34,7 @@ pytestmark = pytest.mark.store
 
 MIB = 1 << 20
 PIECES = 64
-"""The number of pieces of the file, each of 1 MiB."""
+"""The number of pieces in the file, each 1 MiB long."""
 _ATTEMPTS = 4
 _ATTEMPTS_OF_THE_DEAD, _DELAY_SECONDS = 12, 0.5
 """Enough attempts for a killed DataNode to restart."""
@@ -42,7 +42,7 @@ _STATUS = Path("/proc/self/status")
 _KINDS = (Kind.RESET, Kind.LOST, Kind.BUSY, Kind.FAILED_LATE, Kind.TRUNCATED)
 COLUMNS = ("x", "label")
 ROWS_OF_A_BLOCK = MIB // 16
-"""The number of rows in a block of 1 MiB."""
+"""The number of rows in a 1 MiB block."""
 _HDFS = HdfsOptions(block_size="1Mi")
 """Small blocks, so that the client sends many requests to the NameNode."""
 
@@ -73,7 +73,7 @@ COURSES = {
 
 
 AT_NIGHT = ("gcs", "azure")
-"""The stores that are tested only at night, because their uploads and streams are the code of S3."""
+"""The stores that are tested only at night, because their uploads and streams use S3's code."""
 
 
 @pytest.fixture
@@ -201,7 +201,8 @@ def warm(child: ProcessPoolExecutor, uri: str, settings: StoreSettings) -> None:
 
 
 def is_by_day(name: str, reads: int) -> bool:
-    """Return whether a case is in the quick run. The faults follow each other, so they hit the first two reads, but on HDFS more reads."""
+    """Return whether a case is in the quick run. The faults hit consecutive requests, so they all fall into the first two reads, except on
+    HDFS, where they spread over more reads."""
     return name not in AT_NIGHT and reads == (5 if name == "hdfs" else 2)
 
 
@@ -220,7 +221,7 @@ def test_faults_make_nothing_pile_up_in_memory(request: pytest.FixtureRequest, c
         by_reading = child.submit(read, uri, settings, PIECES, reads=reads).result()
         hits += [fault.kind for fault in proxy.hits]
     assert hits == [*course.kinds, *reversed(course.kinds)]
-    # The file has 64 MiB. Four parts of 5 MiB are being sent while the next one fills.
+    # The file is 64 MiB long. Four parts of 5 MiB are being sent while the next one fills.
     assert by_writing < 40 * MIB
     assert by_reading < 32 * MIB
 

@@ -1,4 +1,4 @@
-"""Behavior specific to OSS: rights, credentials, requests to complete an upload whose response was lost, broken connections."""
+"""Behavior specific to OSS: rights, credentials, lost responses to the completion of an upload, broken connections."""
 
 from dataclasses import replace
 

@@ -97,7 +97,7 @@ def test_faults_make_nothing_pile_up_in_memory(request: pytest.FixtureRequest, o
     finally:
         tracemalloc.stop()
     assert oss_fake.faults() == []
-    # The object has 64 MiB. Four parts of 2 MiB are being sent, each with copies for the request and in the fake, and one part is being
-    # filled.
+    # The object is 64 MiB long. Four parts of 2 MiB are being sent, each with a copy for the request and a copy in the fake, and one part
+    # is being filled.
     assert written < 32 << 20
     assert read < 24 << 20

@@ -35,7 +35,7 @@ SCHEMA = pa.schema(pa.field(name, kind) for name, kind in (("id", pa.int64()), (
 
 @dataclass
 class Web:
-    """A web server over a folder, as a place for sources. It can't list files and has no folders."""
+    """A web server that serves a folder, as a place for sources. It can't list files and has no folders."""
 
     folder: Path
     root: str
@@ -86,7 +86,8 @@ every_pair = pytest.mark.parametrize(
         for to in PLACES
     ],
 )
-"""Each store once as a source and once as a destination, paired with another store. The nightly run tests all pairs."""
+"""Pairs of a source and a destination. The quick run uses each store once as a source and once as a destination. The nightly run tests all
+pairs."""
 every_source = pytest.mark.parametrize("of", SOURCES)
 every_destination = pytest.mark.parametrize("to", PLACES)
 

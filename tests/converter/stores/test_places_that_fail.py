@@ -47,7 +47,7 @@ def disk(tmp_path: Path) -> Iterator[Path]:
         unavailable(f"This test needs to mount a file system, which takes root: {mounted.stderr}")
     yield folder
     held = held_open(folder)
-    # Unmount lazily, because other processes, such as a node's agent, may be using the file system.
+    # Unmount lazily, because other processes, such as a node's agent, might be using the file system.
     subprocess.run(["umount", "--lazy", str(folder)], check=True)  # noqa: S607 - the system's own
     assert held == []
 
@@ -59,7 +59,7 @@ def mount(*arguments: str) -> subprocess.CompletedProcess[str]:
 def held_open(folder: Path) -> list[str]:
     """Return the files below a folder that this process has open or mapped.
 
-    First collect garbage, because tracebacks of errors still refer to the files' readers.
+    Garbage is collected first, because error tracebacks still refer to the files' readers.
     """
     gc.collect()
     opened = [str(each.readlink()) if each.is_symlink() else "" for each in Path("/proc/self/fd").iterdir()]
@@ -246,7 +246,8 @@ def test_a_quota_of_oss_that_is_used_up_is_named_and_nothing_half_is_seen(
 @pytest.mark.store
 @pytest.mark.parametrize(
     ("made", "quota"),
-    # A file being written counts as a full block for each of its two replicas. At first one file fits, but none after some kilobytes.
+    # A file being written counts as a full block for each of its two replicas. At first there is room for one file, and after some
+    # kilobytes for none.
     [
         (hdfs, {"names": 5}),
         (hdfs, {"names": 8}),

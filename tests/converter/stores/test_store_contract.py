@@ -14,9 +14,9 @@ from dataprep_converter.stores import MovesFiles, Store, Upload, folders_of
 
 MIB = 1 << 20
 OF_PARTS = 9 * MIB
-"""A size that object stores get in two parts, of which one is sent before the commit."""
+"""A size that is sent to object stores in two parts, one of them before the commit."""
 OF_MORE_PARTS = pytest.param(20 * MIB, marks=pytest.mark.nightly)
-"""A size that object stores get in three parts."""
+"""A size that is sent to object stores in three parts."""
 
 
 @pytest.fixture(params=PLACES)
@@ -287,7 +287,7 @@ def test_a_folder_that_is_not_recursed_into_shows_its_own_files(place: Place, st
 
 @pytest.mark.slow
 def test_the_listing_spans_many_pages_in_order(place: Place, store: Store) -> None:
-    # S3, OSS and Cloud Storage list a thousand objects a page.
+    # S3, OSS and Cloud Storage list a thousand objects per page.
     in_pages = place.root.startswith(("s3:", "oss:", "gs:"))
     names = [f"{number % 7}/{number:05d}" for number in range(1010 if in_pages else 60)]
     with ThreadPoolExecutor(4) as threads:
@@ -394,7 +394,7 @@ def test_the_sweep_removes_what_dead_writers_left_and_only_that(place: Place, st
     dead.write(some_bytes(OF_PARTS))
     assert place.leftovers() == place.sweeps
 
-    # A store's clock may be ahead of ours, so that new uploads appear to be from the future.
+    # A store's clock can be ahead of ours, so that new uploads appear to come from the future.
     with pytest.MonkeyPatch.context() as yesterday:
         yesterday.setattr(time, "time", lambda: 0.0)
         yesterday.setattr(time, "time_ns", lambda: 0)
@@ -462,7 +462,7 @@ def test_a_staged_upload_that_was_swept_is_never_completed(place: Place, store: 
 
 
 def test_a_staged_upload_replaces_no_other_object_than_the_one_it_found(place: Place, store: Store) -> None:
-    """Only stores that can't sweep need this. On Azure, a commit succeeds only if the object is unchanged."""
+    """This applies only to stores that can't sweep, such as Azure, where a commit succeeds only if the object is unchanged."""
     if place.sweeps:
         return
     for change in (lambda: store.put(place.at("file"), b"newer"), lambda: store.delete(place.at("file"))):
@@ -509,7 +509,7 @@ def await_upload(place: Place) -> None:
 
 
 def await_parts(upload: Upload) -> None:
-    """Wait for all parts. A part that is still being sent during an abort may restore the upload, as Amazon documents."""
+    """Wait for all parts. As Amazon documents, a part that is still being sent during an abort can bring the upload back."""
     parts = getattr(upload, "_parts", None)
     for part in list(parts._pending) if parts is not None else []:
         part.exception(timeout=30)
@@ -530,7 +530,7 @@ def test_an_upload_that_was_swept_fails_as_worth_another_attempt(place: Place, s
     upload.write(content)
     place.store().sweep(place.root)
     try:
-        # An upload that fits into one part hasn't begun yet. An upload whose parts are still being sent may succeed anyway.
+        # An upload that fits into one part hasn't begun yet. An upload whose parts are still being sent might succeed anyway.
         upload.commit(replace=False)
     except Unreachable:
         assert store.stat(place.at("file")) is None

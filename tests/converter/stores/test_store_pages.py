@@ -1,4 +1,4 @@
-"""The stores' pages of the documentation are correct: each example job runs on a test server, and each quoted error is the real one.
+"""The stores' documentation pages are correct: each example job runs on a test server, and each quoted error is the real one.
 
 In an example job, only endpoints, hosts and mounted folders are replaced by those of the test servers (`here` in each test). The Secret
 contains the server's key. The bucket is in the path, because test servers have addresses instead of host names. Kerberos, including a token
@@ -372,7 +372,7 @@ def test_the_errors_of_gcs_are_real(gcs_page: Page, gcs_fake: FakeGcs, tmp_path:
         strange = FakeGcs(tmp_path / "strange")
         key = strange.service_account_key.replace(strange.endpoint, gcs_fake.endpoint)
         yield refused(gcs_page.settings({"serviceAccountKey": key}), output), here
-        # Make this machine appear to be outside Google Cloud, with a user who hasn't logged in there.
+        # Make this machine appear to be outside Google Cloud, and its user not to be logged in there.
         monkeypatch.setenv("NO_GCE_CHECK", "true")
         monkeypatch.setenv("CLOUDSDK_CONFIG", str(tmp_path))
         yield refused([replace(settings[0], credentials={})], output), here
@@ -464,7 +464,7 @@ def test_the_errors_of_nas_are_real(nas: Path, monkeypatch: pytest.MonkeyPatch) 
         return call
 
     def with_a_disk_that(number: int, call: str) -> ConvertError:
-        # Simulate the kernel's errors, because tests can't fill a disk on demand, and may run as root, who has all rights.
+        # Simulate the kernel's errors, because tests can't fill a disk on demand, and might run as root, who has all rights.
         with monkeypatch.context() as patched:
             patched.setattr(os, call, fails(number))
             return refused([], output)

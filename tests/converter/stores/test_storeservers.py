@@ -1,6 +1,6 @@
 """The store servers behave as other tests assume. The OSS fake is tested in separate files.
 
-Tests that kill HDFS servers are `nightly`: if the servers don't come back, the tests of jobs whose servers die fail too.
+Tests that kill HDFS servers are `nightly`: if the servers didn't come back, other tests, of jobs whose servers die, would fail too.
 """
 
 import contextlib
@@ -214,7 +214,7 @@ def test_a_datanode_is_killed_with_a_block_half_written(hdfs: HdfsCluster) -> No
     def write() -> None:
         number = 0
         while not ended.is_set():
-            # The client may get an error for the file that is being written while the DataNode dies.
+            # The client might get an error for the file that is being written when the DataNode dies.
             with contextlib.suppress(WebHdfsError, OSError):
                 hdfs.write(f"/written/{number}", some_bytes(8 * MIB))
             number += 1

@@ -1,4 +1,4 @@
-"""Jobs against a store that refuses requests when there are too many: a real S3 server behind a proxy that allows 50 requests a second.
+"""Jobs against a store that refuses requests when there are too many: a real S3 server behind a proxy that allows 50 requests per second.
 
 The pods are processes of `dataprep work`, which report to the operator's real progress endpoint.
 """
@@ -34,7 +34,7 @@ from storeservers.faulty import Fault, HttpProxy, Kind, ThrottlingProxy
 pytestmark = pytest.mark.store
 
 ALLOWED = 50
-"""Requests a second."""
+"""The number of requests per second."""
 PODS = 3
 SETTLED_SECONDS = 10.0
 
@@ -66,7 +66,7 @@ def a_job(place: Place, endpoint: str, **store: Any) -> DataPrepJob:
 
 
 def run_pods(job: DataPrepJob, planned: PlanResult, folder: Path) -> None:
-    """Run all tasks at the same time, each in a process of its own."""
+    """Run all tasks at the same time, each in its own process."""
     file = folder / "job.json"
     file.write_text(json.dumps(job.model_dump(mode="json", by_alias=True, exclude_unset=True)))
     with progress_server(PODS) as (address, tokens):

@@ -1,4 +1,4 @@
-"""Token services that fail or send broken answers."""
+"""Token services that fail or send broken responses."""
 
 import re
 

@@ -171,7 +171,7 @@ def test_a_delegation_token_takes_the_place_of_a_user(gateway: str) -> None:
 
 
 class _Statuses(Quiet):
-    """Answers like a NameNode, but doesn't send the body's length."""
+    """Responds like a NameNode, but doesn't send the body's length."""
 
     def do_GET(self) -> None:  # noqa: N802 - the base class's name
         self.send_response(200)

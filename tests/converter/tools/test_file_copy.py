@@ -1,5 +1,5 @@
-"""`dataprep copy` of files that are not a data set: any file or folder is copied, checked and resumed, and gets its final name only
-when it is complete.
+"""`dataprep copy` of files that are not a data set: any file or folder is copied and checked, an interrupted copy is resumed, and a copy
+gets its final name only when it is complete.
 """
 
 import tracemalloc

@@ -1,4 +1,4 @@
-"""The words for missing values that `infer` finds depend on the column: among numbers, among text, among codes and signs."""
+"""The words that `infer` regards as missing values depend on the column's other cells: numbers, text, codes or signs."""
 
 import pytest
 
@@ -6,7 +6,7 @@ from dataprep_converter.tools.infer.missing_words import missing_words, notes_on
 
 
 def found(column: list[str]) -> list[str]:
-    """The words of a column with these cells, beside another column that has none."""
+    """The words found in a column with these cells. The file's other column has none."""
     text = "c,other\n" + "".join(f"{cell},x\n" for cell in column)
     return missing_words(text.encode(), delimiter=",", skip_lines=0, header=True).get("c", [])
 

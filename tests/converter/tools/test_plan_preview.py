@@ -1,4 +1,4 @@
-"""`plan --dry-run` for people: files, records, splits with their classes, and what is likely wrong. Nothing is written."""
+"""The output of `plan --dry-run` for people: files, records, splits with their classes, and likely mistakes. Nothing is written."""
 
 from pathlib import Path
 from typing import Any

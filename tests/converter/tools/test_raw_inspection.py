@@ -58,7 +58,7 @@ def tar() -> str:
 
 
 def an_mds_folder() -> str:
-    """Makes a folder of MDS shards without our metadata. That the library reads the same bytes is shown by `tests/interop`."""
+    """Makes a folder of MDS shards without our metadata. `tests/interop` shows that the library reads the same bytes."""
     Path("in.jsonl").write_text('{"n": 1, "x": [0.5, 1.5], "t": "one"}\n{"n": 2, "x": [2.5, 3.5], "t": "two"}\n')
     run_job(parse_job({"source": {"jsonl": {"uris": ["in.jsonl"]}}, "output": {"uri": "mds", "format": "mds"}}))
     shutil.rmtree("mds/_dataprep")
@@ -232,7 +232,7 @@ def a_broken_mds() -> str:
 
 
 def mds_with(layout: Mapping[str, Any], *, size: int = 8) -> str:
-    """Makes an MDS shard with one record of 8 bytes, of which the offsets say another size."""
+    """Makes an MDS shard with one record of 8 bytes. According to the offsets, the record has `size` bytes."""
     config = json.dumps({"column_names": ["a"], "column_encodings": ["int"], "column_sizes": [8]} | dict(layout)).encode()
     begin = 12 + len(config)
     Path("a.mds").write_bytes(np.array([1, begin, begin + size], "<u4").tobytes() + config + bytes(8))

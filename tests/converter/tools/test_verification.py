@@ -24,7 +24,7 @@ from dataprep_converter.tools.repair import RepairResult, repair
 from dataprep_converter.tools.verification import Verification, verify
 from dataprep_reader import open as open_data_set
 
-# Records are read with native.c and without it. The other tests don't depend on it.
+# Tests that read records run both with native.c and without it. The other tests don't depend on native.c.
 both = pytest.mark.usefixtures("native_and_python")
 
 

@@ -1,4 +1,4 @@
-"""Comparisons of decimals agree with Python's `decimal`, whatever their digits are."""
+"""Comparisons of decimals agree with Python's `decimal` for any digits."""
 
 from decimal import Decimal
 from typing import Any
@@ -22,11 +22,11 @@ SIGNS = {"==": "__eq__", "!=": "__ne__", "<": "__lt__", "<=": "__le__", ">": "__
 CLOSE = st.builds(
     lambda base, more: Decimal(base + more).scaleb(-4), st.sampled_from([0, 10**20 // 3, -(10**23), 2**53 * 10**4]), st.integers(-3, 3)
 )
-"""Decimals of which many are the same float64."""
+"""Decimals, many of which are the same number as float64."""
 
 
 def a_batch(**columns: list[Decimal | None]) -> tuple[pa.Schema, Batch]:
-    """The columns as a reader returns them: numbers as float64, and the digits that these lost."""
+    """The columns as a reader returns them: float64 numbers, together with the digits that these numbers have lost."""
     decimals: dict[str, Any] = {name: pa.array(values, KIND) for name, values in columns.items()}
     numbers = {name: values.cast(pa.float64()) for name, values in decimals.items()}
     samples = np.arange(len(next(iter(columns.values()))))

@@ -1,4 +1,5 @@
-"""`hash.keyEnv`: a data set has only one key. A job with another key is another run, and can't continue or extend the first run."""
+"""`hash.keyEnv`: each data set has only one key. A job with a different key is a different run, and can't continue or extend the first
+run."""
 
 import json
 import shutil

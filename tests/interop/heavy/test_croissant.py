@@ -59,7 +59,7 @@ def test_the_description_has_no_error_and_names_every_shard(
 def test_every_field_of_every_record_is_read(said: Any, format_: str, source: str) -> None:
     found = [{name: flat(value) for name, value in record.items()} for record in said[format_, source]["records"]]
     expected = table_sets.rows(format_, source)
-    # mlcroissant reads JSON with pandas, whose floats may differ by a few units in the last place.
+    # mlcroissant reads JSON with pandas, whose floats can differ by a few units in the last place.
     assert found == [{name: values if format_ == "parquet" else near(values) for name, values in row.items()} for row in expected]
     agree(said, format_, source, "mlcroissant's `Dataset.records`", sorted(expected[0]))
 

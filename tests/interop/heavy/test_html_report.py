@@ -34,7 +34,7 @@ def browser() -> str:
 
 @pytest.fixture
 def asked() -> Iterator[tuple[int, list[bytes]]]:
-    """The port of a proxy that never answers, and the first line of each request to it."""
+    """The port of a proxy that never responds, and the first line of each request that it receives."""
     lines: list[bytes] = []
 
     class Refuses(socketserver.StreamRequestHandler):
@@ -50,7 +50,7 @@ def asked() -> Iterator[tuple[int, list[bytes]]]:
 
 
 def drawn(browser: str, page: Path, port: int, *, dark: bool = False) -> Image.Image:
-    """A screenshot. All requests but those for files go to the proxy."""
+    """A screenshot. All requests except those for files go to the proxy."""
     shot = page.with_suffix(".png")
     subprocess.run(
         [

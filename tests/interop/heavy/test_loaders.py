@@ -36,7 +36,7 @@ def loaded(environment: str, framework: str, *outs: Path, needed: str = "-") -> 
 
 
 def packages(environment: str) -> str:
-    """The folder of an environment's packages."""
+    """The folder with an environment's packages."""
     return str(next(environments.python(environment).parents[1].glob("lib/python*/site-packages")))
 
 

@@ -1,4 +1,4 @@
-"""MosaicML Streaming reads `mds` and checks its hashes; writing the samples with its own writer yields the same bytes."""
+"""MosaicML Streaming reads `mds` and checks the hashes. Its own writer, given the samples, writes the same bytes."""
 
 import hashlib
 import json
@@ -25,7 +25,7 @@ COLUMNS: Final = {
 
 
 def sample(source: str, row: data_sets.Row) -> dict[str, Any]:
-    """The sample that the library must produce for a record."""
+    """The sample that the library must return for a record."""
     found: dict[str, Any] = {}
     for name, values in row.items():
         kind, _, dtype = COLUMNS[source][name].partition(":")

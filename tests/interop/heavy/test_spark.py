@@ -16,7 +16,7 @@ import javareaders
 
 pytestmark = [pytest.mark.interop, pytest.mark.heavy]
 
-# Quotes within quotes are doubled according to RFC 4180; Spark itself writes a backslash.
+# As in RFC 4180, a quote within quotes is doubled. Spark itself writes a backslash before it.
 CSV = {"header": "true", "inferSchema": "true", "escape": '"'}
 TABLES: dict[str, dict[str, Any]] = {
     "parquet": {"format": "parquet"},
@@ -94,7 +94,7 @@ def count(row: dict[str, Any], name: str) -> int:
 
 
 def example(tf: Any, record: bytes) -> data_sets.Row:
-    """A serialised message in the form of `tfrecord_sets.examples`."""
+    """A serialised message, converted to the form of `tfrecord_sets.examples`."""
     features = tf.train.Example.FromString(record).features.feature
     kinds = {"bytes_list": "bytes", "int64_list": "int64", "float_list": "float"}
     found = {}

@@ -1,4 +1,4 @@
-"""vahidk's `tfrecord` (1.14.6 or later) reads `tfrecord` with the index next to it: first one half of a shard, then the other half."""
+"""vahidk's `tfrecord` (1.14.6 or later) reads `tfrecord` files with their index files: first one half of a shard, then the other half."""
 
 import json
 from pathlib import Path

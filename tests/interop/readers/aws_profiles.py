@@ -1,4 +1,5 @@
-"""Prints the keys of profiles by our chain with botocore. Arguments: our source folders, `--`, and the names of the profiles."""
+"""Prints the keys that our credential chain, with botocore, finds for profiles. Arguments: our source folders, `--`, and the profiles'
+names."""
 
 import json
 import os

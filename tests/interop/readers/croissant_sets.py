@@ -1,5 +1,5 @@
-"""Checks Croissant descriptions with mlcroissant and reads the data. Input: a JSON file of paths to croissant.json; output: the result for
-each.
+"""Checks Croissant descriptions with mlcroissant and reads the data. Input: a JSON file of paths to croissant.json files; output: the
+result for each path.
 
 `records` holds the records of every shard in order, for formats whose columns are described.
 """
@@ -26,7 +26,7 @@ def plain(value: Any) -> Any:
 
 
 def records(data_set: Any, name: str) -> list[dict[str, Any]]:
-    """Fields by the last part of their names."""
+    """The records, with each field keyed by the last part of its name."""
     return [{field.rpartition("/")[2]: plain(value) for field, value in record.items()} for record in data_set.records(name)]
 
 

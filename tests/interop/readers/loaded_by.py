@@ -1,7 +1,7 @@
 """Runs generated loaders and prints what they loaded as JSON: loaded_by.py FRAMEWORK NEEDED LOADER...
 
-NEEDED is a folder with the packages that the loaders need in addition to the environment's, or for Spark the class path of its jars, or `-`
-for none.
+NEEDED is a folder with the packages that the loaders need in addition to the environment's packages, or `-` if there are none. For Spark,
+it is the class path with its jars.
 """
 
 import contextlib
@@ -51,7 +51,7 @@ def sagemaker(loader: dict[str, Any]) -> Any:
 
 
 def _checked(config: Any) -> Any:
-    """The configuration, after boto has validated it with its model of the call."""
+    """The configuration, after botocore has validated it against its model of the API call."""
     from botocore.loaders import Loader
     from botocore.model import ServiceModel
     from botocore.validate import ParamValidator

@@ -1,8 +1,8 @@
-"""Reads data sets with MosaicML Streaming, checks the shards' hashes, and writes the samples again with its writer.
+"""Reads data sets with MosaicML Streaming, checks the shards' hashes, and writes the samples again with the library's writer.
 
 Input: a JSON file of {folders: [folder, …], columns: [{name: encoding}, …]}. Output: samples as {column: value}, arrays as lists with their
-dtype, bytes in hex. `written` holds the writer's bytes for the first shard of each folder, and its index.json for a data set of only that
-shard.
+dtype, bytes in hex. `written` contains, for the first shard of each folder, the bytes that the writer writes, and the writer's index.json
+for a data set of only that shard.
 """
 
 import importlib.metadata

@@ -40,7 +40,7 @@ def written(records: list[bytes]) -> bytes:
 
 
 def by_index(file: str, index: str) -> list[bytes]:
-    """From the last record to the first, which requires the index."""
+    """Reads from the last record to the first, which requires the index."""
     reader: Any = mxnet.recordio.MXIndexedRecordIO(index, file, "r")
     return [reader.read_idx(key) for key in reversed(reader.keys)]
 

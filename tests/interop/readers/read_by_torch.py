@@ -1,6 +1,6 @@
 """Reads a data set with DataLoaders over dataprep_reader and prints it as JSON: read_by_torch.py PACKAGES FOLDER.
 
-PACKAGES are the folders of the reader and its dependencies, joined by colons.
+PACKAGES contains the folders of the reader and its dependencies, separated by colons.
 """
 
 import json

@@ -1,7 +1,7 @@
 """Reads complete folders with Spark, including hidden files. Input: a JSON file of {jars, sets: {name: {format, folder}}}.
 
 Reads `tfrecord` with TensorFlow's own input format, as lists of serialised messages per task. Reads every other format with Spark's reader
-of that name, as rows in the order of their files. Also returns the lines of each list of paths, and digests of the listed files.
+of that name, as rows in the order of their files. Also returns the lines of each path list, and digests of the listed files.
 """
 
 import base64
@@ -48,7 +48,7 @@ def files(folder: str) -> list[str]:
 
 
 def named(folder: str) -> dict[str, list[str]]:
-    """The lines of the list of paths, read by `textFile`, and the digests of the named files, sorted by name."""
+    """The lines of the path list, read by `textFile`, and the digests of the listed files, sorted by name."""
     lines = spark.sparkContext.textFile(f"{folder}/_dataprep/paths/train.txt").collect()
     found = sorted(spark.sparkContext.binaryFiles(",".join(lines)).collect())
     return {"lines": lines, "digests": [hashlib.sha256(content).hexdigest() for _, content in found]}

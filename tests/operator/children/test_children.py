@@ -1,4 +1,4 @@
-"""Tests of the bodies of children: their names, arguments and failure rules, and the privileges of pods."""
+"""Tests of the bodies of child objects: their names, arguments and failure rules, and the pods' privileges."""
 
 from dataclasses import replace
 from typing import Any
@@ -106,7 +106,7 @@ CODE = {"git": {"url": "https://git.example/code.git", "ref": "main"}}
 
 
 def every_job(spec: DataPrepJobSpec, defaults: PodDefaults) -> list[Any]:  # Any: JSON
-    """Return one Job of each step."""
+    """Return one Job for each step."""
     seen = a_job()
     return [
         jobs.plan_job(seen, spec, attempt=1, defaults=defaults),
@@ -269,7 +269,7 @@ def test_gpu_pods_use_gpu_nodes_and_ask_for_their_gpus() -> None:
 
 
 def test_devices_are_the_conversions_alone() -> None:
-    """A plan pod that requested a GPU would wait for a GPU and then not use it."""
+    """A plan pod that requested a GPU would wait for the GPU and then not use it."""
     resources = {
         "requests": {"cpu": "2", "nvidia.com/gpu": "1"},
         "limits": {"memory": "4Gi", "ephemeral-storage": "9Gi", "nvidia.com/gpu": "1", "rdma/hca": "1"},
@@ -348,7 +348,7 @@ def test_an_init_container_has_no_more_rights_than_the_converter() -> None:
 
 
 def test_every_pod_has_the_service_account_and_room_for_what_a_webhook_injects() -> None:
-    """The token of RRSA or IRSA is mounted here as their webhooks would mount it."""
+    """The token is mounted here as the webhooks of RRSA and IRSA would mount it."""
     token = {"serviceAccountToken": {"path": "token", "audience": "sts.aliyuncs.com", "expirationSeconds": 3600}}
     mount = {"name": "rrsa", "mountPath": "/var/run/secrets/rrsa", "readOnly": True}
     role = {"name": "ALIBABA_CLOUD_ROLE_ARN", "value": "acs:ram::1:role/training"}

@@ -1,4 +1,4 @@
-"""Texts from users must stay texts. They can't change pod specs, command lines, log lines or labels of metrics."""
+"""Texts from users must stay texts. They must not change pod specs, command lines, log lines or metric labels."""
 
 import json
 import logging
@@ -57,7 +57,7 @@ def pods(spec: DataPrepJobSpec) -> list[Any]:  # Any: JSON
 @pytest.mark.parametrize("place", PLACES)
 @pytest.mark.parametrize("text", HOSTILE)
 def test_no_text_of_a_spec_reaches_a_pod(place: str, text: str) -> None:
-    """The text is refused, or is passed as JSON in the ConfigMap. The pods are equal to those of a harmless job."""
+    """The text is refused, or is passed as JSON in the ConfigMap. In that case, the pods equal those of a harmless job."""
     try:
         spec = a_spec(**PLACES[place](text))
     except SpecError:
@@ -75,7 +75,7 @@ def test_a_harmless_text_is_accepted_everywhere(place: str) -> None:
 def test_a_script_s_words_stay_one_word_each_and_no_shell_is_asked(text: str) -> None:
     spec = a_spec(source=None, script={"image": "mine:1", "command": ["python3", text], "outputs": ["*.tfrecords"]})
     [container] = a_convert_job(spec)["spec"]["template"]["spec"]["containers"]
-    # The kubelet would expand `$(NAME)`. It replaces `$$(NAME)` by the text `$(NAME)`.
+    # The kubelet would expand `$(NAME)`. It replaces `$$(NAME)` with the text `$(NAME)`.
     assert [word.replace("$$(", "$(") for word in [*container["command"], *container.get("args", [])]] == ["python3", text]
     assert "$(" not in str(container["command"]).replace("$$(", "")
 

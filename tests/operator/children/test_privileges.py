@@ -1,4 +1,4 @@
-"""Tests of what jobs may not request for their pods, in every field through which the request could reach a pod."""
+"""Tests of the privileges that jobs must not request for their pods, in every field through which a request could reach a pod."""
 
 from dataclasses import replace
 from typing import Any
@@ -160,7 +160,7 @@ def test_an_installation_may_allow_it(asked: dict[str, Any]) -> None:
     world.apply(workers=containers(securityContext=asked))
 
     assert world.settle() == "Planning"
-    # The API server refuses a container that is privileged or has CAP_SYS_ADMIN if it also forbids privilege escalation.
+    # The API server refuses a container that is privileged or has CAP_SYS_ADMIN if the container also forbids privilege escalation.
     made = world.job("plan")["spec"]["template"]["spec"]["initContainers"][0]["securityContext"]
     assert made.items() >= asked.items()
     assert "allowPrivilegeEscalation" not in made
@@ -295,7 +295,7 @@ def test_a_job_s_value_replaces_a_profile_s_that_is_not_allowed() -> None:
 
 
 def succeeded_before_the_rule() -> World:
-    """Return an installation whose rule now excludes what a finished job has used."""
+    """Return an installation with a new rule that excludes the priority class that a finished job has used."""
     world = limited_world(Allowed())
     succeeded(world, workers={"priorityClassName": "urgent"})
     assert world.settle() == "Succeeded"

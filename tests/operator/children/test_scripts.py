@@ -30,7 +30,7 @@ def a_script_job(
 def test_the_program_gets_its_words_one_by_one_and_no_shell() -> None:
     made = container_of(a_script_job(script={"bucketsArgument": True, "checkpointDirArgument": True}))
 
-    # Kubernetes replaces `$$` by a dollar sign and `$(MINE)` by the variable's value.
+    # Kubernetes replaces `$$` with a dollar sign and `$(MINE)` with the variable's value.
     words = ["python", "convert_to_records.py", "--name", "a b; $$(id)", "$(MINE)", "--buckets=s3://in/raw", "--checkpointDir=s3://out/x"]
     assert made["command"] == words
     assert "args" not in made

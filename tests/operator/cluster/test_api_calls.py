@@ -1,4 +1,4 @@
-"""Tests of the rate limit of requests, of the translation of the API server's answers to errors, and of status writes."""
+"""Tests of the request rate limit, of the errors that the API server's responses are converted to, and of status writes."""
 
 import asyncio
 import json
@@ -49,7 +49,7 @@ Body = dict[str, Any]  # the API's JSON
 
 
 def written(apply: tuple[int, Body]) -> tuple[Body, list[tuple[str, Any]]]:
-    """Write a status through an API server that answers an apply with this code and body. Return the result and the requests."""
+    """Write a status through an API server that responds to an apply with this code and body. Return the result and the requests."""
     requests: list[tuple[str, Any]] = []
 
     async def answer(request: web.Request) -> web.Response:

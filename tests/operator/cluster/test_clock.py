@@ -49,7 +49,7 @@ def test_a_clock_that_is_set_right_is_believed_again(caplog: pytest.LogCaptureFi
 
 
 class FakeClient:
-    """A client that answers every request with an empty object."""
+    """A client that responds to every request with an empty object."""
 
     def __init__(self) -> None:
         self.sent: list[tuple[str, str]] = []
@@ -99,7 +99,7 @@ def test_a_replica_that_is_paused_while_it_connects_sends_nothing_when_it_wakes(
         server.app.router.add_route("*", "/{path:.*}", answer)
         async with server:
             cluster = KubernetesCluster.of(Configuration(host=str(server.make_url(""))), qps=100, burst=100)
-            # The replica is certain to lead when the request begins, but no longer when its bytes are sent.
+            # The replica is certain that it leads when the request begins, but no longer certain when the request's bytes are sent.
             sure = iter([True, False])
             cluster.may_write = lambda: next(sure)
             with pytest.raises(Unavailable, match="POST /apis/batch/v1/namespaces/n/jobs"):

@@ -1,4 +1,4 @@
-"""Tests of how long a job waits for a problem to be fixed before it fails."""
+"""Tests of how long a job waits for a problem to be fixed before the job fails."""
 
 from datetime import timedelta
 from typing import Any

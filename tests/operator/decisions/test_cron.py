@@ -1,4 +1,4 @@
-"""Tests that run DataPrepCronJobs through `reconcile` with a fake clock, and restart the operator wherever it may stop."""
+"""Tests that run DataPrepCronJobs through `reconcile` with a fake clock, and restart the operator wherever it might stop."""
 
 from datetime import timedelta
 from typing import Any

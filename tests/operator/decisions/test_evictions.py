@@ -1,5 +1,5 @@
-"""Evictions are counted and shown in the status, and the job pauses after them. A pod that ends similarly without an eviction has
-failed."""
+"""Evictions are counted and shown in the status, and the job pauses after an eviction. A pod that ends in a similar way without an eviction
+has failed."""
 
 from datetime import timedelta
 from typing import Any

@@ -145,8 +145,7 @@ def test_a_message_that_is_not_ours_fails_the_step(world: World) -> None:
 
 
 def test_a_field_that_only_a_later_operator_knows_makes_a_new_job_wait(world: World) -> None:
-    """The CustomResourceDefinition is upgraded before the operator. A default that the new definition adds to a spec must not make jobs
-    fail."""
+    """The CustomResourceDefinition is upgraded before the operator. If the new definition adds a default to a spec, jobs must not fail."""
     world.apply(provenence=False)
 
     assert world.settle() == "Pending"
@@ -166,7 +165,7 @@ def test_a_field_that_only_a_later_operator_knows_does_not_disturb_a_running_job
 
 
 def test_a_job_that_a_later_release_started_continues_up_to_its_next_step(world: World) -> None:
-    """After a downgrade, the ConfigMap of a started job may have a field that the operator doesn't know."""
+    """After a downgrade, a started job's ConfigMap can have a field that the operator doesn't know."""
     world.running()
     [stored] = [body for (plural, _, _), body in world.cluster.objects.items() if plural == "configmaps"]
     document = json.loads(stored["data"][JOB_FILE])

@@ -1,6 +1,6 @@
-"""A job starts with its spec as the API server has it, and not as the watch delivers it.
+"""A job starts with its spec as stored in the API server, not as delivered by the watch.
 
-A watch that was opened before an upgrade of the CustomResourceDefinition omits the new fields.
+A watch that was opened before the CustomResourceDefinition was upgraded omits the new fields.
 """
 
 import copy
@@ -56,7 +56,7 @@ def test_a_start_is_decided_by_the_field(world: World, field: str, value: Any, p
 
 
 def test_a_failure_is_decided_by_the_field(world: World) -> None:
-    """A job without an output is invalid, and that failure would be final."""
+    """Without its output, the job would be invalid, and its failure would be final."""
     pruned(world, "output")
     world.apply()
 

@@ -1,4 +1,4 @@
-"""What other tools read in a status: `Ready`, `Stalled`, transition times, `waitingSince` and `observedGeneration`."""
+"""The parts of a status that other tools read: `Ready`, `Stalled`, transition times, `waitingSince` and `observedGeneration`."""
 
 from collections.abc import Callable
 from datetime import timedelta

@@ -1,4 +1,4 @@
-"""Tests of jobs that have to wait: for the scheduler, for GPUs, because of a suspension, or in a queue. Also tests of deadlines."""
+"""Tests of jobs that have to wait: for the scheduler, for GPUs, because of a suspension, or in a queue. Deadlines are tested too."""
 
 from typing import Any
 

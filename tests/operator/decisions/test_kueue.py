@@ -1,6 +1,6 @@
 """Tests of jobs whose convert Job is in a Kueue queue: without `kueue.enabled`, or started by a release without queue Jobs.
 
-Kueue's messages appear in a condition, its changes to Jobs aren't reverted, and there is a warning if no Kueue manages the queue.
+Kueue's messages appear in a condition, Kueue's changes to Jobs aren't reverted, and there is a warning if no Kueue manages the queue.
 """
 
 import asyncio
@@ -18,7 +18,7 @@ from dataprep_operator.errors import Refused, Unavailable
 from dataprep_operator.objects.child_jobs import QUEUE_LABEL, read
 from dataprep_operator.objects.observed import Admission
 
-# As Kueue 0.14 writes it.
+# The message that Kueue 0.14 writes.
 NO_QUOTA = "couldn't assign flavors to pod set main: insufficient unused quota for cpu in flavor default, 3 more needed"
 PENDING = "/apis/visibility.kueue.x-k8s.io/v1beta2/namespaces/team-a/localqueues/research/pendingworkloads"
 
@@ -29,7 +29,7 @@ def world() -> World:
 
 
 def queued(world: World, **labels: str) -> Body:
-    """Bring a job to a convert Job that waits in a queue, with an operator that knows no queue Jobs; then upgrade the operator."""
+    """Bring a job to a convert Job that waits in a queue, with an operator that doesn't know queue Jobs. Then upgrade the operator."""
     kueue, world.settings = world.settings.kueue, replace(world.settings, kueue=False)
     world.restart()
     world.apply(labels={QUEUE_LABEL: "research", **labels})
@@ -239,8 +239,8 @@ def test_the_setting_is_the_chart_s() -> None:
 
 
 def kueue_manages_all(world: World, suffix: str) -> None:
-    """Suspend a running Job, as Kueue suspends a Job that it has not admitted: by its webhook at the Job's creation, or later by its
-    controller."""
+    """Suspend a running Job in the way in which Kueue suspends a Job that it has not admitted. (Its webhook does so when the Job is
+    created, or its controller does so later.)"""
     world.cluster.change("jobs", world.job(suffix)["metadata"]["name"], {"spec": {"suspend": True}})
 
 

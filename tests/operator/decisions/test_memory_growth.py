@@ -1,4 +1,4 @@
-"""Tasks and steps that ran out of memory run again with more memory."""
+"""Tasks and steps that ran out of memory are run again with more memory."""
 
 from typing import Any
 
@@ -85,7 +85,7 @@ def test_without_a_limit_there_is_nothing_to_raise(world: World) -> None:
 
 
 def step_out_of_memory(world: World, suffix: str) -> None:
-    """End a Job that has a single pod in the way that the Job controller ends it when the pod runs out of memory."""
+    """End a Job that has a single pod as the Job controller does when the pod runs out of memory."""
     world.pod(suffix, world.ended(137, reason="OOMKilled"))
     world.fail(suffix, "BackoffLimitExceeded", "Job has reached the specified backoff limit")
 

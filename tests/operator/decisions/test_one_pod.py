@@ -1,4 +1,4 @@
-"""A small job in one pod: which jobs may be, and that the job ends as if each step had had its own pods."""
+"""Small jobs in one pod: which jobs are allowed to run in one pod, and that such a job ends as if each step had had its own pods."""
 
 from dataclasses import replace
 from datetime import timedelta
@@ -117,7 +117,7 @@ def test_the_job_succeeds_at_once_with_the_status_of_three_steps(world: World) -
 
 
 def without_times(status: dict[str, Any]) -> dict[str, Any]:  # Any: JSON
-    """Return the status without what depends on the time, on the job's uid and on the number of pods."""
+    """Return the status without the parts that depend on the time, on the job's uid or on the number of pods."""
     differing = ("progress", "timings", "startTime", "completionTime", "childPrefix", "selector", "effective")
     conditions = [{**condition, "lastTransitionTime": ""} for condition in status["conditions"]]
     runs = [{**run, "startedAt": "", "endedAt": ""} for run in status["runs"]]
@@ -234,7 +234,7 @@ def test_a_pod_that_ran_out_of_memory_at_the_work_is_replaced(world: World) -> N
 
 
 def reported(world: World, sequence: int, *, shards: int, records: int, attempt: int = 1, pod: str = "p", step: str = "plan") -> None:
-    """Deliver a report of the pod with this uid."""
+    """Deliver a report from the pod with this uid."""
     report = ProgressReport(
         job="mnist",
         attempt=attempt,
@@ -342,7 +342,7 @@ def test_the_next_leader_does_not_take_a_new_pod_for_the_one_that_reported(world
     world.settle()
     reported(world, 1, shards=2, records=300, pod=working_pod(world))
     assert world.settle() == "Running"
-    # A drained node had both the pod and the operator.
+    # The pod and the operator were on the same node, which was drained.
     world.cluster.remove("pods", NAMESPACE, f"{world.job('plan')['metadata']['name']}-0-pod")
     world.cluster.now += timedelta(seconds=5)
     working_pod(world, "the-next-pod")

@@ -1,4 +1,4 @@
-"""Tests of jobs with the same output: which outputs are at the same location, and how the second job waits."""
+"""Tests of jobs with the same output: which outputs count as the same location, and how the second job waits."""
 
 from datetime import timedelta
 from typing import Any
@@ -249,7 +249,8 @@ def test_a_retry_waits_for_the_job_that_has_the_output_now(world: World) -> None
 
 
 def test_a_job_that_runs_is_stopped_while_an_older_one_has_the_same_place(world: World) -> None:
-    """This can happen after an upgrade: both jobs have started before the operator recognizes that they write to the same location."""
+    """This can happen after an upgrade: both jobs might have started before the new operator recognizes that they write to the same
+    location."""
     world.running()
     world.cluster.now += timedelta(seconds=-60)
     world.apply("older", output={"uri": "s3://out/elsewhere"})

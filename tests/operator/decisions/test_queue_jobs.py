@@ -133,7 +133,7 @@ def test_at_the_end_the_quota_is_given_back(world: World, outcome: str) -> None:
     cause = {"Complete": "SuccessCriteriaMet", "Failed": "FailureTarget"}[outcome]
     assert {condition["type"] for condition in status["conditions"]} == {cause, outcome}
     assert (status["active"], status["ready"]) == (0, 0)
-    # The API server refuses a start time after the end time.
+    # The API server refuses a start time that is after the end time.
     assert status["startTime"] <= status.get("completionTime", status["startTime"])
     assert ("completionTime" in status) == (outcome == "Complete")
 
@@ -220,7 +220,7 @@ def test_fewer_admitted_pods_are_the_parallelism(world: World) -> None:
     world.planned()
     world.settle()
     assert world.job("convert-1")["spec"]["parallelism"] == 3
-    assert not [call for call in world.cluster.calls if call[:2] == ("patch", "jobs")]  # the Job never had more
+    assert not [call for call in world.cluster.calls if call[:2] == ("patch", "jobs")]  # the Job never had more than 3
     assert world.status()["effective"]["parallelism"] == 3
 
     world.edit(workers={"parallelism": 2})
@@ -247,7 +247,7 @@ def test_a_waiting_job_asks_for_as_many_pods_as_it_needs(world: World) -> None:
 
 
 def test_a_stopped_job_asks_for_another_number_only_when_its_pods_have_ended(world: World) -> None:
-    """Until its pods have ended, Kueue counts the quota of the earlier number."""
+    """Until the job's pods have ended, Kueue counts the quota for the earlier number of pods."""
     queued(world)
     admit(world)
     run(world, "plan")

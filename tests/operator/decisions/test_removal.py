@@ -1,6 +1,7 @@
 """Tests of `deletionPolicy: Delete`.
 
-A deleted job disappears when its output is removed, or when it is certain that the output is kept. It never stays without a reason.
+A deleted job disappears once its output has been removed, or once it is certain that the output is kept. It stays only if there is a
+reason.
 """
 
 from datetime import timedelta

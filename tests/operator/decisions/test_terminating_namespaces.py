@@ -1,4 +1,4 @@
-"""A namespace that is being deleted waits for pods that are kept by their Jobs, so the operator deletes these Jobs."""
+"""The deletion of a namespace waits for pods that are kept by their Jobs, so the operator deletes these Jobs."""
 
 from datetime import timedelta
 
@@ -9,7 +9,7 @@ from dataprep_operator.objects import times
 
 
 def let_a_failed_pod_linger(world: World) -> None:
-    """Create a pod that was deleted with its namespace and has ended, but is kept by the Job controller's finalizer."""
+    """Create a pod that has ended and was deleted with its namespace, but is kept by the Job controller's finalizer."""
     world.running()
     deleted = {"deletionTimestamp": times.text(world.cluster.now), "finalizers": ["batch.kubernetes.io/job-tracking"]}
     world.pod("convert-1", world.ended(143, "stopped"), index=0, metadata=deleted)

@@ -1,4 +1,4 @@
-"""The API server's refusal of unknown pod fields names the field of the DataPrepJob."""
+"""If the API server refuses unknown pod fields, the message names the DataPrepJob's field."""
 
 from typing import Any
 
@@ -9,7 +9,7 @@ from dataprep_operator.errors import Refused
 
 
 def refusal(*fields: str) -> Refused:
-    """Return the API server's answer to a Job with unknown fields, as Kubernetes 1.35 writes it."""
+    """Return the API server's response to a Job with unknown fields, as written by Kubernetes 1.35."""
     unknown = ", ".join(f'unknown field "spec.template.spec.{field}"' for field in fields)
     return Refused(f'Job in version "v1" cannot be handled as a Job: strict decoding error: {unknown}')
 

@@ -1,6 +1,6 @@
-"""An object belongs to a job only if the job's Jobs control it in the same namespace.
+"""An object belongs to a job only if one of the job's Jobs, in the same namespace, is its controller.
 
-Labels don't count, and neither do owner references to another namespace, because anybody may write them.
+Labels don't count, and neither do owner references to another namespace, because anybody could write them.
 """
 
 from typing import Any
@@ -17,7 +17,7 @@ Body = dict[str, Any]  # the API's JSON
 
 
 def a_stranger(like: Body, **metadata: Any) -> Body:
-    """Return an object for another namespace that has all fields of `like` except those that identify it."""
+    """Return an object for another namespace that has all fields of `like`, except those that identify `like`."""
     kept = {key: like["metadata"][key] for key in ("labels", "annotations", "ownerReferences") if key in like["metadata"]}
     return {**{key: like[key] for key in ("spec", "status") if key in like}, "metadata": {"name": "stranger", **kept, **metadata}}
 

@@ -41,7 +41,7 @@ def lines() -> Any:  # Any: an iterator of Lines
 
 
 def worked(world: World, *keys: Key) -> None:
-    """Reconcile each key by a worker, as the leader does."""
+    """Let a worker reconcile each key, as the leader does."""
 
     async def lives() -> None:
         queue = WorkQueue[Key]()

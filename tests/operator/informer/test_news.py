@@ -1,5 +1,5 @@
-"""Tests for which watch events trigger a reconcile. Many events don't, because they change no field that the operator reads, or because the
-operator's own writes caused them."""
+"""Tests of which watch events trigger a reconcile. Many events don't, because they change no field that the operator reads, or because they
+were caused by the operator's own writes."""
 
 from types import SimpleNamespace
 from typing import Any
@@ -63,7 +63,7 @@ def test_a_pod_is_looked_at_for_what_is_read_of_it() -> None:
 
 @pytest.mark.parametrize("event", ["ADDED", None], ids=["made", "listed again"])
 def test_who_is_listed_is_looked_at(event: Any) -> None:
-    """This matters after a watch was cut, and for a child that is in the cache because the operator created it."""
+    """This matters after a watch has been cut, and for a child that is in the cache because the operator created it."""
     cache, child = Cache(), child_object()
     cache.put(Kind.JOBS, child)
 
@@ -84,7 +84,7 @@ def test_a_status_of_our_own_is_no_news_but_to_those_who_wait_for_it() -> None:
 
 
 def test_what_was_read_past_the_watch_is_still_news() -> None:
-    """The job was read from the API server because another job depends on it."""
+    """The job was read directly from the API server, because another job depends on it."""
     cache = Cache()
     cache.put(Kind.DATAPREPJOBS, job_object())
     edited = job_object(version="9")
@@ -94,7 +94,7 @@ def test_what_was_read_past_the_watch_is_still_news() -> None:
 
 
 def test_a_look_leaves_nothing_for_the_echo_of_its_status(world: World) -> None:
-    """The watch event of a status write triggers no reconcile, so the reconcile that wrote the status must leave no work."""
+    """The watch event for a status write doesn't trigger a reconcile, so the reconcile that wrote the status must leave no work."""
 
     for step in (world.apply, world.planned, world.converted, world.committed):
         step()
@@ -116,4 +116,4 @@ def test_what_is_kept_of_an_object_is_what_somebody_reads() -> None:
     assert kept is not None
     assert "managedFields" not in kept["metadata"]
     assert kept["metadata"]["annotations"] == {names.ANNOTATION_RETRY: "1"}
-    assert copy_of_it in raw["metadata"]["annotations"]  # the original object is kopf's and must not change
+    assert copy_of_it in raw["metadata"]["annotations"]  # the original object belongs to kopf and must not change

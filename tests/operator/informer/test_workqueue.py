@@ -1,4 +1,4 @@
-"""Tests of the work queue: each key is processed once at a time, urgent keys first, and failed keys again."""
+"""Tests of the work queue: each key is processed by one worker at a time, urgent keys come first, and failed keys are processed again."""
 
 import asyncio
 

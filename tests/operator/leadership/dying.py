@@ -1,6 +1,6 @@
-"""Runs several operators at the same time, each of which loses one of kopf's tasks. Prints the exit codes: `{task: exit code}`.
+"""Runs several operators at the same time, each of which loses one of kopf's tasks. Prints the exit codes as `{task: exit code}`.
 
-This is a script, so that the operators can be forked from a process that has imported all modules and has no threads.
+This is a separate script, so that the operators can be forked from a process that has imported all modules and has no threads.
 """
 
 import asyncio
@@ -18,7 +18,7 @@ NOBODY = "nobody"
 PATIENCE_SECONDS = 100.0
 LIFE_SECONDS = 1.0
 DEATH_SECONDS = 30
-"""A process that is still running this long after it lost its task is ended by an alarm, which gives another exit code."""
+"""If a process is still running this long after it lost its task, an alarm ends the process, with a different exit code."""
 
 
 def lose(name: str) -> None:
@@ -40,7 +40,7 @@ def lose(name: str) -> None:
 
 
 def run(names: list[str]) -> dict[str, int]:
-    """Start one process for each task name, which loses that task. Return the processes' exit codes by task name."""
+    """Start one process for each task name. Each process loses the named task. Return the processes' exit codes by task name."""
     began = time.monotonic()
     names_by_pid = {}
     for name in names:

@@ -24,7 +24,7 @@ def test_the_lease_is_renewed_while_the_event_loop_stands_still() -> None:
     leases, heard = Leases(), Streams(expected=frozenset(), cache=Cache(), enqueue=lambda _: None)
 
     async def leadership() -> None:
-        # This blocks the event loop, so no other task can run meanwhile.
+        # This blocks the event loop, so no other task can run in the meantime.
         for _ in range(5):
             assert leases.renewed.acquire(timeout=PATIENCE_SECONDS)
 
@@ -55,7 +55,7 @@ def test_a_lease_that_another_has_taken_is_told_at_once() -> None:
         assert election.is_leader
         assert leases.body is not None
         leases._store(leases.body | {"spec": leases.body["spec"] | {"holderIdentity": "two"}})
-        # Outside of the test, the process would have exited by now.
+        # Outside the test, the process would have exited by now.
         assert told.wait(PATIENCE_SECONDS)
         await election.end()
 
@@ -78,7 +78,7 @@ def test_an_event_loop_that_stands_still_for_long_loses_the_lease(monkeypatch: p
 
         turn._on_lost = tell
         await turn.begin()
-        # This blocks the event loop. Outside of the test, the process would have exited by now.
+        # This blocks the event loop. Outside the test, the process would have exited by now.
         assert told.wait(PATIENCE_SECONDS)
         await turn.end()
 

@@ -1,4 +1,5 @@
-"""If two releases overlap, the second one doesn't start and names the first, whichever of them can see the other's marker."""
+"""If two releases overlap, the second release doesn't start, and its message names the first release, no matter which of them can see the
+other's marker."""
 
 import asyncio
 from datetime import timedelta
@@ -24,7 +25,8 @@ class Stopped(Exception):
 
 
 class Releases:
-    """Several releases on one cluster. Time advances only while one of the releases sleeps; meanwhile, the others renew their markers."""
+    """Several releases on one cluster. Time advances only while one of the releases sleeps. The other releases renew their markers during
+    that time."""
 
     def __init__(self) -> None:
         self.cluster = FakeCluster()

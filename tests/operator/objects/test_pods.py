@@ -1,4 +1,4 @@
-"""Tests of the reasons for which a pod failed or could not start."""
+"""Tests of the reasons given when a pod has failed or can't start."""
 
 from dataclasses import replace
 

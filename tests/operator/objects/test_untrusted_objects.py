@@ -1,4 +1,4 @@
-"""Reconciles arbitrarily changed objects. Each must result in a status, or in an OperatorError, which is retried."""
+"""Reconciles arbitrarily changed objects. Each reconcile must result in a status, or in an OperatorError, which is retried."""
 
 import asyncio
 import contextlib
@@ -27,7 +27,7 @@ _SERVERS = ("creationTimestamp", "deletionTimestamp", "resourceVersion", "genera
 
 
 def changed(body: Body, data: st.DataObject) -> Body:
-    """Return the object with some of its values replaced by random ones."""
+    """Return the object with some of its values replaced by random values."""
     raw = copy.deepcopy(body)
     for _ in range(data.draw(st.integers(1, 3))):
         *path, last = data.draw(st.sampled_from([each for each in places(raw) if each[:1] != ("metadata",) or each[1] not in _SERVERS]))

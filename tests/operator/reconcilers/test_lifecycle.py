@@ -1,4 +1,4 @@
-"""Tests of jobs from the plan step to their end, and of their cleanup."""
+"""Tests of jobs from the plan step to their end and cleanup."""
 
 import asyncio
 from collections.abc import Callable

@@ -1,4 +1,4 @@
-"""A secret in any field of a spec never gets into a status, an Event or a child's command line, whether the spec is accepted or not."""
+"""A secret in any field of a spec never gets into a status, an Event or a child's command line, whether or not the spec is accepted."""
 
 import asyncio
 import json
@@ -20,9 +20,10 @@ GROUPS: dict[str, list[Path]] = defaultdict(list)
 for _place in PLACES:
     GROUPS["/".join(map(str, _place[: 2 if _place[0] == "source" else 1]))].append(_place)
 TURNS = [0, *(pytest.param(turn, marks=pytest.mark.nightly) for turn in range(1, len(FORMS)))]
-"""In each turn, every place gets another form of a secret, and neighbours get different forms. `make test` runs the first turn."""
+"""In each turn, every place gets a different form of a secret, and neighbouring places get different forms. `make test` runs only the first
+turn."""
 NAMES = [("profile",), ("script", "framework")]
-"""Fields with names of objects, which are shown unchanged. They are only tested with addresses that contain a secret."""
+"""Fields with object names, which are shown unchanged. They are tested only with addresses that contain a secret."""
 OWN_WORDS = ("script", "workers")
 """Fields in which users write their own containers or command lines."""
 
@@ -54,7 +55,7 @@ def test_what_people_see_of_a_job_has_no_secret_of_its_spec(group: str, turn: in
         }
         world.cluster.add("dataprepjobs", NAMESPACE, body)
         phase = world.settle()
-        # The operator writes no status of a job that another controller runs.
+        # The operator doesn't write the status of a job that another controller runs.
         assert phase in ("Failed", "Pending", "Planning") or place == ("managedBy",), (place, form)
         seen = [each if plural == "events" else each.get("status") for (plural, _, _), each in world.cluster.objects.items()]
         if leaks(json.dumps(seen)) or (place[0] not in OWN_WORDS and leaks(json.dumps(command_lines(world)))):

@@ -1,7 +1,7 @@
 """Random sequences of operator restarts and of actions by users, pods, the Job controller and the watch, with invariants to check.
 
-The tests use the `World` of `world.py`, in which an API server in memory replaces the operator's client. Hypothesis chooses the actions, and
-shortens a sequence that fails.
+The tests use the `World` of `world.py`, in which an in-memory API server replaces the operator's client. Hypothesis chooses the actions,
+and shortens failing sequences.
 """
 
 import contextlib
@@ -39,7 +39,7 @@ class Died(BaseException):
 
 @contextlib.contextmanager
 def dying(world: World, *, at: int, carried_out: bool) -> Iterator[None]:
-    """Make the operator's process die at its write number `at`, before or after the API server has carried it out."""
+    """Make the operator's process die at its write number `at`, before or after the API server has carried out the write."""
     left = at
 
     def deadly(write: Any) -> Any:  # Any: a method of the client
@@ -73,7 +73,7 @@ class Lives(RuleBasedStateMachine):
         """The last status of each job, by uid."""
         self.retries = self.manifests = 0
         self.verified: set[tuple[str, str]] = set()
-        """Pairs of a job's uid and the digest of a manifest that one of its commit steps has reported."""
+        """Pairs of a job's uid and the digest of a manifest that one of the job's commit steps has reported."""
 
     # --- users -----------------------------------------------------------------------------------------------------------
 
@@ -163,7 +163,7 @@ class Lives(RuleBasedStateMachine):
 
     @rule(name=job_names)
     def a_message_is_lost(self, name: str) -> None:
-        """The Job succeeds, but its pod is deleted before the operator has read its message."""
+        """The Job succeeds, but its pod is deleted before the operator has read the pod's message."""
         found = self.unfinished(name)
         if found is not None and found[0] != "convert":
             self.end(found[1], name, "Complete")
@@ -186,7 +186,7 @@ class Lives(RuleBasedStateMachine):
 
     @rule()
     def the_watches_are_cut(self) -> None:
-        """The operator receives no more events until a restart, so its writes may be based on outdated objects."""
+        """Until a restart, the operator receives no more events, so its writes can be based on outdated objects."""
         self.world.cluster.watch = lambda *_: None
 
     @rule()
@@ -195,7 +195,8 @@ class Lives(RuleBasedStateMachine):
 
     @rule(name=job_names, writes=st.integers(1, 5), carried_out=st.booleans())
     def the_operator_dies_in_the_middle(self, name: str, writes: int, carried_out: bool) -> None:
-        """The operator dies at its nth write, which the API server may have carried out. The next process only knows the stored objects."""
+        """The operator dies at its nth write, which the API server might have carried out. The next process knows only the stored
+        objects."""
         with dying(self.world, at=writes, carried_out=carried_out), contextlib.suppress(OperatorError, Died):
             self.world.look(name)
         self.world.restart()
@@ -258,13 +259,13 @@ class Lives(RuleBasedStateMachine):
     @precondition(lambda self: any(self.body(name) is not None for name in JOBS))
     @rule()
     def everything_can_still_end_well(self) -> None:
-        """If no more faults happen, every job that isn't suspended ends, and every deleted job disappears, from any state."""
+        """From any state: if no more faults happen, every job that isn't suspended ends, and every deleted job disappears."""
         self.world.listen()
         for (plural, _, name), job in list(self.world.cluster.objects.items()):
             if plural == "jobs" and job["metadata"].get("annotations", {}).get(child_jobs.ANNOTATION_SUSPEND) == child_jobs.RESUMED:
                 self.world.cluster.change(
                     "jobs", name, {"spec": {"suspend": False}}
-                )  # the operator doesn't resume a Job that others suspended twice
+                )  # the operator doesn't resume a Job that somebody else has suspended twice
         for _ in range(12):
             left = [name for name in JOBS if self.body(name) is not None]
             for name in left:

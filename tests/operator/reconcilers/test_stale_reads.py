@@ -1,4 +1,4 @@
-"""The observed state may be stale. The operator must not delete, overwrite or forget objects because it has a stale state.
+"""The observed state can be stale. The operator must not delete, overwrite or forget objects because of stale state.
 
 In each test the watch is late, or delivers an event in the middle of a request. The tests use the `World` of `world.py`.
 """
@@ -62,7 +62,7 @@ def test_a_job_that_was_asked_to_try_again_is_not_removed_when_its_time_is_over(
 
 
 def test_a_job_goes_in_the_look_that_finds_it_complete(world: World) -> None:
-    """The job's status is written first. The new resourceVersion must not prevent its deletion."""
+    """The job's status is written first. The new resourceVersion must not prevent the job's deletion."""
     world.apply(ttlSecondsAfterFinished=0)
     world.settle()
     world.plan_fails(a_failure(Reason.STORE_UNREACHABLE, "nn", 4))
@@ -99,7 +99,7 @@ def test_a_job_that_has_succeeded_is_not_replaced_as_if_it_ran() -> None:
 
 
 def sent_by(work: Callable[[KubernetesCluster], Coroutine[Any, Any, None]], *, status: int, content: bytes) -> list[Any]:
-    """Run `work` against an API server that gives this answer to every request, and return the bodies of the requests."""
+    """Run `work` against an API server that gives this response to every request, and return the request bodies."""
     bodies = []
 
     class Client:
@@ -147,7 +147,7 @@ def test_a_pod_that_has_ended_after_all_is_not_declared_failed(world: World) -> 
 
 
 def test_the_finalizer_is_not_taken_away_by_what_the_policy_was(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The policy changes to Retain and back to Delete, while the reconcile for Retain waits for an answer. The output must be removed."""
+    """The policy changes to Retain, and back to Delete while the reconcile for Retain waits for a response. The output must be removed."""
     succeeded(world)
     world.edit(deletionPolicy="Retain")
     listing = world.cluster.list
@@ -217,7 +217,7 @@ def test_a_job_fails_for_what_its_pod_said_although_the_watch_of_the_pods_is_lat
 def test_a_successor_that_comes_while_its_predecessor_is_looked_for_is_not_forgotten(
     world: World, monkeypatch: pytest.MonkeyPatch, whose: str
 ) -> None:
-    """The API server answers that the job is gone. Before the answer arrives, the watch delivers a new job with the same name."""
+    """The API server responds that the job is gone. Before the response arrives, the watch delivers a new job with the same name."""
     world.apply("first", suspend=True)
     world.apply(suspend=True)
     gone = "mnist" if whose == "its own" else "first"
@@ -248,7 +248,7 @@ def test_a_successor_that_comes_while_its_predecessor_is_looked_for_is_not_forgo
 
 
 def test_an_answer_that_comes_after_the_news_of_the_end_brings_nothing_back(world: World) -> None:
-    """If somebody deletes the convert Job while it is being rescaled, it is created again."""
+    """If somebody deletes the convert Job while it is being rescaled, the Job is created again."""
     world.running()
     world.edit(workers={"parallelism": 4})
     before = world.job("convert-1")["metadata"]

@@ -161,7 +161,7 @@ def test_a_pod_of_a_release_that_counts_no_requests_gets_no_share() -> None:
 
 
 def ask_for_the_plan(**body: Any) -> Answer:
-    """Send a report of the pod of the plan step."""
+    """Send a report from the plan step's pod."""
     return ask(token=a_token(pod={"name": "planner", "uid": "planner-uid"}), body={"index": 0, "shardsTotal": 8} | body)
 
 

@@ -1,4 +1,4 @@
-"""While the operator's server is flooded, the Lease is renewed, probes are answered, and the flood costs little CPU time."""
+"""While the operator's server is flooded, the Lease is still renewed, probes still get responses, and the flood costs little CPU time."""
 
 import asyncio
 import contextlib
@@ -51,7 +51,7 @@ async def listening(monkeypatch: pytest.MonkeyPatch, gated: Gate | None = None) 
 
 
 async def asks(place: tuple[str, int], request: bytes, *, source: str = "127.0.0.1") -> bytes:
-    """Send a request, and return the answer, or an empty one if the connection is refused."""
+    """Send a request, and return the response, or an empty response if the connection is refused."""
     reader, writer = await asyncio.open_connection(*place, local_addr=(source, 0))
     try:
         writer.write(request)

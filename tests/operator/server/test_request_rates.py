@@ -1,4 +1,4 @@
-"""The division of a job's requests among its pods. The rates themselves are tested with simulated pods, in the tests of the converter."""
+"""The division of a job's requests among its pods. The rates themselves are tested with simulated pods, in the converter's tests."""
 
 import time
 
@@ -27,7 +27,7 @@ def test_a_refusal_slows_all_pods() -> None:
     first = rates.shares(counts(25 + 80, 30), pod_uid="a", now=2, interval=2)
     second = rates.shares(counts(25 + 50), pod_uid="b", now=2, interval=2)
 
-    # The store accepted 25 requests a second from each pod.
+    # The store accepted 25 requests per second from each pod.
     assert first == second == {"0": 23.0}
 
 
@@ -96,7 +96,7 @@ def test_counts_that_begin_again_take_nothing_from_those_of_other_pods() -> None
     rates.shares(counts(10), pod_uid="a", now=2, interval=2)
 
     shares = rates.shares(counts(500 + 100, 20), pod_uid="b", now=2, interval=2)
-    # In its first second, pod a sent 10 requests, and the store accepted 40 requests a second from pod b.
+    # In its first second, pod a sent 10 requests, and the store accepted 40 requests per second from pod b.
     assert shares == {"0": pytest.approx(0.92 * (10 + 40) / 2)}
 
 

@@ -1,4 +1,5 @@
-"""Tests of `/metrics` with authentication: the API server identifies the token's account and decides whether it may read the metrics."""
+"""Tests of `/metrics` with authentication: the API server identifies the token's account and decides whether the account may read the
+metrics."""
 
 import asyncio
 from typing import Any
@@ -21,11 +22,11 @@ PROMETHEUS = {"username": "system:serviceaccount:monitoring:prometheus", "uid": 
 
 
 class Reviews:
-    """An API server that accepts a single token, and decides by `allowed` whether its account may read the metrics."""
+    """An API server that accepts a single token, and whose `allowed` decides whether the token's account may read the metrics."""
 
     def __init__(self) -> None:
         self.asked: list[Body] = []
-        self.allowed: Any = True  # Any: the answer may have any type
+        self.allowed: Any = True  # Any: the value can have any type
         self.fault: Exception | None = None
 
     async def create(self, resource: Resource, namespace: str, body: Body) -> Body:
@@ -41,7 +42,7 @@ class Reviews:
 
 
 def get(reviews: Reviews | None, *headers: dict[str, str], path: str = "/metrics") -> list[tuple[int, str]]:
-    """Send requests with these headers one after the other, and return the answers."""
+    """Send requests with these headers one after the other, and return the responses."""
     cluster: Any = reviews
     endpoint = Endpoint(
         cache=a_cache(),

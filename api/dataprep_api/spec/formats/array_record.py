@@ -1,4 +1,4 @@
-"""Options of the format `arrayRecord`."""
+"""Options for the format `arrayRecord`."""
 
 from typing import Annotated, Literal
 
@@ -8,7 +8,7 @@ from dataprep_api.spec.model import Model
 
 
 class ArrayRecordOptions(Model):
-    """Options of the format `arrayRecord`: Grain's files of tf.train.Example, with random access to records."""
+    """Options for `arrayRecord`: Grain's files of tf.train.Example, with random access to records."""
 
     compression: Literal["None", "Zstd", "Brotli", "Snappy"] = "Zstd"
     """Compression of record groups."""

@@ -1,4 +1,4 @@
-"""Options of the format `arrow`."""
+"""Options for the format `arrow`."""
 
 from typing import Annotated, Literal
 
@@ -8,10 +8,10 @@ from dataprep_api.spec.model import Model, Quantity
 
 
 class ArrowOptions(Model):
-    """Options of the format `arrow`. A record batch ends when `batchSize` or `batchRecords` is reached."""
+    """Options for `arrow`. A record batch ends when `batchSize` or `batchRecords` is reached."""
 
     batch_size: Quantity = "8Mi"
-    """Maximum bytes per record batch. The bytes are counted before compression. A worker keeps about one record batch in memory. A record that exceeds the maximum gets a separate batch."""
+    """Maximum bytes per record batch. Bytes are counted before compression. A worker keeps about one record batch in memory. A larger record gets a separate batch."""
     batch_records: Annotated[int, Field(ge=1)] | None = None
     """Maximum records per batch. Default: no limit."""
     compression: Literal["None", "Lz4", "Zstd"] = "None"

@@ -1,4 +1,4 @@
-"""Options of the format `csv`."""
+"""Options for the format `csv`."""
 
 from typing import Annotated, Literal
 
@@ -8,7 +8,7 @@ from dataprep_api.spec.model import Model
 
 
 class CsvOptions(Model):
-    """Options of the format `csv`. SageMaker's built-in algorithms need `header: false` and `labelsFirst: true`."""
+    """Options for `csv`. SageMaker's built-in algorithms need `header: false` and `labelsFirst: true`."""
 
     header: bool = True
     """Whether to write a header. The header is the first line of every file and names the columns."""
@@ -17,7 +17,7 @@ class CsvOptions(Model):
     labels_first: bool = False
     """Whether labels come before features."""
     bytes: Literal["Refuse", "Text"] = "Refuse"
-    """`Refuse` features of bytes, or write them as `Text`. `Text` is for bytes that are UTF-8. Other bytes fail the job. Text columns are always written."""
+    """`Refuse` byte features, or write them as `Text`. `Text` is for bytes that are UTF-8. Other bytes fail the job. Text columns are always written."""
     compression: Literal["None", "Gzip"] = "None"
     """`Gzip` compresses each shard."""
     compression_level: Annotated[int, Field(ge=1, le=9)] = 6

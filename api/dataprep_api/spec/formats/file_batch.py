@@ -1,4 +1,4 @@
-"""Options of the format `fileBatch`."""
+"""Options for the format `fileBatch`."""
 
 from typing import Literal
 
@@ -6,7 +6,7 @@ from dataprep_api.spec.model import Column, Model, Uri
 
 
 class FileBatchOptions(Model):
-    """Options of the format `fileBatch`: DL4J's zip files with raw files and their URIs."""
+    """Options for `fileBatch`: DL4J's zip files with raw files and their URIs."""
 
     content: Column | None = None
     """Feature with the files' bytes. Default: `image/encoded` or `content`, whichever exists."""

@@ -1,4 +1,4 @@
-"""Options of the format `jsonl`."""
+"""Options for the format `jsonl`."""
 
 from typing import Annotated, Literal
 
@@ -8,7 +8,7 @@ from dataprep_api.spec.model import Model
 
 
 class JsonlOptions(Model):
-    """Options of the format `jsonl`."""
+    """Options for `jsonl`."""
 
     bytes: Literal["Base64", "Text"] = "Base64"
     """How bytes are written. `Text` is for bytes that are UTF-8. Other bytes fail the job. Text columns are always written as text."""

@@ -1,4 +1,4 @@
-"""Options of the format `mapFile`."""
+"""Options for the format `mapFile`."""
 
 from typing import Annotated, Literal
 
@@ -8,7 +8,7 @@ from dataprep_api.spec.model import Column, Model
 
 
 class MapFileOptions(Model):
-    """Options of the format `mapFile`: folders, each with a sorted sequence file and its index."""
+    """Options for `mapFile`: folders, each with a sorted sequence file and its index."""
 
     key: Column | None = None
     """Key feature: text, bytes or integer. The key isn't part of the value, and the records must be sorted by the key. Default: the number of the record in its split, as a LongWritable."""

@@ -1,4 +1,4 @@
-"""Options of the format `mds`."""
+"""Options for the format `mds`."""
 
 from typing import Annotated, Literal
 
@@ -10,9 +10,9 @@ FeatureName = Annotated[str, Field(max_length=256)]
 
 
 class MdsOptions(Model):
-    """Options of the format `mds`: MosaicML Streaming's shards. Each split has an `index.json`."""
+    """Options for `mds`: MosaicML Streaming's shards. Each split has an `index.json`."""
 
     encodings: Annotated[dict[FeatureName, Literal["bytes", "str", "jpeg", "png", "json"]], Field(max_length=256)] | None = None
     """Encodings of text or bytes features. The library reads `jpeg` and `png` as PIL images. Default: `str` for text, `jpeg` for features whose names end with `/encoded`, otherwise `bytes`."""
     compression: Literal["None", "Zstd", "Gzip"] = "None"
-    """Compression of shards. The library decompresses a shard after it has fetched it."""
+    """Compression of shards. The library decompresses a shard after fetching it."""

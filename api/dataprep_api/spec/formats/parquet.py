@@ -1,4 +1,4 @@
-"""Options of the format `parquet`."""
+"""Options for the format `parquet`."""
 
 from typing import Annotated, Literal
 
@@ -11,14 +11,14 @@ class HuggingFace(Model):
     """Metadata for Hugging Face's `datasets`."""
 
     images: Annotated[list[Column], Field(max_length=16)] | None = None
-    """Features of bytes that hold images. Default: `image` and `image/encoded`, if they exist."""
+    """Byte features that contain images. Default: `image` and `image/encoded`, if they exist."""
 
 
 class ParquetOptions(Model):
-    """Options of the format `parquet`. A row group ends when `rowGroupSize` or `rowGroupRecords` is reached."""
+    """Options for `parquet`. A row group ends when `rowGroupSize` or `rowGroupRecords` is reached."""
 
     row_group_size: Quantity = "32Mi"
-    """Maximum bytes per row group. The bytes are counted before encoding and compression, and a number counts as at least four bytes. The memory that a worker needs is about five times this size. A larger record gets a separate row group."""
+    """Maximum bytes per row group. Bytes are counted before encoding and compression, and a number counts as at least four bytes. A worker needs about five times this size in memory. A larger record gets a separate row group."""
     row_group_records: Annotated[int, Field(ge=1)] | None = None
     """Maximum records per row group. Default: no limit."""
     compression: Literal["None", "Snappy", "Zstd", "Gzip"] = "Snappy"

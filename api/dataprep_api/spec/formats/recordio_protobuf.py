@@ -1,4 +1,4 @@
-"""Options of the format `recordioProtobuf`."""
+"""Options for the format `recordioProtobuf`."""
 
 from typing import Annotated
 
@@ -13,7 +13,7 @@ class Sparse(Model):
     name: Column
     """Key in the records."""
     keys: Column
-    """Feature with the positions of the values. The feature is a list of whole numbers, row-major if there are several dimensions."""
+    """Feature with the positions of the values. It is a list of whole numbers, row-major if there are several dimensions."""
     values: Column
     """Feature with the values. The list of values is as long as the list of positions."""
     shape: Annotated[list[Annotated[int, Field(ge=1)]], Field(min_length=1, max_length=8)]
@@ -21,7 +21,7 @@ class Sparse(Model):
 
 
 class RecordioProtobufOptions(Model):
-    """Options of the format `recordioProtobuf`: SageMaker's Record messages in RecordIO framing."""
+    """Options for `recordioProtobuf`: SageMaker's Record messages in RecordIO framing."""
 
     sparse: Annotated[list[Sparse], Field(max_length=16)] | None = None
     """Sparse features. Each tensor is stored as positions and values, which are two features of the job."""

@@ -1,4 +1,4 @@
-"""Options of the format `sequenceFile`."""
+"""Options for the format `sequenceFile`."""
 
 from typing import Annotated, Literal
 
@@ -8,7 +8,7 @@ from dataprep_api.spec.model import Column, Model
 
 
 class SequenceFileOptions(Model):
-    """Options of the format `sequenceFile`: Hadoop's files of key-value pairs."""
+    """Options for `sequenceFile`: Hadoop's files of key-value pairs."""
 
     key: Column | None = None
     """Key feature: text, bytes or integer. The key isn't part of the value. Default: the number of the record in its split, as a LongWritable."""

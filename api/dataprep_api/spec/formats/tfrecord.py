@@ -1,4 +1,4 @@
-"""Options of the format `tfrecord`."""
+"""Options for the format `tfrecord`."""
 
 from typing import Annotated, Literal
 
@@ -8,7 +8,7 @@ from dataprep_api.spec.model import Model
 
 
 class TfrecordOptions(Model):
-    """Options of the format `tfrecord`."""
+    """Options for `tfrecord`."""
 
     compression: Literal["None", "Gzip"] = "None"
     """`Gzip` compresses each shard. TensorFlow reads such shards with `compression_type="GZIP"`."""

@@ -36,7 +36,7 @@ class AnnotatedImagesSource(Model):
     images: Annotated[list[Uri], Field(min_length=1, max_length=64)]
     """Folders or globs. The entries are read in the order of this list. The images of one entry are sorted by name."""
     annotations: Annotated[list[Uri], Field(min_length=1, max_length=64)]
-    """Annotations: one entry per entry of `images`. Voc and Yolo: a folder in which each annotation has the same relative path as its image, except for the extension. Coco: a JSON file for all images."""
+    """Annotations, one entry per entry of `images`. Voc and Yolo: a folder in which each annotation has the same relative path as its image, except for the extension. Coco: a JSON file for all images."""
     format: Literal["Voc", "Coco", "Yolo"]
     """Annotation format."""
     label: Literal["AllBoxes", "LargestBox", "ClassSet"] = "AllBoxes"
@@ -62,7 +62,7 @@ class AnnotatedImagesSource(Model):
     first_label: Annotated[int, Field(ge=0, le=1)] = 0
     """Number of the first class. The TF Object Detection API expects 1 and reserves 0 for background."""
     missing: Literal["Fail", "BadRecord", "Skip", "Empty"] = "Fail"
-    """What happens to files without a partner. A file without a partner is an image without an annotation, or an annotation without an image. `Fail`: the job fails. `BadRecord`: the record is bad. `Skip`: the file is left out with a warning. `Empty`: an image without an annotation has no objects."""
+    """What happens to files without a partner. Such files are images without an annotation, and annotations without an image. `Fail`: the job fails. `BadRecord`: the record is bad. `Skip`: the file is left out with a warning. `Empty`: an image without an annotation has no objects."""
 
     def inputs(self) -> list[str]:
         """Return every URI that is read."""

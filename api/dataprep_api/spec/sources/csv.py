@@ -18,9 +18,9 @@ class CsvColumn(Model):
     type: Literal["Int64", "Float32", "Float64", "String", "Bool"]
     """Value type."""
     default: Annotated[str, Field(max_length=1024)] | None = None
-    """Value of an empty cell. Write the default in the same form as values in the file, or `NaN` in a column of floats. Without a default, an empty cell of a String column is an empty string. In any other column, an empty cell is a null."""
+    """Value of an empty cell. Write it in the same form as values in the file, or `NaN` in a column of floats. Without a default, an empty cell is an empty string in a String column, and a null in any other column."""
     required: bool = False
-    """Refuses empty Strings. The field applies to empty cells of a String column without a default."""
+    """Refuses empty Strings. It applies to empty cells of a String column without a default."""
 
 
 class CsvSource(Model):
@@ -45,13 +45,13 @@ class CsvSource(Model):
     null_words: Annotated[list[Annotated[str, Field(min_length=1, max_length=64)]], Field(max_length=16)] = []
     """Words for empty cells. An example is `NA`. The words apply to every column. Default: no words. If types are inferred, however, the usual words for missing values count as empty cells in columns of numbers."""
     null_words_of: Annotated[dict[Annotated[str, Field(max_length=256)], NullWords], Field(max_length=1024)] | None = None
-    """Words for missing values by column. The keys are columns. A cell with a word of its column is a null, in a String column too. The word `""` is an empty cell. The column's words are added to `nullWords`."""
+    """Words for missing values by column. The keys are columns. A cell with one of its column's words is a null, even in a String column. The word `""` stands for an empty cell. `nullWords` apply too."""
     select: Annotated[list[Column], Field(min_length=1, max_length=1024)] | None = None
     """Columns to read. The columns are returned in the order of this list. Columns are names, positions (`3`, `-1`) or ranges of positions (`0..4`). Cells of other columns are not parsed. Default: all columns."""
     hive_partitions: Literal["Infer", "String"] | None = None
     """Type of folder columns. Each folder named `KEY=VALUE` adds a column. `Infer`: Int64 if all values are whole numbers, otherwise String."""
     partitions: PartitionConditions | None = None
-    """Folders to read. The keys are those of the folders, and the values are conditions, such as `>= 2026-01-01`. Files in other folders are not opened. Needs `hivePartitions`. Default: all folders."""
+    """Folders to read. The keys are folder keys, and the values are conditions, such as `>= 2026-01-01`. Files in other folders are not opened. Needs `hivePartitions`. Default: all folders."""
 
     def inputs(self) -> list[str]:
         """Return every URI that is read."""

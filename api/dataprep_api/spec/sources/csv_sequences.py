@@ -22,11 +22,11 @@ class CsvSequenceLabels(Model):
     header: bool = False
     """Whether there is a header. The header names the columns and is the first line of each file after `skipLines`."""
     columns: Annotated[list[CsvColumn], Field(min_length=1, max_length=64)] | None = None
-    """Columns, in file order. Each column has a name and a type. Default: planning infers the columns once. If planning infers a single column without a header, this column is named `label`."""
+    """Columns, in file order. Each column has a name and a type. Default: planning infers the columns once. A single inferred column without a header is named `label`."""
 
 
 class CsvSequencesSource(Model):
-    """CSV files, each of which is one sequence. A row is one step. Columns: the names in the header, or `0`, `1`, … without a header. The value of each column is a sequence."""
+    """CSV files, each of which is one sequence. A row is one step. Columns: the names in the header, or `0`, `1`, … without a header. Each column's value is a sequence."""
 
     model_config = ConfigDict(
         json_schema_extra=rules(rule("!has(self.labels) || size(self.labels.uris) == size(self.uris)", _PAIRS, path=".labels.uris")),
@@ -37,7 +37,7 @@ class CsvSequencesSource(Model):
     order: Literal["Bytes", "Numbers"] = "Bytes"
     """Order of the files of a URI. `Bytes`: by the bytes of their paths, so `10.csv` comes before `2.csv`. `Numbers`: digits count as numbers, so `10.csv` comes after `2.csv`."""
     encoding: Literal["Utf8", "Utf16Le", "Utf16Be", "Latin1", "Windows1252"] | None = None
-    """Text encoding. It applies to the labels, too. A byte order mark at the beginning of a file takes precedence. Default: Utf8, and a UTF-16 file is a bad record."""
+    """Text encoding. It applies to the labels, too. A byte order mark at the beginning of a file takes precedence. Default: Utf8, so a UTF-16 file is a bad record."""
     delimiter: Annotated[str, Field(min_length=1, max_length=1)] = ","
     """Cell separator. The separator is one ASCII character."""
     quote: Annotated[str, Field(min_length=1, max_length=1)] = '"'

@@ -13,7 +13,7 @@ class DatasetSource(Model):
     uri: Uri
     """Folder of the data set. A folder without `_SUCCESS` is refused."""
     digest: Annotated[str, Field(pattern=r"^[0-9a-f]{64}$", max_length=64)] | None = None
-    """Expected digest. `dataprep verify` prints the digest of all files of the data set, and the manifest contains this digest."""
+    """Expected digest. The manifest contains this digest of all files, and `dataprep verify` prints it."""
 
     def inputs(self) -> list[str]:
         """Return the folder of the data set."""

@@ -13,7 +13,7 @@ class IdxSubset(Model):
     name: SplitName
     """Subset name. An example is `train`. Splits can choose samples by subset."""
     images: Uri
-    """IDX file of the samples. The file may be gzipped. The file's first dimension is the number of records."""
+    """IDX file of the samples. The file may be gzipped. Its first dimension is the number of records."""
     labels: Uri | None = None
     """IDX file of the labels. The file contains one integer per record."""
 
@@ -25,7 +25,7 @@ class IdxSource(Model):
     """
 
     subsets: Annotated[list[IdxSubset], Field(min_length=1, max_length=16)]
-    """IDX files, in order of their records."""
+    """IDX files, read in this order."""
 
     def inputs(self) -> list[str]:
         """Return every URI that is read."""

@@ -66,9 +66,9 @@ class ImageList(Model):
     path_column: Column | None = None
     """Column of paths. The column is a name, or a position from 0. Default: the first column of a Csv or Parquet, or the key `path` of a Jsonl."""
     match: Literal["Path", "FileName", "Key"] = "Path"
-    """What the column of paths has. `Path`: paths below the root. `FileName`: names of files in any folder below the root. `Key`: these names without their extension."""
+    """Contents of the path column. `Path`: paths below the root. `FileName`: names of files in any folder below the root. `Key`: such names without their extension."""
     label_column: Column | None = None
-    """Column of classes. The column is a name, or a position from 0. Use the field with `labelFrom: List`."""
+    """Column of classes. The column is a name, or a position from 0. It needs `labelFrom: List`."""
     columns: Annotated[list[Column], Field(min_length=1, max_length=1024)] | None = None
     """Columns to add to each image, such as captions or scores. The columns are names, or positions from 0. Their types are those of the sources csv, jsonl and parquet."""
     defaults: NullDefaults | None = None
@@ -122,19 +122,19 @@ class ImagesSource(Model):
     listed: Annotated[ImageList | None, Field(alias="list")] = None
     """File that lists the images. The list is used instead of `uris`, and images are read in the order of the list."""
     extensions: Extensions = IMAGE_EXTENSIONS
-    """File extensions to read. Write them in lower case. The case of files' extensions is ignored. Files with other extensions are ignored and counted. If `list` is set, all images of the list are read, unless `list.match` looks for their names."""
+    """File extensions to read. Write them in lower case. The case of files' extensions is ignored. Files with other extensions are ignored and counted. With `list`, all listed images are read, unless `list.match` searches for their names."""
     recursive: bool = True
     """Whether to search sub-folders."""
     label_from: Literal["ParentFolder", "FileName", "List", "OriginalUri", "None"] = "ParentFolder"
     """Where the class comes from. `OriginalUri`: `uris` name FileBatch zips of DL4J, and the class is the folder that originally contained the image."""
     file_name: FileNameLabel | None = None
-    """Options of `labelFrom: FileName`."""
+    """`labelFrom: FileName` options."""
     label_type: Literal["Name", "Number"] = "Name"
     """Whether labels are names or numbers. `Name`: classes are names and get numbers. `Number`: the text itself is the label, a whole number."""
     classes: ClassNames | None = None
     """Classes, in order of their numbers. A file of another class is an error. Default: all classes found, sorted by UTF-8 bytes."""
     classes_from: SubsetName | None = None
-    """Subset that defines the classes. An example is `train`. A file of another subset is an error if its class doesn't exist in this subset."""
+    """Subset that defines the classes. An example is `train`. A file in another subset is an error if its class doesn't exist in this subset."""
     subset_from: Literal["FirstFolder", "Root", "None"] = "None"
     """Where subset names come from. Splits can choose samples by subset. `FirstFolder`: the first folder below the URI, such as `train` in train/cat/1.jpg. `Root`: the last part of the URI itself."""
     check: Literal["Header", "None"] = "Header"

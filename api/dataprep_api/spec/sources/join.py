@@ -49,9 +49,9 @@ class JoinTable(Model):
     keys: Columns | None = None
     """Key columns of this table. The columns are names or positions, as many as in `join.keys` and in the same order. Default: `join.keys`."""
     prefix: Annotated[str, Field(max_length=63)] = ""
-    """Prefix of its other columns. The prefix makes the names of this table's columns different from the names of other tables' columns."""
+    """Prefix of its other columns. The prefix distinguishes them from other tables' columns with the same names."""
     duplicates: Literal["Refuse", "First", "Last"] = "Refuse"
-    """What happens to rows with the same key. `Refuse`: the job fails and names two rows with the same key. `First`: the first of these rows in the source is used. `Last`: the last of these rows is used."""
+    """What happens to rows with the same key. `Refuse`: the job fails and names two such rows. `First`: the first such row in the source is used. `Last`: the last such row is used."""
     order_by: Columns | None = None
     """Columns to sort a sequence by. All rows with the same key, sorted by these columns, form one sequence. The columns become lists."""
 

@@ -22,7 +22,7 @@ class JsonlColumn(Model):
 
 
 class JsonlSource(Model):
-    """JSON Lines: one object per line, or files that are one array of objects. Files may be compressed. Columns: the keys. A key of a nested object is named `a/b`, and lists are ragged."""
+    """JSON Lines: one object per line, or one array of objects per file. Files may be compressed. Columns: the keys. A key of a nested object is named `a/b`, and lists are ragged."""
 
     uris: Annotated[list[Uri], Field(min_length=1, max_length=64)]
     """Files, folders or globs. The entries are read in the order of this list. A folder stands for every file below it whose name doesn't begin with `_` or `.`. The files of one entry are sorted by name."""
@@ -31,13 +31,13 @@ class JsonlSource(Model):
     columns: Annotated[list[JsonlColumn], Field(min_length=1, max_length=1024)] | None = None
     """Keys to read. Other keys are ignored. Default: planning infers the keys once, and every record with any other key is bad."""
     nested: Annotated[list[Column], Field(min_length=1, max_length=1024)] | None = None
-    """Objects and lists to keep as nested values. Lists that contain nulls need this. Parquet, Arrow and JSON Lines hold the values, other formats their JSON. These keys are read even if `columns` doesn't list them. Lists of objects and lists of lists are always kept, if there are no `columns`."""
+    """Objects and lists to keep as nested values. Lists that contain nulls need this. Parquet, Arrow and JSON Lines store them directly, other formats as JSON. These keys are read even if `columns` doesn't list them. Without `columns`, lists of objects and lists of lists are always kept."""
     defaults: NullDefaults | None = None
     """Values for null keys. The keys are columns. The values also apply to missing keys. Use this field instead of the columns' `default`, so that `columns` needn't be listed. Write text for a String, otherwise JSON (`0`, `true`, `[]`), or `NaN` for a float."""
     hive_partitions: Literal["Infer", "String"] | None = None
     """Type of folder columns. Each folder named `KEY=VALUE` adds a column. `Infer`: Int64 if all values are whole numbers, otherwise String."""
     partitions: PartitionConditions | None = None
-    """Folders to read. The keys are those of the folders, and the values are conditions, such as `>= 2026-01-01`. Files in other folders are not opened. Needs `hivePartitions`. Default: all folders."""
+    """Folders to read. The keys are folder keys, and the values are conditions, such as `>= 2026-01-01`. Files in other folders are not opened. Needs `hivePartitions`. Default: all folders."""
 
     def inputs(self) -> list[str]:
         """Return every URI that is read."""

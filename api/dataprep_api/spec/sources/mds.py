@@ -8,10 +8,10 @@ from dataprep_api.spec.model import Column, Model, Uri
 
 
 class MdsSource(Model):
-    """Data sets that MosaicML Streaming's `MDSWriter` wrote. Columns: those of the writer. The folder of an `index.json` is a subset."""
+    """Data sets written by MosaicML Streaming's `MDSWriter`. Columns: those of the writer. A folder with an `index.json` is a subset."""
 
     uris: Annotated[list[Uri], Field(min_length=1, max_length=64)]
-    """Folders. A folder has an `index.json`, or folders with an `index.json`, such as `train` and `val`. The entries are read in the order of this list."""
+    """Folders. A folder has an `index.json`, or sub-folders that do, such as `train` and `val`. The entries are read in the order of this list."""
     columns: Annotated[list[Column], Field(min_length=1, max_length=1024)] | None = None
     """Columns to read. Default: all columns."""
 

@@ -1,4 +1,4 @@
-"""The conditions of `partitions`, which choose folders by their names (`date: ">= 2026-01-01"`). Here they are only parsed and checked.
+"""The conditions of `partitions`, which choose folders by their names (`date: ">= 2026-01-01"`). This module only parses and checks them.
 
 condition := test ("and" test)*
 test      := ("==" | "=" | "!=" | "<" | "<=" | ">" | ">=") value | ["not"] "in" value ("," value)* | "is" ["not"] "null"
@@ -112,4 +112,4 @@ def _check_conditions(conditions: Mapping[str, str], info: ValidationInfo) -> Ma
 PartitionConditions = Annotated[
     dict[Annotated[str, Field(max_length=256)], Text], Field(min_length=1, max_length=16), AfterValidator(_check_conditions)
 ]
-"""Maps keys of folders to conditions. In a model, this field follows `hive_partitions`."""
+"""Maps folder keys to conditions. In a model, this field must come after `hive_partitions`."""

@@ -21,7 +21,7 @@ class PluginSource(Model):
     options: Options = Options()
     """Keyword arguments of the function."""
     columns: Annotated[list[MadeColumn], Field(min_length=1, max_length=1024)] | None = None
-    """Columns that the function yields. Default: planning takes the columns from the first record, and every record must have these columns."""
+    """Columns that the function yields. Default: planning takes them from the first record, and every record must have these columns."""
 
     def inputs(self) -> list[str]:
         """Return every URI that is read."""

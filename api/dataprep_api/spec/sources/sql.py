@@ -10,7 +10,7 @@ from dataprep_api.spec.model import Column, Model, NullDefaults, rule, rules
 SQLITE = "sqlite:///"
 _URL: Final = "^(sqlite:///[^?]+|postgres(ql)?://([^:@/]*@)?[^@]*)$"
 _HIDDEN: Final = "(?i)[?&][^=&]*(pass|pwd|secret|token|scram|%)[^=&]*="
-"""Matches options of libpq that hold a secret or name a file with a secret. An option whose name contains a percent sign matches too, because this name could be the escaped name of an option for a secret."""
+"""Matches libpq options that contain a secret or name a file with a secret. A name with a percent sign matches too, because it could be such an option's escaped name."""
 _WANTED: Final = "expected postgresql://user@host:5432/database?options or sqlite:/// and a path, without a password or a password file: a password comes from a Secret"
 
 
@@ -43,7 +43,7 @@ class SqlSource(Model):
     url: Annotated[str, AfterValidator(_a_url), Field(max_length=1024)]
     """PostgreSQL or SQLite URL. The URL has no password. An example for PostgreSQL is `postgresql://user@host:5432/database?sslmode=require`. For SQLite, write `sqlite:///` and the path of a file. The password comes from a Secret."""
     query: Annotated[str, Field(min_length=1, max_length=16_384)]
-    """SELECT statement. The SELECT becomes a sub-query of the statements that are run."""
+    """SELECT statement. It becomes a sub-query of the statements that are run."""
     order_by: Annotated[list[Column], Field(min_length=1, max_length=16)]
     """Result columns that define a unique order. No two rows may have the same values in all of these columns."""
     partition_by: SqlPartitions | None = None

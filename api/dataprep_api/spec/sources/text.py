@@ -24,7 +24,7 @@ class TextSource(Model):
     hive_partitions: Literal["Infer", "String"] | None = None
     """Type of folder columns. Each folder named `KEY=VALUE` adds a column. `Infer`: Int64 if all values are whole numbers, otherwise String."""
     partitions: PartitionConditions | None = None
-    """Folders to read. The keys are those of the folders, and the values are conditions, such as `>= 2026-01-01`. Files in other folders are not opened. Needs `hivePartitions`. Default: all folders."""
+    """Folders to read. The keys are folder keys, and the values are conditions, such as `>= 2026-01-01`. Files in other folders are not opened. Needs `hivePartitions`. Default: all folders."""
 
     @model_validator(mode="after")
     def _check_encoding(self) -> Self:

@@ -19,7 +19,7 @@ class TfrecordFeature(Model):
     ragged: bool = False
     """Whether the number of values varies. A record without the feature has 0 values."""
     raw: Literal["uint8", "int8", "uint16", "int16", "uint32", "int32", "int64", "float16", "float32", "float64", "bool"] | None = None
-    """Number type of a tensor in `Bytes`. The feature's bytes are a little-endian tensor. With `raw`, the column contains tensors of this number type with the given `shape`."""
+    """Number type of a tensor in `Bytes`. The feature's bytes are a little-endian tensor. The column contains tensors of this type with the given `shape`."""
 
     sequence: bool = False
     """Whether the feature is a feature list. Feature lists occur in tf.train.SequenceExample. If true, the other fields describe each step of the sequence."""
@@ -41,9 +41,9 @@ class TfrecordSource(Model):
     uris: Annotated[list[Uri], Field(min_length=1, max_length=64)]
     """Files, folders or globs. The entries are read in the order of this list. A folder stands for every file below it whose name doesn't begin with `_` or `.`. The files of one entry are sorted by name. In a folder that a DataPrepJob wrote, each split is a subset."""
     features: Annotated[list[TfrecordFeature], Field(min_length=1, max_length=1024)] | None = None
-    """Features to read. Other features are ignored. Default: planning takes the features once from the manifest of a DataPrepJob's folder, or from the first records. By default, a record with any other feature is bad."""
+    """Features to read. Other features are ignored. Default: planning takes the features once from the manifest of a DataPrepJob's folder, or from the first records. Then a record with any other feature is bad."""
     raw: bool = False
-    """Whether to pass on records without parsing. If true, the only column is `record`, which contains bytes."""
+    """Whether to pass on records unparsed. If true, the only column is `record`, which contains bytes."""
 
     @model_validator(mode="after")
     def _check_features(self) -> Self:

@@ -16,7 +16,7 @@ class WebdatasetSource(Model):
     uris: Annotated[list[Uri], Field(min_length=1, max_length=64)]
     """Tar files, folders or globs. The entries are read in the order of this list. A folder stands for the tar files below it, plain or compressed. Other files are ignored and counted. The files of one entry are sorted by name."""
     columns: Annotated[list[Column], Field(min_length=1, max_length=1024)] | None = None
-    """Extensions to read. Members with other extensions are skipped. Default: all extensions, in the order in which they occur first."""
+    """Extensions to read. Members with other extensions are skipped. Default: all extensions, in order of first occurrence."""
 
     def inputs(self) -> list[str]:
         """Return every URI that is read."""

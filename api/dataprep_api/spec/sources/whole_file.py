@@ -10,7 +10,7 @@ from dataprep_api.spec.model import Model, Uri
 class WholeFileSource(Model):
     """Files of any kind, one per record.
 
-    Columns: `content` (the file's bytes), and if a feature uses them `path` (relative to the folder) and `size` (int64).
+    Columns: `content` (the file's bytes), plus `path` (relative to the folder) and `size` (int64) if used by a feature.
     """
 
     uris: Annotated[list[Uri], Field(min_length=1, max_length=64)]

@@ -58,7 +58,7 @@ class TokenizeSplit(Model):
     columns: Columns
     """Columns of text."""
     separator: Annotated[str, Field(min_length=1, max_length=16)] | None = None
-    """Text between words. This text is matched exactly. Default: any run of white space, with no empty words."""
+    """Text between words. It is matched exactly. Default: any run of white space, with no empty words."""
     lower: bool = False
     """Whether to convert to lower case first."""
     max_words: Annotated[int, Field(ge=1, le=100_000)] | None = None
@@ -66,11 +66,11 @@ class TokenizeSplit(Model):
 
 
 class FillNulls(Model):
-    """Replaces nulls by a value, and can add masks of the nulls."""
+    """Replaces nulls by a value, and can add null masks."""
 
     columns: Columns
     """Columns with nulls."""
     value: Annotated[str, Field(max_length=1024)] | None = None
     """Value in place of a null. Numbers and booleans are written as JSON (`0`, `-1.5`, `NaN`, `true`). Default: 0, `false`, an empty text or an empty list."""
     masks: bool = False
-    """Whether to add masks. The mask of the column `fare` is the column `fare_missing`, which is true for a null."""
+    """Whether to add masks. The mask of the column `fare` is the column `fare_missing`, which is true for nulls."""

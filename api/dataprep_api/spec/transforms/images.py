@@ -36,7 +36,7 @@ class Decode(Model):
     apply_orientation: bool = True
     """Whether to apply EXIF orientation. TensorFlow doesn't apply this orientation, and the boxes of annotations are not rotated."""
     palette_indexes: bool = False
-    """Whether to read palette indexes. If true, images with a palette are decoded to palette indexes instead of colours. Set the field to true for masks whose palette indexes are class numbers."""
+    """Whether to read palette indexes. If true, images with a palette are decoded to palette indexes instead of colours. Use this for masks whose palette indexes are class numbers."""
     max_pixels: Annotated[int, Field(ge=1, le=MOST_PIXELS)] = 89_478_485
     """Maximum number of pixels per image. A record is bad if its image has more pixels (height times width) than this. The header is checked before the image is decoded."""
 
@@ -102,7 +102,7 @@ class Standardize(Model):
     `tf.image.per_image_standardization`. With `mean` and `deviation`, all images use the values that you set. With `split`, all images use
     the values that planning collects from this split.
 
-    The formula for single images is (x - mean) / max(deviation, 1/√N) over the N numbers of the image. A plain image becomes zeros.
+    The formula for single images is (x - mean) / max(deviation, 1/√N) for an image of N numbers. A uniform image becomes zeros.
     """
 
     model_config = ConfigDict(
@@ -120,7 +120,7 @@ class Standardize(Model):
     deviation: Numbers | None = None
     """Numbers to divide by. Give one number, or one per channel."""
     split: SplitName | None = None
-    """Split to collect statistics from. Planning collects the mean and deviation of each channel in this split. The collected values apply to all splits."""
+    """Split to collect statistics from. Planning collects the mean and deviation of each channel in this split, and they apply to all splits."""
     dtype: Literal["float32", "float16"] = "float32"
     """Type of the results. Results are computed with higher precision and rounded once."""
 

@@ -9,7 +9,7 @@ from dataprep_api.spec.model import Model
 
 
 class Map(Model):
-    """Applies your Python function to each record. The function takes a record as a dict. The function returns a dict, a list of dicts, or None to leave the record out."""
+    """Applies your Python function to each record. The function takes a record as a dict, and returns a dict, a list of dicts, or None to leave the record out."""
 
     callable: Callable
     """Function as `module:function`, or an entry point. The module is in the image or in `spec.code`. The entry point belongs to the group `dataprep.plugins`."""

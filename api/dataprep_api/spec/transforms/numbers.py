@@ -50,7 +50,7 @@ class OneHot(Model):
     num_classes: Annotated[int, Field(ge=1, le=100_000)]
     """Number of classes. A record with a class outside 0 … numClasses-1 is bad."""
     background: bool = False
-    """Whether to add a background class. The background class is the last entry of the vector. The background class's entry is 1 for records whose class is missing."""
+    """Whether to add a background class. The background class is the last entry of the vector. It is 1 for records whose class is missing."""
     unknown_is_background: bool = False
     """Whether unknown classes become background. If true, a record with a class outside 0 … numClasses-1 gets the background class and is not bad. Needs background: true."""
 

@@ -27,7 +27,7 @@ class Vocabulary(Model):
     terms: Annotated[list[Annotated[str, Field(max_length=256)]], Field(min_length=1, max_length=4096)] | None = None
     """List of terms, in order of their numbers."""
     split: SplitName | None = None
-    """The split that gives the terms. Default: the first split with records."""
+    """Split to take the terms from. Default: the first split with records."""
     min_count: Annotated[int, Field(ge=1)] | None = None
     """Minimum occurrences of a term. Rarer terms are unknown. Default: 1."""
     max_terms: Annotated[int, Field(ge=1, le=MOST_TERMS)] | None = None

@@ -1,1 +1,1 @@
-"""Commands about jobs on a cluster, which run kubectl."""
+"""Commands for jobs on a cluster, which run kubectl."""

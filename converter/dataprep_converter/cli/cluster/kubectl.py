@@ -33,7 +33,7 @@ def run(*words: str, namespace: str | None) -> str:
 
 
 def _error_text(stderr: str) -> str:
-    """Returns kubectl's error without the lines of its log.
+    """Returns kubectl's error without its log lines.
 
     When the cluster can't be reached, the log has many lines, such as `E1122 00:46:56.530682 29910 memcache.go:265] …`.
     """
@@ -41,7 +41,7 @@ def _error_text(stderr: str) -> str:
     return " ".join(" ".join(lines or stderr.splitlines()).split())
 
 
-def get(*words: str, namespace: str | None) -> dict[str, Any]:  # Any, because it is parsed JSON of the API
-    """Returns an object of the API, or a list of objects."""
+def get(*words: str, namespace: str | None) -> dict[str, Any]:  # Any: parsed JSON
+    """Returns an API object, or a list of objects."""
     answer: dict[str, Any] = json.loads(run("get", *words, "--output", "json", namespace=namespace))
     return answer

@@ -1,4 +1,4 @@
-"""Explains the fields of jobs from the JSON Schema: their types, limits, defaults and meanings. It needs neither a cluster nor a model."""
+"""Explains the fields of jobs from the JSON Schema: their types, limits, defaults and meanings. Needs neither a cluster nor pydantic."""
 
 import json
 import textwrap
@@ -13,7 +13,7 @@ from dataprep_api import CRON_KIND, KIND, PROFILE_KIND
 Schema = Mapping[str, Any]
 
 SCHEMA_FILE: Final = Path(dataprep_api.__file__).with_name("dataprep.schema.json")
-"""The JSON Schema of all kinds, as it was generated from the models of this release."""
+"""The JSON Schema of all kinds, generated from this release's models."""
 _KINDS: Final = (KIND, CRON_KIND, PROFILE_KIND)
 _OBJECT_FIELDS: Final = ("apiVersion", "kind", "metadata")
 _JSON_TYPES: Final[Mapping[str, str]] = {
@@ -80,7 +80,7 @@ class Explanation:
         return schema if "properties" in schema else {}
 
     def _only(self, schema: Schema) -> Schema:
-        """Returns the schema that a reference, or an optional value with a single type, stands for."""
+        """Resolves a reference, or an optional value with a single type, to the schema that it stands for."""
         if "$ref" in schema:
             return self._only(self._definitions[str(schema["$ref"]).removeprefix("#/$defs/")])
         alternatives = self._alternatives(schema)
@@ -122,9 +122,9 @@ class Explanation:
 def explanation_of(field: str) -> tuple[Explanation, str]:
     """Returns the explanation that contains a field, and the field's path.
 
-    The field may be written as `output.shards`, `spec.output.shards`, `splits.into[0].name` or, for another kind,
-    `DataPrepCronJob.spec.schedule`. A last name that only one field has is enough. Raises KeyError with the similar paths if no field, or
-    several fields, have the name.
+    The field can be written as `output.shards`, `spec.output.shards`, `splits.into[0].name` or, for another kind,
+    `DataPrepCronJob.spec.schedule`. The last name is enough if only one field has it. Raises KeyError with the matching paths if no field
+    or several fields have the name.
     """
     schema = json.loads(schema_text())
     first, _, rest = field.partition(".")

@@ -1,4 +1,4 @@
-"""Scripts that complete dataprep's commands, options, files and fields in bash, zsh and fish. They are made from the commands' parsers."""
+"""Scripts that complete dataprep's commands, options, files and fields in bash, zsh and fish. They are generated from the parsers."""
 
 import argparse
 from collections.abc import Callable, Mapping, Sequence
@@ -9,7 +9,7 @@ Parsers = Mapping[str, argparse.ArgumentParser]
 
 _FIELD_OPTION: Final = "--set"
 _LIST_FIELDS: Final = r"dataprep explain --list 2>/dev/null | sed 's/^spec\.//'"
-"""The command by which bash and zsh list the fields of `--set`."""
+"""The command with which bash and zsh list the fields for `--set`."""
 
 
 @dataclass(frozen=True)
@@ -21,7 +21,7 @@ class _Command:
     options: Sequence[tuple[str, str, bool]]
     """Each long option, its help text, and whether a value follows it."""
     words: Sequence[str]
-    """The values of its first argument, if they are known. Otherwise files are completed."""
+    """The values of the command's first argument, if they are known. Otherwise files are completed."""
 
 
 def script(shell: str, parsers: Parsers) -> str:
@@ -157,7 +157,7 @@ def _fish(commands: Sequence[_Command]) -> str:
 
 
 def _quoted(text: str) -> str:
-    """Returns the text as one word of a shell. Quotes are left out, because zsh and fish escape them differently."""
+    """Returns the text as one shell word. Quotes are left out, because zsh and fish escape them differently."""
     return "'" + text.replace("'", "").replace("\\", "") + "'"
 
 

@@ -1,6 +1,6 @@
 """Makes the metadata of a finished data set: small files that its readers expect. Each kind of metadata has its own module.
 
-These files have hidden names, so that a reader that takes all visible files of the folder finds only data. The only metadata files with
+These files have hidden names, so that a reader of all visible files in the folder finds only data. The only metadata files with
 visible names are those that a format's own reader opens by name (`names.split_files`). The commit step writes the metadata before the
 manifest, which contains the files' sizes and digests.
 """

@@ -152,8 +152,8 @@ def _columns(finished: FinishedDataSet) -> list[Column] | None:
 
 
 def feature_columns(finished: FinishedDataSet) -> list[Column]:
-    """Returns one column for each feature, as in `parquet` and `jsonl`. Croissant has no types for nested values, durations and times of day, so
-    these are left out."""
+    """Returns one column for each feature, as in `parquet` and `jsonl`. Nested values, durations and times of day are left out, because
+    Croissant has no types for them."""
     nested = finished.manifest.nested
     return [
         (feature.name, kind, bool(feature.shape))
@@ -163,7 +163,7 @@ def feature_columns(finished: FinishedDataSet) -> list[Column]:
 
 
 def csv_columns(finished: FinishedDataSet) -> list[Column] | None:
-    """Returns the columns of `csv`, or None if the files have no header, a delimiter other than a comma, or too many columns."""
+    """Returns the columns of `csv`, or None if the files have too many columns, a delimiter other than a comma, or no header."""
     options = finished.spec.output.csv
     if not options.header or options.delimiter != ",":
         return None
@@ -172,7 +172,7 @@ def csv_columns(finished: FinishedDataSet) -> list[Column] | None:
 
 
 def _type_in_tables(feature: FeatureSpec) -> str | None:
-    """Returns the type of a column of Parquet or JSON Lines, or None for values for which Croissant has no type."""
+    """Returns Croissant's type for a column of Parquet or JSON Lines, or None if Croissant has no type for the values."""
     if feature.kept is None or pa.types.is_decimal(feature.kept):
         return _type(feature)
     return "sc:Date" if pa.types.is_date(feature.kept) or pa.types.is_timestamp(feature.kept) else None

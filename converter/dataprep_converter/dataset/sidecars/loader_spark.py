@@ -10,7 +10,7 @@ from dataprep_converter.dataset.sidecars.loader_java import hadoop_options
 from dataprep_converter.formats.text.csv_encoder import names
 
 _MOST_DIGITS: Final = 38
-"""The most digits of a decimal in Spark."""
+"""The maximum number of digits of a decimal in Spark."""
 _HEAD: Final = '''\
 """Loads this data set with Spark: `load(spark, "train")`, or `spark-submit$submit load_spark.py [FOLDER]` to count its records.
 
@@ -86,7 +86,7 @@ def examples(finished: FinishedDataSet) -> str:
 
 
 def parquet(finished: FinishedDataSet) -> str:
-    """Returns the file for `parquet`. Raises Unreadable for types of columns that Spark doesn't have."""
+    """Returns the file for `parquet`. Raises Unreadable for column types that Spark doesn't have."""
     refused = [f"{feature.name} ({feature.kept})" for feature in finished.features if not _is_of_spark(feature.kept)]
     if refused:
         raise loader_source.Unreadable(
@@ -96,7 +96,8 @@ def parquet(finished: FinishedDataSet) -> str:
 
 
 def _is_of_spark(kind: Any) -> bool:
-    """Whether Spark reads Parquet columns that keep their type, if the type isn't None: no times of day, nanoseconds, or long decimals."""
+    """Returns whether Spark can read a Parquet column that keeps this type. Spark can't read times of day, nanoseconds or long decimals.
+    None means a column that keeps no type."""
     if kind is None or pa.types.is_date(kind) or pa.types.is_duration(kind):
         return True
     return bool(kind.precision <= _MOST_DIGITS if pa.types.is_decimal(kind) else pa.types.is_timestamp(kind) and kind.unit != "ns")
@@ -111,8 +112,8 @@ def csv(finished: FinishedDataSet) -> str:
     """Returns the file for `csv`."""
     options = finished.spec.output.csv
     columns = [name for feature in finished.features for name in names(feature)]
-    # By default, Spark takes an empty text, which is quoted, for a null. With another word for nulls, only a cell without quotes is one. In
-    # a single column, a null is quoted too.
+    # By default, Spark reads an empty text as a null, even though it is quoted. With another `nullValue`, only an empty cell without quotes
+    # is a null. If there is only one column, its nulls are quoted too.
     nulls = r", nullValue='\0'" if len(columns) > 1 else ""
     read = f"options(header={options.header}, sep={options.delimiter!r}, escape='\"', inferSchema=True, multiLine=True{nulls}).csv("
     return _fill(_TABLE, finished, read=read)

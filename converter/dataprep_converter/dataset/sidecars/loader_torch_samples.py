@@ -143,7 +143,7 @@ def _fill(template: Template, finished: FinishedDataSet, **parts: str) -> str:
 
 
 def extensions(finished: FinishedDataSet) -> dict[str, list[str]]:
-    """Returns, for each feature, the extensions that its member may have."""
+    """Returns, for each feature, the extensions that its member can have."""
     return {member.feature.name: member.extensions() for member in members(finished.features, finished.spec.output.webdataset)}
 
 

@@ -1,7 +1,7 @@
 """Loaders: `_dataprep/loaders/load_<framework>.py`, short files that load exactly this data set.
 
-Each framework has a module that makes its loader. A loader finds the data set's folder by the loader's own path, so a loader also works in
-a copy of this folder. If a framework can't read the format, the framework's file exits with a message that says so.
+Each framework has a module that makes its loader. A loader finds the data set's folder through its own path, so it also works in a copy of
+the folder. If a framework can't read the format, its loader exits with a message that says so.
 """
 
 from collections.abc import Callable, Mapping, Sequence

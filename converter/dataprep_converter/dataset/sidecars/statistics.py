@@ -61,7 +61,7 @@ def _to_json(value: Any, indent: str = "\n") -> str:
 
 
 def read_statistics(manifest: Manifest, folder: OutputFolder) -> dict[str, Any] | None:
-    """Returns the statistics of a finished data set, or None if an older version made it.
+    """Returns the statistics of a finished data set, or None if an older version of dataprep made the data set.
 
     Raises NotWhole if the file was changed or is missing.
     """
@@ -93,7 +93,7 @@ def _feature(summary: Summary, feature: Mapping[str, Any]) -> dict[str, Any]:
         "sampledEvery": summary.every,
     }
     if summary.missing:
-        # Only features with nulls have this key, so the bytes of all other data sets stay as they were.
+        # Only features with nulls have this key, so that the bytes of all other data sets are the same as in earlier releases.
         fields["missingShare"] = _rounded(summary.missing / summary.records)
     if summary.numbers is not None:
         fields |= _numbers(summary.numbers, is_whole=not feature["dtype"].startswith("float"))

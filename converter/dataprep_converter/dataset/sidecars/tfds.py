@@ -111,9 +111,10 @@ def _feature(feature: FeatureSpec, classes: list[str] | int | None) -> Mapping[s
 
 
 def _optional(feature: FeatureSpec) -> Mapping[str, Any]:
-    """Returns a tensor that may be missing. In TFDS only a tensor may, so class labels are their numbers, and images their bytes.
+    """Describes an optional tensor. In TFDS, only tensors can be optional, so class labels are described as numbers, and images as bytes.
 
-    In place of a null, TFDS returns the lowest number of the type, or an empty text. So booleans are numbers, because TFDS would return False.
+    For a null, TFDS returns the type's lowest number, or an empty text. For a boolean, it would return False, so booleans are described as
+    numbers.
     """
     if feature.shape == (-1,):
         return _feature(feature, None)  # a null is an empty list

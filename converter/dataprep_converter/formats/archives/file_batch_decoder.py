@@ -1,4 +1,4 @@
-"""Decoder of `fileBatch`: extracts the stored files and their URIs. The decoder holds the complete archive in memory."""
+"""Decoder for `fileBatch`: extracts the stored files and their URIs. The decoder holds the complete archive in memory."""
 
 from collections.abc import Iterable, Iterator
 from typing import Any
@@ -21,7 +21,7 @@ class FileBatchDecoder:
         self._labels = [feature.name for feature in features if feature.label]
 
     def read(self, pieces: Iterable[bytes]) -> Iterator[tuple[int, tuple[bytes, bytes]]]:
-        """Yield the stored files. If the list of URIs is lost, the files before the fault have empty URIs."""
+        """Yield the stored files. A file whose URI can't be read gets an empty URI."""
         archive_members, fault = members(pieces)
         uris = _uris(archive_members)
         files = archive_members[:-1] if uris is not None else archive_members
@@ -43,7 +43,7 @@ class FileBatchDecoder:
 
 
 def _uris(archive_members: list[VerifiedMember]) -> list[bytes] | None:
-    """Return the lines of the list of URIs, which is the archive's last member. None if the list is missing."""
+    """Return the lines of the URI list, which is the archive's last member, or None if the list is missing."""
     if not archive_members or archive_members[-1].name != URIS:
         return None
     content = archive_members[-1].content

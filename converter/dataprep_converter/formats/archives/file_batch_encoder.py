@@ -1,8 +1,8 @@
-"""Encoder of `fileBatch`: DL4J's FileBatch, a zip archive with the raw files, in the order of the records, and a list of the URIs.
+"""Encoder for `fileBatch`: DL4J's FileBatch, a zip archive of the raw files, in record order, and a list of their URIs.
 
-    # file_<n>.<extension of the URI, or bin>, n from 0, for each record;    originalUris.txt: the URIs, separated by \\n
+    # file_<n>.<the URI's extension, or bin>, n from 0, for each record;    originalUris.txt: the URIs, separated by \\n
 
-DL4J writes the list of URIs first, but reads it at any position. This encoder writes the list last, so that files can be written before all
+DL4J writes the URI list first, but reads it at any position. This encoder writes the list last, so that files can be written before all
 URIs are known. The format doesn't store labels: DL4J derives them from the URIs, and the job only counts them.
 """
 
@@ -84,7 +84,7 @@ def uri_of(uri_or_path: str, base: str) -> str:
 
 
 def _base(base: str | None) -> str:
-    """Return the prefix for relative paths. An absolute path becomes a URI in the format that Java's `File.toURI` returns."""
+    """Return the prefix for relative paths. If `base` is an absolute path, the prefix is a URI as Java's `File.toURI` returns it."""
     if base is None:
         return ""
     base = unsigned(base)
@@ -100,7 +100,7 @@ def _extension(uri: str) -> str:
 
 
 def _choose_feature(features: Sequence[FeatureSpec], requested_name: str | None, usual: Sequence[str], *, option: str) -> str:
-    """Return the feature that the option names, or else the first existing feature with a usual name."""
+    """Return the feature that the option names or, without the option, the first of the usual names that fits."""
     candidates = [requested_name] if requested_name is not None else usual
     fitting = {f.name for f in features if f.dtype == "bytes" and not f.shape and not f.sequence and (f.text or option == "content")}
     for name in candidates:

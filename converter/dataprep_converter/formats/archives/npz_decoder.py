@@ -1,6 +1,6 @@
-"""Decoder of `npz`: a record is one row of each array.
+"""Decoder for `npz`: a record is one row of each array.
 
-It holds the complete file in memory. Headers aren't evaluated as Python code.
+The decoder holds the complete file in memory. Headers aren't evaluated as Python code.
 """
 
 import math
@@ -54,7 +54,7 @@ class NpzDecoder:
         return {name: np.ravel(values).tolist() for name, values in record.items()}
 
     def _array(self, member: VerifiedMember) -> Values:
-        """Return the array in a member. The array's header must state the number of records that follows from the member's size."""
+        """Return a member's array. The number of records in the array's header must match the member's size."""
         _, dtype, shape = self._features[member.name]
         begin = len(MAGIC) + 2 + int.from_bytes(member.content[len(MAGIC) : len(MAGIC) + 2], "little")
         records = max(0, len(member.content) - begin) // (math.prod(shape) * dtype.itemsize)

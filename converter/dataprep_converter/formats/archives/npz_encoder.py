@@ -1,8 +1,8 @@
-"""Encoder of `npz`: a zip archive of NumPy arrays, `features/<name>.npy` and `labels/<name>.npy`.
+"""Encoder for `npz`: a zip archive of NumPy arrays, `features/<name>.npy` and `labels/<name>.npy`.
 
 The first dimension of each array has one entry per record of the file.
 
-    # An array:  93 NUMPY | 1 0 | uint16 length of the header | header in Python's notation, spaces, \\n | values
+    # An array:  93 NUMPY | 1 0 | uint16 header length | header in Python's notation, spaces, \\n | values
     #            The values are row-major and little-endian, and begin at a position that is a multiple of 64.
 
 The header contains the number of records, so values are held in memory until the file ends.
@@ -64,7 +64,7 @@ class NpzEncoder(SingleFile):
 def member_name(feature: FeatureSpec) -> str:
     """Return the name of a feature's array in the archive.
 
-    Raises BadSpec for a name that would be outside the target folder when the archive is unpacked.
+    Raises BadSpec for a name that would be unpacked outside the target folder.
     """
     if any(part in ("", ".", "..") for part in feature.name.split("/")) or "\\" in feature.name or "\0" in feature.name:
         raise BadSpec(f"npz can't name an array {feature.name!r}: it isn't a path below a folder. Give the feature another name.")
@@ -72,7 +72,7 @@ def member_name(feature: FeatureSpec) -> str:
 
 
 def header(dtype: np.dtype[Any], shape: tuple[int, ...]) -> bytes:
-    """Return the header that precedes the values of an array."""
+    """Return the header that precedes an array's values."""
     text = f"{{'descr': {dtype.str!r}, 'fortran_order': False, 'shape': {shape!r}, }}"
     spaces = " " * (-(len(MAGIC) + 2 + len(text) + 1) % _ALIGNED)
     padded_text = f"{text}{spaces}\n".encode("latin-1")

@@ -48,7 +48,7 @@ class NumberBuffer:
 
     @property
     def parts(self) -> list[Values]:
-        """The values in pieces. A piece has any number of records, or of steps if the feature is a sequence."""
+        """The values in pieces. Each piece holds any number of records, or of steps if the feature is a sequence."""
         return self._parts
 
     def values(self) -> Values:

@@ -1,7 +1,7 @@
-"""Payloads: convert each row of a column to the bytes of a small file (text, JSON or .npy).
+"""Convert each row of a column to a payload: the bytes of a small file (text, JSON or .npy).
 
-Payloads are for formats whose records consist of such small files. The columns must have no nulls at the top level, because each format
-handles missing values itself.
+Payloads are for formats whose records consist of small files. The columns must have no nulls at the top level, because each format handles
+missing values itself.
 """
 
 import io
@@ -96,9 +96,9 @@ def npy(column: Array) -> Array:
 
 
 def list_bytes(column: Array) -> tuple[Array, Any, Any]:
-    """Return the little-endian bytes of each row's list, the number of items in each list, and an item of zeros.
+    """Return the little-endian bytes of each row's list, the number of items in each list, and an all-zero item.
 
-    The item of zeros has the same type and shape as every other item.
+    The all-zero item has the same type and shape as every other item.
     """
     lists = flatten_lists(column)
     items = lists.items

@@ -1,4 +1,4 @@
-"""Decoder of `webdataset`: groups the members of a tar file into samples, by key."""
+"""Decoder for `webdataset`: groups the members of a tar file into samples, by key."""
 
 import io
 import json
@@ -30,9 +30,9 @@ class WebdatasetDecoder:
         self._members = {member.feature.name: member for member in members(features, options)}
 
     def read(self, pieces: Iterable[bytes]) -> Iterator[tuple[int, dict[str, bytes]]]:
-        """Yield the samples. The checksum of every header and the padding are checked.
+        """Yield the samples. All header checksums and all padding are checked.
 
-        The contents of members have no checksums, so only the file's digest reveals a flipped bit in a content.
+        The members' contents have no checksums, so only the file's digest reveals a flipped bit in them.
         """
         sample_offset = 0
         sample: dict[str, bytes] = {}
@@ -98,7 +98,7 @@ def _header(header: bytes) -> tuple[tuple[int, ...], np.dtype[Any]]:
 
 
 def _members(pieces: Iterable[bytes]) -> Iterator[tuple[int, bytes, bytes]]:
-    """Yield (offset of the header, name, content) of every member, up to the end blocks. Only zeros may follow the end blocks."""
+    """Yield (offset of the header, name, content) of every member, up to the end blocks, which must be followed only by zeros."""
     source = Pieces(pieces)
     while True:
         offset = source.offset

@@ -1,16 +1,17 @@
-"""Encoder of WebDataset: tar files in which consecutive members with the same key form a sample. It encodes a batch in one call.
+"""Encoder for WebDataset: tar files in which consecutive members with the same key form a sample. Each batch is encoded in one call.
 
     # A member:  header of 512 bytes (USTAR) | content | zeros up to a multiple of 512          The name is <key>.<extension>.
     # A header:  name 100 | mode 8 | uid 8 | gid 8 | size 12 | mtime 12 | checksum 8 | type | link 100 | "ustar\0" "00" | user 32 | group 32
-    #            | device 16 | prefix 155 | zeros 12                 (numbers in octal; the checksum is the sum of all bytes, itself as spaces)
+    #            | device 16 | prefix 155 | zeros 12             (octal numbers; the checksum adds up all bytes, its own field as spaces)
     # The end:   at least 1024 zeros, up to a multiple of 10240
 
 The bytes equal those of the webdataset library's TarWriter with mtime=0: mode 0444, user and group `bigdata`. The members of a sample are in the
-order of their extensions. Names are stored in USTAR fields. A name that doesn't fit is refused, because some readers fail on PAX headers.
+order of their extensions. Names are stored in USTAR fields. A name that doesn't fit would need a PAX header, on which some readers fail, so
+such a name is refused.
 
-Readers split a name at the first dot of its last path component, so the last path component of a key has no dot. Those samples
-of a batch whose members have the same extensions are encoded together. A batch may have several such groups: a missing value has no member,
-and the extension of an image depends on the image's type.
+Readers split a name at the first dot in its last path component, so a key has no dot in its last path component. The samples of a batch
+whose members have the same extensions are encoded together. A batch can contain several such groups, because a missing value has no member
+and an image's extension depends on the image's type.
 """
 
 from collections.abc import Mapping, Sequence
@@ -75,12 +76,12 @@ class Member:
         return ".".join(part for part in (self.extension, _EXTENSIONS[kind]) if part)
 
     def extensions(self) -> list[str]:
-        """Return all extensions that rows may have."""
+        """Return all extensions that a row can have."""
         return [self.extension_of(kind) for kind in (range(1, len(_EXTENSIONS)) if self.is_image else (0,))]
 
     @property
     def storage(self) -> str:
-        """`npy`, `json`, `text` (numbers in decimal) or `bytes` (text and bytes as they are)."""
+        """`npy`, `json`, `text` (numbers in decimal) or `bytes` (text and bytes, unchanged)."""
         last = self.extension.rpartition(".")[2]
         is_single = not self.feature.shape
         if self.feature.dtype == "bytes":
@@ -102,7 +103,7 @@ class Member:
 def members(features: Sequence[FeatureSpec], options: WebdatasetOptions) -> list[Member]:
     """Return the members of a sample.
 
-    Raises BadSpec for options that name no existing feature, and for extensions that collide or can't store their feature.
+    Raises BadSpec if an option names a feature that doesn't exist, or if an extension is used twice or can't store its feature.
     """
     by_name = {feature.name: feature for feature in features}
     extensions = options.extensions or {}
@@ -138,9 +139,9 @@ def members(features: Sequence[FeatureSpec], options: WebdatasetOptions) -> list
 
 
 def _own_extension(feature: FeatureSpec) -> str:
-    """Return the extension that follows from the feature's type.
+    """Return the extension for the feature's type.
 
-    The extension is empty for images, because an image's extension depends on the type of the image.
+    The extension is empty for images, because an image's extension depends on the image's type.
     """
     if feature.dtype == "bytes" and not feature.shape:
         if feature.text:
@@ -183,13 +184,13 @@ class WebdatasetEncoder(SingleFile):
         return "tar"
 
     def begin(self, shard: Shard, *, seed: int) -> None:
-        """Store the shard's number. Keys that don't come from a feature begin with it."""
+        """Store the shard's number. Keys that don't come from a feature begin with this number."""
         del seed
         self._shard = shard.index
 
     @staticmethod
     def holds_null(output: Output, feature: FeatureSpec) -> bool:
-        """Return True except for the key: a sample has no member for a null."""
+        """Return True, except for the key: for a null, a sample just has no member."""
         return feature.name != output.webdataset.key
 
     def encode(self, batch: pa.RecordBatch) -> bytes | bytearray | memoryview:

@@ -76,7 +76,7 @@ def _content(packed_content: bytes, member: Member) -> bytes:
 
 
 def _difference(data: bytes, expected: bytes, *, offset: int) -> BrokenRecord | None:
-    """Describe how the end of an archive differs from the expected end, which is computed from the members. None if they are equal."""
+    """Compare an archive's end with the expected end, which is computed from the members. Return the fault, or None if they are equal."""
     if data == expected:
         return None
     if expected.startswith(data):

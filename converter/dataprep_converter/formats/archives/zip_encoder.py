@@ -22,7 +22,7 @@ from dataprep_converter.core.errors import BadData
 
 LOCAL: Final = b"PK\x03\x04"
 HEAD: Final = struct.Struct("<4s5H3L2H")
-"""The header of a member, up to its name."""
+"""A member's header, up to the name."""
 STORED: Final = 0
 DEFLATED: Final = zlib.DEFLATED
 _CENTRAL: Final = struct.Struct("<4sH5H3L2H3HLL")

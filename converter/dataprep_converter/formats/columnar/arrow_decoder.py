@@ -1,4 +1,4 @@
-"""Decoder of `arrow`. The format has no checksums, so only the file's digest reveals a flipped bit in a value."""
+"""Decoder for `arrow`. The format has no checksums, so only the file's digest reveals a flipped bit in a value."""
 
 from collections.abc import Iterable, Iterator
 from typing import Any, Final

@@ -1,4 +1,4 @@
-"""Encoder of Arrow IPC files (Feather v2). Record batches have a fixed size, and each is held in memory until it is complete."""
+"""Encoder for Arrow IPC files (Feather v2). Record batches have a fixed size, and each is held in memory until it is complete."""
 
 from collections.abc import Sequence
 from typing import Any

@@ -1,12 +1,12 @@
 """Find the offsets of the messages in Arrow IPC data, and the number of rows in each batch, without reading the batches.
 
     # A stream:   schema | dictionaries and record batches, each a message | end
-    # A message:  ff ff ff ff | int32 size of the metadata | metadata, a flatbuffer | body          (little-endian; no ff bytes before Arrow 0.15)
-    # A file:     ARROW1 00 00 | a stream | footer | int32 size of the footer | ARROW1
+    # A message:  ff ff ff ff | int32 metadata size | metadata, a flatbuffer | body          (little-endian; no ff bytes before Arrow 0.15)
+    # A file:     ARROW1 00 00 | a stream | footer | int32 footer size | ARROW1
 
-Arrow's own reader would read each batch completely to find the length of the batch. So this module takes the few needed numbers out of the
-flatbuffers. A flatbuffer table begins with the distance back to its vtable. The vtable contains the offset of each field within the table,
-or 0 for an absent field.
+To find a batch's number of rows, Arrow's own reader would read the complete batch. This module extracts only the few numbers that it needs
+from the flatbuffers. A flatbuffer table begins with the distance back to its vtable. The vtable contains the offset of each field within
+the table, or 0 for an absent field.
 """
 
 import struct

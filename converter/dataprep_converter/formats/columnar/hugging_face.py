@@ -1,11 +1,11 @@
 """Convert columns to and from the form in which Hugging Face's `datasets` recognises images and class labels in Parquet files.
 
-    image          struct<bytes: binary, path: string>        the path is null, because the bytes are complete
+    image          struct<bytes: binary, path: string>        the path is null, because `bytes` is the complete file
     class label    int64
     tensor         nested fixed_size_lists, because `datasets` supports no extension types but its own
     metadata       `huggingface`: {"info": {"features": {NAME: {"_type": "Image"} | {"names": [...], "_type": "ClassLabel"}}}}
 
-`datasets` takes a feature from the metadata if its type matches the column, and derives all other features from the columns themselves.
+`datasets` takes a feature from the metadata if the feature's type matches the column, and derives all other features from the columns.
 Source: datasets, features/features.py (Features.from_arrow_schema) and features/image.py.
 """
 
@@ -29,7 +29,7 @@ _arrow: Any = pa  # the type stubs don't cover types and arrays that are known o
 
 
 def images(features: Sequence[FeatureSpec], options: HuggingFace) -> frozenset[str]:
-    """Return the features that are images: those that the options name, else those with a usual name.
+    """Return the features that are images: those that the options name, or else those with a usual name.
 
     Raises BadSpec if a named feature doesn't hold bytes.
     """
@@ -102,7 +102,7 @@ def _wrap_column(column: Array, kind: pa.DataType) -> Array:
 
 
 def _tensors(column: Array, kind: Any) -> Array:
-    """Convert nested lists to tensors. The values that a null masks are arbitrary."""
+    """Convert nested lists to tensors. Values masked by a null are arbitrary."""
     values: Any = column.take(to_arrow(np.arange(len(column))))
     missing = column.is_null() if column.null_count else None
     while pa.types.is_fixed_size_list(values.type):

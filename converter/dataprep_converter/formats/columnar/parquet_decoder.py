@@ -1,4 +1,4 @@
-"""Decoder of `parquet`, which verifies the checksums of pages."""
+"""Decoder for `parquet`. It verifies the page checksums."""
 
 from collections.abc import Iterable, Iterator
 from typing import Any, Final
@@ -14,7 +14,7 @@ from dataprep_converter.formats.columnar.tables_encoder import schema_of
 _MAGIC: Final = 4
 """The number of bytes before the first row group. The row groups follow without gaps."""
 _DECODED: Final = 8 << 20
-"""The approximate number of bytes of a row group that are decoded in one step."""
+"""About this many bytes of a row group are decoded in one step."""
 _parquet: Any = pq  # the type stubs don't cover all options
 
 
@@ -62,9 +62,9 @@ class ParquetDecoder:
 
 
 def _size(group: Any) -> int:
-    """Return the size in bytes of a row group that was read without error.
+    """Return the size of a row group in bytes.
 
-    If the group's description were damaged, Arrow would abort the process.
+    Call this function only after the row group was read without error: if the group's metadata is damaged, Arrow aborts the process.
     """
     return sum(group.column(number).total_compressed_size for number in range(group.num_columns))
 

@@ -1,7 +1,7 @@
-"""Encoder of Parquet. Row groups have a fixed size, and each is held in memory until it is complete.
+"""Encoder for Parquet. Row groups have a fixed size, and each is held in memory until it is complete.
 
-The footer contains the name and version of Arrow, but nothing about the job. So, with the same version of Arrow, equal records give
-equal bytes. The manifest contains the version. Pages have checksums.
+The footer contains Arrow's name and version, but nothing about the job. So equal records give equal bytes with the same version of Arrow.
+The manifest contains that version. Pages have checksums.
 """
 
 from collections.abc import Mapping, Sequence
@@ -23,7 +23,7 @@ from dataprep_converter.records.feature import FeatureSpec
 _LEVELS: Final = {"Zstd": (3, 22), "Gzip": (6, 9)}
 """The default level and the highest level of each compression that has levels."""
 _LEAST: Final = 4
-"""The size in bytes of the smallest number type in Parquet."""
+"""The size of Parquet's smallest numeric type in bytes."""
 _parquet: Any = pq  # the type stubs don't cover all options
 
 

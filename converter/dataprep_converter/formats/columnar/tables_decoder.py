@@ -39,9 +39,9 @@ def features_of(manifest: Manifest) -> list[FeatureSpec]:
 
 
 def as_read(batch: pa.RecordBatch, features: Mapping[str, FeatureSpec]) -> pa.RecordBatch:
-    """Return the batch with the JSON of nested values, and with times and decimals as numbers.
+    """Return the batch with nested values as JSON, and with times and decimals as numbers.
 
-    The times and decimals are in further columns, which `kept_values` returns.
+    The original times and decimals are in additional columns, which `kept_values` reads.
     """
     for name, feature in features.items():
         values = batch.column(name)
@@ -71,13 +71,13 @@ def faults(description: str, *, offset: int) -> Iterator[None]:
     """Turn Arrow's errors into BrokenRecord."""
     try:
         yield
-    # Arrow raises ValueError and OSError, among others. If a length is damaged, Arrow may try to allocate more memory than exists.
+    # Arrow raises ValueError and OSError, among others. If a length is damaged, Arrow might try to allocate more memory than exists.
     except (pa.ArrowException, OSError, ValueError, MemoryError) as exc:
         raise BrokenRecord(f"{description}: {' '.join(str(exc).split())}", offset=offset) from exc
 
 
 def check_schema(schema: pa.Schema, expected: pa.Schema) -> None:
-    """Raise BrokenRecord if the columns differ from those of the manifest."""
+    """Raise BrokenRecord if the columns differ from the manifest's columns."""
     if not schema.equals(expected):
         pairs = zip_longest(_describe_columns(schema), _describe_columns(expected), fillvalue="nothing")
         differing = "; ".join(f"{column} instead of {expected_column}" for column, expected_column in pairs if column != expected_column)

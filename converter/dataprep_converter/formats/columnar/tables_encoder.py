@@ -1,7 +1,7 @@
-"""Tables: features as columns of fixed Arrow types. The division of records into groups doesn't depend on the sizes of batches.
+"""Convert features to tables: columns of fixed Arrow types. How records are divided into groups doesn't depend on the batch sizes.
 
-Tables are for columnar formats (`parquet`, `arrow`). Arrow's own writers also copy bytes outside a slice and bytes that a null masks. So
-equal values could give different files if their batches had different sizes. Therefore, the encoder copies the values of each column of a
+Tables are for columnar formats (`parquet`, `arrow`). Arrow's own writers also copy bytes that lie outside a slice or are masked by a null.
+So equal values in batches of different sizes could give different files. To prevent this, the encoder copies the values of each column of a
 group into a new array.
 """
 
@@ -119,7 +119,7 @@ class Groups:
 
 
 def _nested_values(parts: Sequence[Array], feature: FeatureSpec) -> Array:
-    """Return the values of JSON texts. Raises BadData for a text that isn't the JSON of such values, which a step may have changed."""
+    """Convert JSON texts, which a step might have changed, to nested values. Raises BadData for a text that isn't of the feature's type."""
     assert feature.nested is not None  # noqa: S101 - the caller has checked it
     texts: Array = pa.concat_arrays([part.cast(pa.large_string()) for part in parts])
     try:
@@ -168,7 +168,7 @@ def _row_bytes(column: Array, shape: tuple[int, ...], width: int) -> Lengths:
     if width and -1 not in shape:
         return np.full(len(column), math.prod(shape) * width, np.int64)
     if not shape:
-        # In a column with a dictionary, the offsets belong to the dictionary's values, not to the rows.
+        # In a dictionary column, the offsets belong to the dictionary's values, not to the rows.
         plain = column.cast(column.type.value_type) if isinstance(column.type, pa.DictionaryType) else column
         lengths: Lengths = pc.fill_null(pc.binary_length(plain), 0).to_numpy(zero_copy_only=False).astype(np.int64)
         return lengths + _OFFSET
@@ -183,7 +183,7 @@ def _row_bytes(column: Array, shape: tuple[int, ...], width: int) -> Lengths:
 
 
 def conformed(column: Array, kind: pa.DataType, *, feature_name: str) -> Array:
-    """Return the values as a column of exactly type `kind`, whose buffers hold no other bytes. `feature_name` is for messages."""
+    """Return the values as a column of exactly type `kind`, whose buffers hold no other bytes. `feature_name` is for error messages."""
     inner: Any = kind
     if is_tensor(kind):
         tensors: Array = _arrow.ExtensionArray.from_storage(kind, conformed(column, inner.storage_type, feature_name=feature_name))
@@ -215,7 +215,7 @@ def conformed(column: Array, kind: pa.DataType, *, feature_name: str) -> Array:
 
 
 def _build_times_or_decimals(column: Any, kind: pa.DataType, missing: npt.NDArray[np.bool_] | None) -> Array:
-    """Return a column of times or decimals. The values that a null masks are zeros."""
+    """Return a column of times or decimals. Values masked by a null are zeros."""
     size = _size_of(kind)
     values = np.frombuffer(column.buffers()[1] or b"", np.uint8)[column.offset * size : (column.offset + len(column)) * size]
     if missing is not None:
@@ -224,7 +224,7 @@ def _build_times_or_decimals(column: Any, kind: pa.DataType, missing: npt.NDArra
 
 
 def _build_fixed_size_lists(column: Array, kind: Any, missing: npt.NDArray[np.bool_] | None, *, feature_name: str) -> Array:
-    """Return a column of fixed-size lists, which may be nested. The values that a null masks are zeros."""
+    """Return a column of fixed-size lists, which can be nested. Values masked by a null are zeros."""
     sizes = []
     leaf = kind
     while pa.types.is_fixed_size_list(leaf):
@@ -266,7 +266,7 @@ def _nothing(kind: pa.DataType) -> Any:
 
 
 def _size_of(kind: Any) -> int:
-    """Return the size in bytes of a value of a type of times or decimals."""
+    """Return the size, in bytes, of a value of a time or decimal type."""
     return int(kind.bit_width) // 8
 
 

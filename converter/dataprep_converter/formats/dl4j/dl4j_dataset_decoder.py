@@ -1,4 +1,4 @@
-"""Decoder of `dl4jDataset`: a record is one row of each array. A sequence's row is truncated to the steps that its mask marks as present.
+"""Decoder for `dl4jDataset`: a record is one row of each array. A sequence's row is truncated to the steps that its mask marks as present.
 
 The decoder holds the complete file in memory.
 """
@@ -56,7 +56,7 @@ class Dl4jDatasetDecoder:
         return {name: (values if name in sequences else np.ravel(values)).tolist() for name, values in record.items()}
 
     def _counts(self, data: "_Bytes") -> list[int]:
-        """Return how many arrays of each kind the file has: features, labels, masks of features, and masks of labels.
+        """Return how many arrays of each kind the file has: features, labels, feature masks and label masks.
 
         Raises BrokenRecord if the numbers of arrays match neither the manifest nor a file without records.
         """

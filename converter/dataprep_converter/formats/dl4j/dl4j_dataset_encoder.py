@@ -1,12 +1,12 @@
-"""Encoder of `dl4jDataset`: each file is one minibatch in the format that ND4J's `DataSet.save` or `MultiDataSet.save` writes.
+"""Encoder for `dl4jDataset`: each file is one minibatch in the format that ND4J's `DataSet.save` or `MultiDataSet.save` writes.
 
-    # A DataSet:       byte: 1 features, 2 labels, 8 mask of the features, 16 mask of the labels | the flagged arrays in this order
-    # A MultiDataSet:  int32 numbers of features, labels, masks of features, masks of labels | the arrays in this order       (big-endian)
+    # A DataSet:       byte of flags: 1 features, 2 labels, 8 feature mask, 16 label mask | the flagged arrays in this order
+    # A MultiDataSet:  int32 numbers of features, labels, feature masks, label masks | the arrays in this order       (big-endian)
 
 Arrays have ND4J's form (`nd4j.py`), and their first dimension has one entry per record. Scalars and vectors become two-dimensional arrays, and
-tensors keep their shape. Sequences become an array [records, values of a step, steps], which is padded with zeros to the longest sequence
-of the file. Sequences also have a mask [records, steps] with 1 for each step and 0 for padding. A file without records is a DataSet without
-arrays.
+tensors keep their shape. Sequences become an array [records, values per step, steps], which is padded with zeros to the file's longest
+sequence. Sequences also have a mask [records, steps] with 1 for each step and 0 for padding. A file without records has
+no arrays.
 """
 
 import struct

@@ -1,6 +1,6 @@
 """Arrays in the format that ND4J's `Nd4j.write` writes.
 
-# An array:   buffer of LONG: rank | shape | strides | flags of the type | 1 | 99 for row-major        then a buffer of the values
+# An array:   LONG buffer: rank | shape | strides | type flags | 1 | 99 for row-major        then a buffer of the values
 # A buffer:   UTF "MIXED_DATA_TYPES" | int64 number of values | UTF type | values           (big-endian; UTF: uint16 length, bytes)
 """
 
@@ -19,7 +19,7 @@ ROW_MAJOR: Final = 99
 
 @dataclass(frozen=True)
 class Kind:
-    """A data type of ND4J."""
+    """An ND4J data type."""
 
     name: str
     flags: int
@@ -52,7 +52,7 @@ def array(values: npt.NDArray[Any]) -> list[bytes | memoryview]:
 
 
 def buffer_head(length: int, kind: str) -> bytes:
-    """Return the header that precedes the values of a buffer."""
+    """Return the header that precedes a buffer's values."""
     return utf(MODE) + length.to_bytes(8, "big") + utf(kind.encode())
 
 

@@ -1,13 +1,13 @@
-"""Encoder of Hadoop's MapFile: a folder with two sequence files.
+"""Encoder for Hadoop's MapFile: a folder with two sequence files.
 
 `data` contains the records, sorted by key, and `index` contains positions in `data`.
 
     # index: a sequence file with block compression. It has one entry per interval of records in `data`: (key, LongWritable position in
     # `data`).
 
-The position is that of the record or, if a sync marker directly precedes the record, that of the marker. With block compression, the
-position is that of the record's block, and the index has at most one entry per block. If Hadoop's own writer uses our sync markers, it
-writes the same uncompressed `data`. Source: hadoop-common, MapFile.java.
+The position is the record's or, if a sync marker directly precedes the record, the marker's. With block compression, the position is that
+of the record's block, and the index has at most one entry per block. If Hadoop's own writer uses our sync markers, it writes the same
+uncompressed `data`. Source: hadoop-common, MapFile.java.
 """
 
 from collections.abc import Mapping, Sequence
@@ -65,7 +65,7 @@ class MapFileEncoder(SingleFile):
 
     @staticmethod
     def holds_null(output: Output, feature: FeatureSpec) -> bool:
-        """Return whether the value has a null for the feature. The key never has."""
+        """Return whether the value can hold a null for the feature. The key never can."""
         return holds_null(output.map_file, feature)
 
     def begin(self, shard: Shard, *, seed: int) -> None:
@@ -88,7 +88,7 @@ class MapFileEncoder(SingleFile):
         return b"".join((head, data)) if head else data
 
     def close(self) -> bytes:
-        """Return the last block. A file without records consists of its header."""
+        """Return the last block. A file without records consists of only the header."""
         head, framed, index = self._start_files()
         self._index += index.close()
         return head + framed.close()

@@ -1,4 +1,4 @@
-"""Decoder of `sequenceFile` and `mapFile`: reads (key, value) pairs. See `formats/hadoop/sequence_file_encoder.py` for the framing.
+"""Decoder for `sequenceFile` and `mapFile`: reads (key, value) pairs. See `formats/hadoop/sequence_file_encoder.py` for the framing.
 
 The format has no CRC, so only the file's digest reveals a flipped bit in a value.
 """
@@ -22,7 +22,10 @@ Pair = tuple[bytes, bytes]
 _INT: Final = struct.Struct(">i")
 _LONG: Final = struct.Struct(">q")
 MOST_RECORDS: Final = 1 << 24
-"""The largest accepted number of records in a block. Our blocks have at most a million, because each record has at least one byte."""
+"""The largest accepted number of records in a block.
+
+Our blocks have at most a million records, because they end at 1,000,000 bytes and each record has at least one byte.
+"""
 
 
 class SequenceFileDecoder:
@@ -40,7 +43,7 @@ class SequenceFileDecoder:
     def read(self, pieces: Iterable[bytes]) -> Iterator[tuple[int, Pair]]:
         """Yield the records.
 
-        If keys are record numbers, they must be consecutive. In block compression, the offset is that of the block.
+        If keys are record numbers, they must be consecutive. With block compression, a record's offset is its block's offset.
         """
         expected: int | None = None
         for offset, key, value in read(pieces, pairs=self.pairs, key=self.key, value=self._value, compression=self.options.compression):
@@ -57,7 +60,7 @@ class SequenceFileDecoder:
         return dict(sorted((parse(self.key, key) | parse(self._value, value)).items()))
 
     def by_feature(self, record: Pair) -> dict[str, Any]:
-        """Return the same as `parse`, but return the complete record if that is the job's only feature."""
+        """Return the same values as `parse`. If the job's only feature is the complete record, return the record instead."""
         if self._record is None:
             return self.parse(record)
         return {self._record: [record[1][_INT.size :]]}

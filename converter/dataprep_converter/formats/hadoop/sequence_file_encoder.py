@@ -1,10 +1,10 @@
-"""Encoder of Hadoop's SequenceFile, version 6. Keys and values are Writables (`writables_encoder.py`), and a batch is encoded in one call.
+"""Encoder for Hadoop's SequenceFile, version 6. Keys and values are Writables (`writables_encoder.py`), and a batch is encoded in one call.
 
-    # The header:  `SEQ` 06 | text class of keys | text class of values | bool compressed | bool blocks | [text codec] | int32 0 | sync marker
+    # The header:  `SEQ` 06 | text key class | text value class | bool compressed | bool blocks | [text codec] | int32 0 | sync marker
     #              text: vint length | UTF-8          The int32 0 is the number of metadata pairs. The sync marker has 16 bytes.
-    # A record:    int32 length of key and value | int32 length of key | key | value        (big-endian)
+    # A record:    int32 length of key and value together | int32 key length | key | value        (big-endian)
     # A sync:      int32 -1 | the sync marker
-    # A block:     sync | vint records | 4 x (vint length | zlib):  lengths of keys, keys, lengths of values, values          Lengths are vints.
+    # A block:     sync | vint records | 4 x (vint length | zlib):  key lengths, keys, value lengths, values          Lengths are vints.
 
 With the compression `Record`, each value is a zlib stream. A block ends after the record that makes the block's keys and values reach
 1,000,000 bytes. A sync precedes each block. In a file without blocks, a sync precedes each record that begins 102,400 or more bytes after
@@ -42,7 +42,7 @@ MARKER: Final = 16
 SYNC_INTERVAL: Final = 102_400
 BLOCK: Final = 1_000_000
 LARGEST: Final = (1 << 31) - 1
-"""The largest size of a key and value, in bytes, that the header of a record can hold."""
+"""The largest total size of a key and its value, in bytes, that a record's header can hold."""
 
 
 def marker(shard: Shard | None, *, seed: int, file: str = "") -> bytes:
@@ -208,7 +208,7 @@ class SequenceFileEncoder(SingleFile):
 
     @staticmethod
     def holds_null(output: Output, feature: FeatureSpec) -> bool:
-        """Return whether the value has a null for the feature. The key never has."""
+        """Return whether the value can hold a null for the feature. The key never can."""
         return holds_null(output.sequence_file, feature)
 
     def begin(self, shard: Shard, *, seed: int) -> None:
@@ -217,7 +217,7 @@ class SequenceFileEncoder(SingleFile):
         self._number = shard.first
 
     def encode(self, batch: pa.RecordBatch) -> bytes | bytearray | memoryview:
-        """Return those bytes of the file that are now known.
+        """Return the bytes of the file that are now known.
 
         Raises BadData for nulls, and for a record that is too large for the format.
         """
@@ -228,7 +228,7 @@ class SequenceFileEncoder(SingleFile):
         return b"".join((head, data)) if head else data
 
     def close(self) -> bytes:
-        """Return the last block. A file without records consists of its header."""
+        """Return the last block. A file without records consists of only the header."""
         head, framed = self._start_file()
         return head + framed.close()
 

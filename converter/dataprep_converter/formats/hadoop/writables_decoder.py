@@ -46,7 +46,7 @@ HEAD: Final = 64
 
 
 def form_of(writable: object) -> WritableLayout:
-    """Return a description of the binary form in which an encoder's Writable writes its objects."""
+    """Return the binary layout of the objects that an encoder's Writable writes."""
     if isinstance(writable, RecordWritable):
         return _Records(writable.features, width=writable.width, is_sequence=writable.is_sequence)
     if isinstance(writable, ExampleWritable):

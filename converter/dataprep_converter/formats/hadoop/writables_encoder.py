@@ -1,10 +1,10 @@
-"""Encode the columns of a batch as Hadoop's Writables, which Java's classes read. There is no loop over values. Numbers are big-endian.
+"""Encode a batch's columns as Hadoop's Writables, without a loop over values. Numbers are big-endian.
 
     # BooleanWritable, ByteWritable 1 byte | IntWritable int32 | LongWritable int64 | FloatWritable, DoubleWritable IEEE 754
     # Text: vint length | UTF-8          BytesWritable: int32 length | bytes
-    # ArrayPrimitiveWritable: uint16 length | name of the type (`float`) | int32 count | values
+    # ArrayPrimitiveWritable: uint16 length | type name (`float`) | int32 count | values
     # DL4J's RecordWritable:          int32 values | values x (int16 type | value)
-    # DL4J's SequenceRecordWritable:  int32 steps | int32 values of a step | steps x values x (int16 type | value);  only int32 0 without steps
+    # DL4J's SequenceRecordWritable:  int32 steps | int32 values per step | steps x values x (int16 type | value);  no steps: only int32 0
 
 Hadoop's vint is a single byte for -112 to 127. For other numbers, the first byte gives the number of bytes that follow, which are big-endian:
 -113 means one byte, -114 two, and so on.
@@ -39,7 +39,7 @@ TEXT: Final = 7
 
 @dataclass(frozen=True)
 class Number:
-    """How Java's classes represent a number type."""
+    """How Java's classes represent a numeric type."""
 
     writable: str
     stored: np.dtype[Any]
@@ -92,7 +92,7 @@ class Pairs:
 def pairs(options: SequenceFileOptions | MapFileOptions, features: Sequence[FeatureSpec], *, format_name: str) -> Pairs:
     """Return the Java classes that a job's options select for the job's features.
 
-    If a class can't hold a feature, raises BadSpec, which names the feature.
+    Raises BadSpec, naming the feature, if a class can't hold a feature.
     """
     key = next((feature for feature in features if feature.name == options.key), None)
     if options.key is not None and key is None:
@@ -120,9 +120,9 @@ def pairs(options: SequenceFileOptions | MapFileOptions, features: Sequence[Feat
 
 
 def holds_null(options: SequenceFileOptions | MapFileOptions, feature: FeatureSpec) -> bool:
-    """Return whether the job's values have a null for a feature.
+    """Return whether the job's values can hold a null for a feature.
 
-    A tf.train.Example has a null for lists of values. A DL4J record has a null for a single number or text.
+    A tf.train.Example can hold a null for lists of values. A DL4J record can hold a null for a single number or text.
     """
     if feature.name == options.key:
         return False
@@ -272,7 +272,7 @@ def joined(parts: Sequence[Part | bytes], rows: int) -> Part:
 
 
 def _matrix(run: Sequence[Fixed | bytes], rows: int) -> Fixed:
-    """Combine consecutive parts, each with the same size in all rows, into one part."""
+    """Combine consecutive parts into one. Each of the parts has the same size in all rows."""
     out = np.empty((rows, sum(len(part) if isinstance(part, bytes) else part.width for part in run)), np.uint8)
     at = 0
     for part in run:

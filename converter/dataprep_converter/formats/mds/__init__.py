@@ -1,1 +1,1 @@
-"""MosaicML's format MDS."""
+"""MosaicML's MDS format."""

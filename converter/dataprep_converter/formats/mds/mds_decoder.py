@@ -1,4 +1,4 @@
-"""Decoder of `mds`. The columns are derived from the manifest's features. A shard's header must list exactly these columns."""
+"""Decoder for `mds`. The columns are derived from the manifest's features. A shard's header must list exactly these columns."""
 
 import json
 import math

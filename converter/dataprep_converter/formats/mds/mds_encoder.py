@@ -1,7 +1,7 @@
-"""Encoder of MosaicML Streaming's MDS shards. Batches are encoded into a temporary file, because the table of offsets precedes the records.
+"""Encoder for MosaicML Streaming's MDS shards. Batches are encoded into a temporary file, because the offset table precedes the records.
 
-    # A shard:   uint32 records | uint32 offset of each record, and of the end | JSON of the columns | records       (little-endian)
-    # A record:  uint32 size of each column whose size varies | contents of all columns, in the byte order of their names
+    # A shard:   uint32 records | uint32 offset of each record, and of the end | columns as JSON | records       (little-endian)
+    # A record:  uint32 size of each column whose size varies | contents of all columns, sorted by the bytes of their names
 
 The JSON is also in the split's `index.json` (`dataset/sidecars/mds_index.py`). The library's encodings have these names, and store these
 contents:
@@ -38,7 +38,7 @@ from dataprep_converter.runtime.temporary import IN_MEMORY, TemporaryFile
 
 LARGEST: Final = (1 << 32) - 1
 HASHES: Final = ["sha256"]
-"""The hashes in index.json. The SHA-256 of each shard is computed in any case, and the library can check it."""
+"""The hashes in index.json. Each shard's SHA-256 is computed anyway, and the library can check it."""
 _IMAGE: Final = "/encoded"
 """Features whose names end with this suffix hold image files. The library opens any image type under the encoding `jpeg`."""
 _LEVELS: Final = {"Zstd": 3, "Gzip": 6}
@@ -128,7 +128,7 @@ class MdsEncoder(SingleFile):
 
     @staticmethod
     def compressor(output: Output) -> Compressor:
-        """Return the compressor of the complete shard."""
+        """Return the compressor for the complete shard."""
         match output.mds.compression:
             case "Zstd":
                 return ZstdFrame(_LEVELS["Zstd"])
@@ -180,7 +180,7 @@ class MdsEncoder(SingleFile):
 
 
 def _part(column: Column, values: Array) -> Part:
-    """Return the contents of a column of one batch."""
+    """Return the contents of one column of a batch."""
     feature = column.feature
     if values.null_count:
         raise BadData(f"The feature {feature.name!r} has no value in some records, and mds can't store missing values; give it a default.")
@@ -203,7 +203,7 @@ def _stored_dtype(feature: FeatureSpec) -> str:
 
 
 def _shape(step: tuple[int, ...], count: int) -> bytes:
-    """Return the header of an array in a column without a fixed shape. The header precedes the array's numbers."""
+    """Return the header that precedes an array's numbers in a column without a fixed shape."""
     shape = (count, *step)
     width = next(n for n in range(4) if max(shape) < 1 << (8 << n))
     return bytes([len(shape) << 2 | width]) + np.array(shape, f"<u{1 << width}").tobytes()

@@ -1,1 +1,1 @@
-"""Nested values (structs, lists of structs, maps), which travel through the steps as JSON text, and which some formats write as they are."""
+"""Nested values (structs, lists of structs, maps). They pass through the steps as JSON text. Some formats write them as nested values."""

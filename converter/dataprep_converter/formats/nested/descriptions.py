@@ -1,4 +1,4 @@
-"""The types of nested values, and their descriptions in the plan and the manifest, which are JSON values.
+"""The types of nested values, and the JSON values that describe these types in the plan and the manifest.
 
     {"list": {"struct": [["role", "string"], ["tokens", "int64"]]}}
     {"map": ["string", {"list": "float32", "size": 4}]}
@@ -18,10 +18,10 @@ from dataprep_converter.core.tensors import NUMPY_NAMES
 from dataprep_converter.records.batch import NESTED
 
 NON_FINITE: Final = (("nan", "NaN"), ("inf", "Infinity"), ("-inf", "-Infinity"))
-"""Arrow's text of each value that isn't finite, and the word for it in JSON."""
+"""Arrow's text and the JSON word for each non-finite value."""
 
 _NAMES: Final[Mapping[pa.DataType, str]] = {pa.float16(): "float16", pa.float32(): "float32", pa.float64(): "float64"}
-"""The names of types whose names in Arrow differ from numpy's."""
+"""numpy's names for the types that have different names in Arrow."""
 _DECIMAL: Final = re.compile(r"decimal(32|64|128|256)\((\d+), (-?\d+)\)")
 _ZONED: Final = re.compile(r"timestamp\[(s|ms|us|ns), tz=(.+)\]")
 _SMALL_DECIMAL: Final = 38
@@ -31,9 +31,9 @@ _arrow: Any = pa
 
 
 def plain_type(kind: pa.DataType) -> pa.DataType | None:
-    """Returns the type in which nested values are written, for values of type `kind` in the input. None if JSON has no form for the values.
+    """Returns the type in which nested values of the input type `kind` are written, or None if JSON can't represent the values.
 
-    Dictionaries, views and large types become plain types, and times get the unit that Parquet keeps.
+    Dictionaries, views and large types become plain types, and times get a unit that Parquet keeps.
     """
     inner: Any = kind
     if isinstance(kind, pa.BaseExtensionType):
@@ -74,12 +74,12 @@ def _plain_value_type(kind: Any) -> pa.DataType | None:
 
 
 def has_text_keys(kind: Any) -> bool:
-    """Returns whether the keys of a map are text, so that the map is an object in JSON."""
+    """Returns whether the map type `kind` has text keys, so that its maps become JSON objects."""
     return plain_type(kind.key_type) == pa.string()
 
 
 def empty_json(kind: Any) -> str:
-    """Returns the JSON of a value of type `kind` that contains no values."""
+    """Returns the JSON of an empty value of type `kind`."""
     is_object = _types.is_struct(kind) or (_types.is_map(kind) and has_text_keys(kind))
     return "{}" if is_object else "[]"
 
@@ -97,12 +97,12 @@ def is_list(kind: pa.DataType) -> bool:
 
 
 def is_binary(kind: pa.DataType) -> bool:
-    """Returns whether the type is bytes, of any kind."""
+    """Returns whether the type is any kind of bytes."""
     return bool(_types.is_binary(kind) or _types.is_large_binary(kind) or _types.is_binary_view(kind) or _types.is_fixed_size_binary(kind))
 
 
 def description(kind: pa.DataType) -> Any:
-    """Returns the description of a type that `plain_type` returned, or of any type of times or decimals."""
+    """Returns the description of a type that `plain_type` returned, or of any time or decimal type."""
     inner: Any = kind
     if _types.is_struct(kind):
         return {"struct": [[field.name, description(field.type)] for field in inner]}
@@ -140,12 +140,12 @@ def _parse_name(name: str) -> pa.DataType:
 
 
 def nested_field(name: str, kind: pa.DataType, metadata: Mapping[str, str] = MappingProxyType({})) -> "pa.Field[Any]":
-    """Returns the field of a column whose texts are the JSON of values of type `kind`."""
+    """Returns the field of a column that holds values of type `kind` as JSON texts."""
     field: pa.Field[Any] = _arrow.field(name, pa.large_string(), metadata={**metadata, NESTED: json.dumps(description(kind))})
     return field
 
 
 def nested_type(field: "pa.Field[Any]") -> pa.DataType | None:
-    """Returns the type of the values whose JSON is in the column. None for a column of other values, such as the result of a step."""
+    """Returns the type of the nested values that the column holds as JSON, or None if it holds other values, such as a step's result."""
     described = (field.metadata or {}).get(NESTED.encode())
     return None if described is None or field.type != pa.large_string() else parse_description(json.loads(described))

@@ -39,7 +39,7 @@ def json_column(column: Array) -> Array:
 
 
 def json_texts(column: Array) -> Array:
-    """Returns the JSON text of each row, as large_string. A null is the text `null`."""
+    """Returns the JSON text of each row, as large_string. A null becomes the text `null`."""
     values: Any = column
     if isinstance(values.type, pa.BaseExtensionType):
         return json_texts(values.storage)
@@ -99,7 +99,7 @@ def _floats(values: Any) -> Array:
 
 
 def _times(values: Any) -> Array:
-    """Returns the texts of times. A time outside of the years 0 to 9999 is the number of units since 1970."""
+    """Returns times as texts. A time outside the years 0 to 9999 becomes the number of units since 1970."""
     kind: Any = plain_type(values.type)
     plain = values.cast(kind)
     numbers = plain.cast(pa.int32() if kind.bit_width == 32 else pa.int64()).cast(pa.large_string())

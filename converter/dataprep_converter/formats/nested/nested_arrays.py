@@ -23,11 +23,11 @@ _arrow_json: Any = arrow_json
 
 
 def nested_array(texts: Array, kind: pa.DataType) -> Array:
-    """Returns the values of JSON texts as a column of type `kind`, which `plain_type` returned. A null stays a null.
+    """Converts JSON texts to a column of type `kind`, a type that `plain_type` returned. A null stays a null.
 
     Raises ValueError for a text that isn't JSON, or whose value isn't of this type.
     """
-    # The number of rows depends only on the texts, so equal texts give equal buffers.
+    # The number of rows per part depends only on the texts, so equal texts give equal buffers.
     size = max(1, _AT_ONCE * len(texts) // max(1, pc.sum(pc.binary_length(texts)).as_py() or 0))
     parts = [_parse(texts.slice(first, size), kind) for first in range(0, max(1, len(texts)), size)]
     return parts[0] if len(parts) == 1 else pa.concat_arrays(parts)
@@ -41,7 +41,7 @@ def _parse(texts: Array, kind: pa.DataType) -> Array:
 
 
 def _parse_with_arrow(texts: Array, kind: pa.DataType) -> "Array | None":
-    """Parses the texts with Arrow's reader of JSON, which is fast. None for values that this reader doesn't know, such as NaN or bytes."""
+    """Parses the texts with Arrow's fast JSON reader. Returns None for values that this reader can't parse, such as NaN or bytes."""
     if not len(texts) or not _is_known_to_arrow(kind):
         return None
     lines = b"".join(b'{"v":%b}\n' % (b"null" if text is None else text) for text in texts.cast(pa.large_binary()).to_pylist())
@@ -67,8 +67,10 @@ def _is_known_to_arrow(kind: Any) -> bool:
 
 
 def repeated_keys(texts: Array) -> dict[int, str]:
-    """Returns the rows with an object that has a key twice, each with the reason. A reader would lose one of the values. Rows that are not
-    UTF-8 are left out."""
+    """Returns a dict that maps each row whose JSON has a repeated key to the reason.
+
+    A reader would lose one of the key's values. Rows that aren't UTF-8 are skipped.
+    """
     reasons = {}
     for row, text in enumerate(texts.cast(pa.large_binary()).to_pylist()):
         try:
@@ -93,7 +95,7 @@ def _check_keys(pairs: Sequence[tuple[str, Any]]) -> None:
 
 
 def array_of(values: Sequence[Any], kind: Any) -> Array:
-    """Returns JSON values as a column of type `kind`. Raises ValueError for a value that isn't of this type."""
+    """Converts JSON values to a column of type `kind`. Raises ValueError for a value that isn't of this type."""
     try:
         if _types.is_struct(kind):
             return _structs(values, kind)
@@ -200,7 +202,7 @@ def _python_types(kind: Any) -> tuple[type, ...]:
 
 
 def _missing(values: Sequence[Any]) -> Any:
-    """Returns the mask of the nulls, or None if there are none."""
+    """Returns the null mask, or None if there are no nulls."""
     return pa.array([value is None for value in values]) if None in values else None
 
 

@@ -1,4 +1,4 @@
-"""Values that replace the nulls of nested columns: the defaults of sources, and the values of `fillNulls`."""
+"""Values that replace nulls in nested columns: source defaults, and the values of `fillNulls`."""
 
 import json
 from typing import Any
@@ -10,7 +10,7 @@ from dataprep_converter.formats.nested.nested_arrays import array_of
 
 
 def nested_scalar(text: str, kind: pa.DataType) -> Any:
-    """Returns the JSON of a value that replaces nulls, in the form of `json_texts.py`, as an Arrow scalar.
+    """Returns, as an Arrow scalar, the JSON of a value that replaces nulls. The JSON has the form that `json_texts.py` produces.
 
     Raises ValueError for a text that isn't JSON, or whose value is null or isn't of type `kind`.
     """

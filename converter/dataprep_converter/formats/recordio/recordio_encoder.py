@@ -1,4 +1,4 @@
-"""Encoder of SageMaker's Record messages in RecordIO framing. Each batch is encoded in one call.
+"""Encoder for SageMaker's Record messages in RecordIO framing. Each batch is encoded in one call.
 
     # A record:  uint32 0xced7230a | uint32 flag << 29 | length | data | zeros up to a multiple of 4     (little-endian)
     # Record { map<string, Value> features = 1, map<string, Value> label = 2, string uid = 3, metadata = 4, configuration = 5 }
@@ -37,7 +37,7 @@ from dataprep_converter.records.provenance import SOURCE, UID
 
 MAGIC: Final = 0xCED7230A
 LARGEST: Final = (1 << 29) - 1
-"""The largest size, in bytes, that the header of a record can hold."""
+"""The largest record size, in bytes, that a header can hold."""
 
 _TENSORS: Final = {"float32": b"\x12", "float64": b"\x1a", "int32": b"\x3a"}
 _BYTES: Final = b"\x4a"
@@ -48,7 +48,7 @@ _TEXTS: Final = {"uid": b"\x1a", "metadata": b"\x22", "configuration": b"\x2a"}
 
 @dataclass(frozen=True)
 class _Entry:
-    """An entry of the map of features or of labels."""
+    """An entry in the map of features or the map of labels."""
 
     key: bytes
     map_tag: bytes
@@ -136,7 +136,7 @@ class RecordioEncoder(SingleFile):
 
     @staticmethod
     def holds_null(output: Output, feature: FeatureSpec) -> bool:
-        """Return True only for the texts outside the maps. In these texts, a null is an empty text."""
+        """Return True only for the texts outside the maps, where a null is stored as an empty text."""
         return feature.name in [getattr(output.recordio_protobuf, field) for field in _TEXTS]
 
     def encode(self, batch: pa.RecordBatch) -> bytes | bytearray | memoryview:
@@ -207,7 +207,7 @@ class RecordioEncoder(SingleFile):
 
 
 def with_provenance(options: RecordioProtobufOptions, *, asked: bool) -> RecordioProtobufOptions:
-    """Return the options. If `output.provenance` is set (`asked`), the two features that it adds become uid and metadata."""
+    """Return the options. If `output.provenance` is set (`asked`), the two features that provenance adds become uid and metadata."""
     return options.model_copy(update={"uid": UID, "metadata": SOURCE}) if asked else options
 
 
@@ -263,7 +263,7 @@ def split_at_magic(records: Array) -> tuple[memoryview, Lengths]:
     sizes = np.diff(starts)
     data = data[offsets[0] : offsets[-1]]
     view = memoryview(data.data).toreadonly()
-    # The size of every frame is a multiple of 4, so a position that is a multiple of 4 in the buffer is also one in its record.
+    # Every frame's size is a multiple of 4, so a position that is a multiple of 4 in the buffer is also a multiple of 4 in its record.
     magic_places = np.flatnonzero(data.view("<u4") == MAGIC) * 4
     if len(magic_places) == len(sizes):
         return view, sizes  # the magic number occurs only at the beginning of frames

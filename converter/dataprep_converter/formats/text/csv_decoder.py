@@ -1,4 +1,4 @@
-"""Decoder of `csv`. Every row must have the right number of cells, and quotes are allowed only around a cell."""
+"""Decoder for `csv`. Every row must have the right number of cells, and quotes are allowed only around a cell."""
 
 import re
 from collections.abc import Iterable, Iterator, Sequence

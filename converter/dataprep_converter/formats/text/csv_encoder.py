@@ -1,4 +1,4 @@
-"""Encoder of CSV: a row for each record, with RFC 4180's quotes and \\n as the line end. The columns are in the order of the spec.
+"""Encoder for CSV: a row for each record, with RFC 4180 quoting and \\n as the line end. The columns are in the order of the spec.
 
     id,embedding_0,embedding_1,name,label
     7,0.5,1.0,"a ""b"", c",2
@@ -60,7 +60,7 @@ class CsvEncoder(SingleFile):
         return True
 
     def encode(self, batch: pa.RecordBatch) -> bytes | bytearray | memoryview:
-        """Return the lines of the batch, preceded by the header if the header isn't written yet.
+        """Return the batch's lines, preceded by the header if it hasn't been written yet.
 
         Raises BadData for bytes that should be text but aren't.
         """

@@ -1,4 +1,4 @@
-"""Decoder of `jsonl`, which parses every line. The keys of every line must be exactly the features."""
+"""Decoder for `jsonl`. It parses every line. Each line's keys must be exactly the features' names."""
 
 import base64
 import binascii
@@ -55,7 +55,7 @@ class JsonlDecoder:
         return values
 
     def columns(self, records: Sequence[dict[str, Any]], schema: pa.Schema) -> pa.RecordBatch | None:
-        """Convert lines to columns of plain values and of flat lists. Return None if a column can't be converted."""
+        """Convert lines to columns of plain values and flat lists. Return None if a column can't be converted."""
         columns: list[Array] = []
         for field in schema:
             feature = self._features[field.name]
@@ -72,7 +72,7 @@ class JsonlDecoder:
         if isinstance(value, list):
             return [item for inner in value for item in self._flat(inner, feature)]
         if feature.kind == "float":
-            # Depending on output.jsonl.nonFinite, NaN and infinities may be the strings "NaN" and "Infinity", or null within a list.
+            # Depending on output.jsonl.nonFinite, NaN and infinities can be the strings "NaN" and "Infinity", or null within a list.
             return [rounded(float("nan" if value is None else value), feature.dtype)]
         if not isinstance(value, str):
             return [value]

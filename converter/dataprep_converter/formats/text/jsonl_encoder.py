@@ -1,4 +1,4 @@
-"""Encoder of JSON Lines: each line is a JSON object in UTF-8, with the keys in the order of the spec.
+"""Encoder for JSON Lines: each line is a JSON object in UTF-8, with the keys in the order of the spec.
 
     {"id":7,"score":0.5,"name":"a \\"b\\"","tags":["x","y"],"image":"iVBORw0K…","missing":null}
 
@@ -32,7 +32,7 @@ _NON_FINITE: Final = {
     "Text": ('"NaN"', '"Infinity"', '"-Infinity"'),
     "Literal": ("NaN", "Infinity", "-Infinity"),
 }
-"""The texts of NaN and of the two infinities."""
+"""For each value of `output.jsonl.nonFinite`, the texts for NaN and the two infinities."""
 
 
 class JsonlEncoder(SingleFile):
@@ -89,7 +89,7 @@ class JsonlEncoder(SingleFile):
         return texts.with_nulls(column, self._format_rows(valid, feature, feature.shape), "null")
 
     def _format_rows(self, values: Array, feature: FeatureSpec, shape: tuple[int, ...]) -> Array:
-        """Return the JSON of each row. No row may be null. `shape` is the shape of a row."""
+        """Return each row's JSON. Rows must not be null. `shape` is the shape of a row."""
         if -1 in shape:
             rows = flatten_lists(values)
             ends = np.concatenate((np.zeros(1, np.int64), np.cumsum(rows.counts)))

@@ -1,4 +1,4 @@
-"""Texts: convert columns to the texts of text formats (`jsonl`, `csv`), a complete column at a time."""
+"""Convert columns to text for the text formats (`jsonl`, `csv`), a complete column at a time."""
 
 import binascii
 import math
@@ -50,7 +50,7 @@ def slices(batch: pa.RecordBatch, features: Sequence[FeatureSpec]) -> Iterator[p
 
 
 def numbers(values: Array) -> Array:
-    """Convert numbers without nulls to the shortest text that gives the same value in their type.
+    """Convert each number to the shortest text that gives the same value in the number's type. The column must have no nulls.
 
     Examples are `7`, `0.1`, `1.0`, `1e+20`, `nan` and `true`.
     """

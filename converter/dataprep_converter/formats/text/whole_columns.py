@@ -1,7 +1,7 @@
 """Convert many records of a text format to columns in one call, without a Python loop that checks every value.
 
-The functions return a column, in which a missing value is a null, or None if a value is wrong. If they return None, the caller checks each
-record to find this value (`values.py`).
+Each function returns a column, in which missing values are null, or returns None if a value is wrong. The caller then checks the records
+one by one to find the wrong value (`values.py`).
 """
 
 import itertools
@@ -19,7 +19,7 @@ _TRUTH: Final = ("true", "false")
 
 
 def of_values(values: Sequence[Any], kind: Any) -> "Array | None":
-    """Convert JSON values, or flat lists of them, to a column of this type. A null list of any length becomes an empty list."""
+    """Convert JSON values, or flat lists of them, to a column of this type. In lists of variable length, a null becomes an empty list."""
     if is_tensor(kind) and len(kind.shape) != 1:
         return None
     storage = kind.storage_type if is_tensor(kind) else kind

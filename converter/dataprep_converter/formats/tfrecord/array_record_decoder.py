@@ -1,4 +1,4 @@
-"""Decoder of `arrayRecord`, which uses the library that defines the format. The library checks the hash of every chunk."""
+"""Decoder for `arrayRecord`. It uses the library that defines the format. The library checks the hash of every chunk."""
 
 import re
 from collections.abc import Iterable, Iterator
@@ -14,7 +14,7 @@ _SEQUENTIAL: Final = "readahead_buffer_size:4M,max_parallelism:1"
 
 
 class ArrayRecordDecoder:
-    """Decodes each record to its serialised message. The file is first copied to $TMPDIR, because its table of chunks is at its end."""
+    """Decodes each record to its serialised message. The file is first copied to $TMPDIR, because its chunk table is at its end."""
 
     def __init__(self, manifest: Manifest) -> None:
         del manifest  # reading messages needs nothing from the manifest
@@ -23,7 +23,7 @@ class ArrayRecordDecoder:
     def read(self, pieces: Iterable[bytes]) -> Iterator[tuple[int, bytes]]:
         """Yield the records.
 
-        The offset of a record is the total size of the preceding records. The offset of a fault is that of its chunk in the file.
+        A record's offset is the total size of the preceding records. A fault's offset is the offset of its chunk in the file.
         """
         with TemporaryFile.of("a shard that is read back", pieces) as file:
             offset = 0

@@ -1,8 +1,8 @@
-"""Encoder of ArrayRecord: a file with random access to its tf.train.Example messages, which Grain reads. `tfrecord` has the same messages.
+"""Encoder for ArrayRecord: a random-access file of tf.train.Example messages, which Grain reads. `tfrecord` stores the same messages.
 
-The file is a Riegeli file with chunks of `groupSize` records, followed by a table of the chunks. The last 64 KiB contain the table's offset.
-The library that defines the format writes the file, on one thread. So equal records give equal bytes. If files are compressed, their
-bytes are equal only within one version of the library.
+The file is a Riegeli file with chunks of `groupSize` records, followed by a chunk table. The last 64 KiB contain the table's offset. The
+library that defines the format writes the file on one thread, so equal records give equal bytes. Compressed files have equal bytes only
+if the same version of the library wrote them.
 """
 
 from collections.abc import Iterator, Sequence
@@ -39,12 +39,12 @@ class ArrayRecordEncoder(SingleFile):
 
     @staticmethod
     def numbers(output: Output) -> DtypeSupport:
-        """Return the number types of tf.train.Example."""
+        """Return the numeric types of tf.train.Example."""
         return TfrecordEncoder.numbers(output)
 
     @staticmethod
     def holds_null(output: Output, feature: FeatureSpec) -> bool:
-        """Return whether tf.train.Example has a null for the feature."""
+        """Return whether tf.train.Example can hold a null for the feature."""
         return TfrecordEncoder.holds_null(output, feature)
 
     def encode(self, batch: pa.RecordBatch) -> bytes | bytearray | memoryview:

@@ -1,6 +1,6 @@
-"""The library array_record, which writes and reads ArrayRecord files. The library is an optional dependency and accepts only paths.
+"""The array_record library, which writes and reads ArrayRecord files. The library is an optional dependency and accepts only paths.
 
-The library is given each file as the path `/proc/self/fd/<n>`. So the files need no names, and no file is left behind when a process is
+Each file is passed to the library as the path `/proc/self/fd/<n>`. So the files need no names, and no file is left behind when a process is
 killed.
 """
 
@@ -20,5 +20,5 @@ def library() -> Any:
 
 
 def path_of(file: TemporaryFile) -> str:
-    """Return a path by which this process can open an open file again."""
+    """Return a path through which this process can open an already open file again."""
     return f"/proc/self/fd/{file.descriptor}"

@@ -1,7 +1,7 @@
-"""Contents: convert the columns of a batch to the bytes inside protobuf messages, without a loop over values.
+"""Convert a batch's columns to *contents*, the bytes inside protobuf messages, without a loop over values.
 
-A content is the packed numbers or the byte string of one row. The encoder adds tags, lengths and keys around each content. If the contents
-of all rows have the same length, they are stored as a matrix, otherwise as a column of byte strings.
+A content is one row's packed numbers or byte string. The encoder adds tags, lengths and keys around each content. If the contents of all
+rows have the same length, they are stored as a matrix, otherwise as a column of byte strings.
 """
 
 import math
@@ -20,7 +20,7 @@ from dataprep_converter.core.native import Bytes, DictionaryColumn, Lengths, joi
 from dataprep_converter.core.tensors import NUMPY_NAMES, Array, binary, binary_data, is_tensor, null_mask, pc, to_numpy, widened
 
 MISSING: Final = -1
-"""The length that stands for a null's content."""
+"""The length that marks the content of a null."""
 OWN_PIECE: Final = 512
 """Contents of a fixed length are joined directly if each has at least this many bytes.
 
@@ -29,7 +29,7 @@ Consecutive shorter contents are first combined into one column.
 _KEPT: Final = 4096
 """The number of codes whose results `LookUp` keeps."""
 _FEW_ROWS: Final = 128
-"""Up to this many rows, plain Python is faster than a call of numpy. Batches of images have few rows."""
+"""Up to this many rows, plain Python is faster than a numpy call. Batches of images have few rows."""
 
 
 def varint(value: int) -> bytes:
@@ -259,7 +259,7 @@ def _unique(codes: Lengths) -> tuple[Lengths, Lengths]:
     span = int(codes.max() - lowest) + 1
     if span > 4 * len(codes) + 64:
         return np.unique(codes, return_inverse=True)
-    # The codes, such as lengths, differ little, so counting them takes only a fifth of the time that sorting them would take.
+    # The codes (such as lengths) are close together, so counting them takes only a fifth of the time that sorting them would take.
     present = np.bincount(codes - lowest, minlength=span) > 0
     return np.flatnonzero(present) + lowest, (np.cumsum(present) - 1)[codes - lowest]
 

@@ -27,7 +27,7 @@ from dataprep_converter.formats.tfrecord.lockstep import (
 _NUMBERS: Final[Mapping[int, str]] = {FLOATS: "float32", INTS: "int64"}
 _WIDEST_VARINT: Final = 10
 _SHORT: Final = 64
-"""If all spans that aren't empty have one size, numpy copies spans of up to this size, and Arrow copies larger spans."""
+"""If all non-empty spans have the same size, of at most this many bytes, numpy copies the spans. Otherwise, Arrow copies them."""
 
 _arrow: Any = pa  # the type stubs don't cover numpy's buffers
 
@@ -42,7 +42,7 @@ class ColumnFeature:
     shape: tuple[int, ...] | None
     """The shape of the tensor. () means one value, and None means any number of values."""
     raw: str | None = None
-    """numpy's name of the number type, if the feature's bytes hold numbers."""
+    """numpy's name for the numeric type, if the feature's bytes hold numbers."""
 
     @property
     def values(self) -> int | None:
@@ -63,10 +63,11 @@ class ColumnFeature:
 def parse(
     data: bytes, starts: Places, ends: Places, features: Sequence[ColumnFeature], *, is_strict: bool, holds_nulls: bool = False
 ) -> tuple[list[Array], dict[int, str]]:
-    """Parse records. Return a column of good values for each expected feature, and a dict that maps each bad record's number to the reason.
+    """Parse records. Return a column of the good records' values for each feature, and a dict from the bad records' numbers to the reasons.
 
-    The payload of record n is `data[starts[n]:ends[n]]`. With `is_strict`, a feature that isn't expected makes a record bad. With
-    `holds_nulls`, a feature that has a shape but no value is a null, as our encoder writes it. Without it, such a feature makes a record bad.
+    The payload of record n is `data[starts[n]:ends[n]]`. With `is_strict`, a feature that isn't in `features` makes a record bad.
+    With `holds_nulls`, a feature that has a shape but no value is a null, because our encoder writes nulls this way. Without `holds_nulls`,
+    such a feature makes a record bad.
     """
     spans = {feature.name: Spans(starts.copy(), starts.copy(), np.zeros(len(starts), np.uint8)) for feature in features}
     state = LockstepState(data, starts, ends, spans, is_strict)
@@ -238,7 +239,7 @@ def _tensors(values: Any, feature: ColumnFeature) -> Array:
 
 
 def _with_nulls(values: Any, missing: npt.NDArray[np.bool_], feature: ColumnFeature) -> Array:
-    """Convert the values of all records except those of a mask, which become nulls."""
+    """Convert the records' values to a column. The records that `missing` marks have no values and become nulls."""
     present = _tensors(values, feature)
     if feature.kind == BYTES and feature.raw is None:
         return present.take(_arrow.array(np.cumsum(~missing) - 1, mask=missing))

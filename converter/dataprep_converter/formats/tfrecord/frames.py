@@ -69,7 +69,7 @@ def stretches(read_at: Callable[[int, int], bytes], uri: str, *, window: int, mo
 
 
 def _headers(read_at: Callable[[int, int], bytes], uri: str, *, window: int) -> Iterator[tuple[int, int]]:
-    """Yield (offset, length of the data) of every record. If no error is raised, the last record is complete."""
+    """Yield (offset, data length) of every record. If no error is raised, the last record is complete."""
     headers = _Headers(uri)
     offset = latest = length = 0
     while True:

@@ -6,8 +6,8 @@
 Records written by one program mostly have the same features in the same order. So one record, the *leader*, is parsed into steps, and all records
 take each step together. Each record has its own position, at which the expected bytes must occur. Records that fall out of step are tried
 again with another leader. After a few leaders have been tried, protobuf parses the remaining records one by one. Protobuf also parses
-records in an unusual form: with several lists for one feature, or with numbers that aren't packed. The lists of the records that protobuf
-parses are appended to the data in the usual form. `examples.py` decodes the lists.
+records in an unusual form: with several lists for one feature, or with numbers that aren't packed. The lists that protobuf parses are
+appended to the data in the usual form. `examples.py` decodes the lists.
 """
 
 from collections.abc import Mapping, Sequence
@@ -27,7 +27,7 @@ INTS: Final = 0x1A
 KINDS: Final[Mapping[int, str]] = {BYTES: "bytes", FLOATS: "floats", INTS: "integers"}
 """Maps the tag of each kind of list to the name of its values' type."""
 NULL: Final = 1
-"""Stands for a tag, in a record whose Feature has no list. This number is no tag of a Feature."""
+"""Used instead of a tag if the record's Feature has no list. No Feature has this tag."""
 
 _PACKED: Final = (FLOATS, INTS)
 _LEADERS: Final = 8
@@ -122,9 +122,9 @@ def _steps(state: LockstepState, data: npt.NDArray[np.uint8], rows: Places, entr
 
 
 def _enter_alike(walk: "Walk", entry: _Entry) -> tuple[Places, npt.NDArray[np.uint8]] | None:
-    """Go to the values of an entry if each record has a null, or values of the leader's size. Return where the values end, and their tags.
+    """Go to the values of an entry if each record has a null or values of the leader's size. Return where the values end, and their tags.
 
-    Return None if there is any other record. All positions are unchanged then.
+    If any record has something else, return None and leave all positions unchanged.
     """
     is_like = walk.is_at(entry.prefix)
     if is_like.all():
@@ -153,7 +153,7 @@ def _enter(walk: "Walk", entry: _Entry) -> tuple[Places, npt.NDArray[np.uint8]]:
 
 
 def _with_values(walk: "Walk", data: bytes, entry: _Entry) -> _Entry:
-    """Return the entry as another record has it that has values, if the leader has a null."""
+    """Return the entry or, if the leader has a null in it, the same entry of a record that has values."""
     if entry.kind != NULL:
         return entry
     (others,) = np.nonzero(walk.in_step & ~walk.is_at(entry.prefix))
@@ -169,7 +169,7 @@ def _null_of(key: bytes) -> bytes:
 class Walk:
     """The current positions in many records: one position in the payload of each record.
 
-    A record that is out of step may have a position after its end, where arbitrary bytes are read. Even so, such a record never gets back
+    A record that is out of step can have a position after its end, where arbitrary bytes are read. Even so, such a record never gets back
     into step, because the caller of `enter` checks that the entered field ends within the payload.
     """
 
@@ -183,7 +183,7 @@ class Walk:
         self.in_step &= is_so
 
     def is_at(self, constant: bytes, records: Places | None = None) -> npt.NDArray[np.bool_]:
-        """Return whether all or some records have these bytes at their current positions."""
+        """Return, for each record or for each of `records`, whether it has these bytes at its current position."""
         at = self.at if records is None else self.at[records]
         if len(constant) > len(self._data):
             return np.zeros(len(at), np.bool_)
@@ -235,7 +235,7 @@ class Walk:
 
 
 def _entries(payload: bytes) -> list[_Entry] | None:
-    """If an Example has the usual form, return its features, or else None."""
+    """Return an Example's features, or None if it doesn't have the usual form."""
     if not payload:
         return []
     inner = _delimited_at(payload, 0, BYTES)
@@ -253,7 +253,7 @@ def _entries(payload: bytes) -> list[_Entry] | None:
 
 
 def _entry_at(payload: bytes, at: int) -> _Entry | None:
-    """Return the entry that begins at a position, or None if there is none in the usual form."""
+    """Return the entry that begins at `at`, or None if no entry in the usual form begins there."""
     entry = _delimited_at(payload, at, BYTES)
     key = _delimited_at(payload, entry[0], BYTES) if entry is not None else None
     feature = _delimited_at(payload, key[1], 0x12) if key is not None else None

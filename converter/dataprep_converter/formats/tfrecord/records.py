@@ -1,4 +1,4 @@
-"""Read TFRecord files back, for `verify` and `inspect`, and check all that a file says about its records.
+"""Read TFRecord files back, for `verify` and `inspect`, and check everything that a file says about its records.
 
 Both CRCs of every record are checked. Memory holds at most the largest record and one piece of the file. A length is used only if its CRC is
 correct, so a damaged file can't cause a large allocation.
@@ -12,7 +12,7 @@ from typing import Any, Final
 import numpy as np
 from crc32c import crc32c
 
-# No stubs of protobuf are installed; the messages are built at run time anyway.
+# The type stubs for protobuf aren't installed; the messages are built at run time anyway.
 from google.protobuf import descriptor_pb2, descriptor_pool, message_factory  # type: ignore[import-untyped]
 from google.protobuf.message import DecodeError  # type: ignore[import-untyped]
 
@@ -132,7 +132,7 @@ def _record_size(head: bytes, sizes: dict[bytes, int]) -> int:
 def _alike(data: bytes, start: int, sizes: dict[bytes, int]) -> range:
     """Return the positions of consecutive records with equal headers, from `start` on. The range's `stop` is the end of the last record.
 
-    The range is empty if the rest of the data has space for too few records of this size.
+    The range is empty if the rest of the data has room for only a few records of this size.
     """
     head = data[start : start + HEADER]
     size = (sizes.get(head) or _record_size(head, sizes)) if len(head) == HEADER else 0
@@ -202,7 +202,7 @@ def _values(feature: Any) -> list[Any]:
 def _record_class() -> Any:
     """Return the message class of tf.train.SequenceExample.
 
-    The class is built in a separate descriptor pool, because TensorFlow's class may be loaded in the same process.
+    The class is built in a separate descriptor pool, because TensorFlow's class might be loaded in the same process.
     """
     file = descriptor_pb2.FileDescriptorProto(name="example.proto", package="tensorflow", syntax="proto3")
     kinds = descriptor_pb2.FieldDescriptorProto

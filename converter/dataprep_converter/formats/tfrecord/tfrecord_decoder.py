@@ -1,4 +1,4 @@
-"""Decoder of `tfrecord`. See `records.py` for the framing and the messages."""
+"""Decoder for `tfrecord`. See `records.py` for the framing and the messages."""
 
 from collections.abc import Iterable, Iterator
 from typing import Any

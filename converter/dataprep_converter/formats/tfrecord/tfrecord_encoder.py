@@ -1,4 +1,4 @@
-"""Encoder of tf.train.Example and SequenceExample in TFRecord framing.
+"""Encoder for tf.train.Example and SequenceExample in TFRecord framing.
 
 Each batch is encoded in one call, without message objects and without a loop over values.
 
@@ -6,17 +6,17 @@ Each batch is encoded in one call, without message objects and without a loop ov
     # Features { map<string, Feature> feature = 1 },    FeatureLists { map<string, FeatureList> feature_list = 1 }
     # Feature { oneof: BytesList bytes_list = 1, FloatList float_list = 2 (packed), Int64List int64_list = 3 (packed) }
     # FeatureList { repeated Feature feature = 1 }
-    # An entry of a map:  0a <len> | 0a <len> key | 12 <len> feature or list of them;    numbers:  <1a|12|0a> <len> | 0a <len> values
+    # An entry of a map:  0a <len> | 0a <len> key | 12 <len> feature or feature list;    numbers:  <1a|12|0a> <len> | 0a <len> values
 
 If any feature is a sequence, records are SequenceExamples, and the other features are their context. Entries are sorted by key in byte order,
 numbers are packed, varints are minimal, and an empty context is left out. So the same values always give the same bytes. (protobuf promises no
 order, and TensorFlow's order changes from process to process.)
 
-A column's value in one row is its *content* (`contents.py`). The content of a sequence is the bytes of all steps. The bytes before the
-content in its entry, the *prefix*, depend only on the content's length. If the contents of each column have the same length in all rows,
-the records form a matrix. To build this matrix, the columns of values are copied into a template of constant bytes. If the lengths differ,
-an Arrow kernel builds each row from ragged contents, prefixes (looked up by length) and runs of fixed bytes. The steps of sequences are
-encoded in one of these two ways, too, with each step as a row.
+The bytes of a column's value in one row are its *content* (`contents.py`). The content of a sequence is the bytes of all steps. The bytes
+that precede a content in its entry are its *prefix*, which depends only on the content's length. If the contents of each column have the
+same length in all rows, the records form a matrix. To build this matrix, the columns of values are copied into a template of constant
+bytes. If the lengths differ, an Arrow kernel builds each row from ragged contents, prefixes (looked up by length) and runs of fixed bytes.
+The steps of sequences are encoded in one of these two ways, too, with each step as a row.
 
 A null is written as a Feature without a value (`12 00`), which TensorFlow treats like an absent key. An empty list is a list without values, and a
 sequence that is null or empty has no steps.
@@ -65,10 +65,10 @@ from dataprep_converter.records.feature import DtypeSupport, FeatureSpec
 
 _LIST_TAGS: Final[Mapping[str, bytes]] = {"bytes": b"\x0a", "float": b"\x12", "int64": b"\x1a"}
 _CONTEXT: Final = b"\x0a"
-"""The tag of an Example's features, and of a SequenceExample's context."""
+"""The tag of an Example's features and of a SequenceExample's context."""
 _FEATURE_LISTS: Final = b"\x12"
 _LARGE_VALUE: Final = 16 << 10
-"""If the values of a column have at least this average size, they are written without being copied."""
+"""If a column's values have at least this average size in bytes, they are written without being copied."""
 
 
 class _Field:
@@ -84,7 +84,7 @@ class _Field:
         """Maps the length of a content to the bytes that precede the content."""
 
     def part(self, column: Array) -> Part:
-        """Return the contents of a column of one batch."""
+        """Return the contents of one column of a batch."""
         if column.type != self._type:
             self._check(column.type)
             self._type = column.type
@@ -208,7 +208,7 @@ class TfrecordEncoder(SingleFile):
 
     @staticmethod
     def holds_null(_output: Output, feature: FeatureSpec) -> bool:
-        """Return True for lists of values. A tensor's bytes and a complete record have no null."""
+        """Return True for lists of values. A tensor's bytes and a complete record can't be null."""
         return not feature.raw and not feature.record
 
     def encode(self, batch: pa.RecordBatch) -> Buffer:
@@ -290,7 +290,7 @@ class TfrecordEncoder(SingleFile):
 
 
 class Messages:
-    """Encodes messages without framing, for formats that have their own."""
+    """Encodes messages without framing, for formats that have their own framing."""
 
     def __init__(self, features: Sequence[FeatureSpec]) -> None:
         self._sections = _sections(features)

@@ -38,8 +38,8 @@ class FixedLengthReader(Closeable):
 
     @staticmethod
     def discover(source: FixedLengthSource, access: Access) -> Discovery:
-        """Lists the files. Raises NotFound for a URI without files, BadData for a file that isn't a whole number of records, and BadSpec for
-        invalid fields."""
+        """Lists the files. Raises NotFound for a URI without files, BadData for a file whose size isn't a whole number of records, and
+        BadSpec for invalid fields."""
         _fields(source)
         return Discovery(_units(source, access))
 
@@ -110,7 +110,7 @@ class _Field:
 
     @property
     def width(self) -> int:
-        """The number of bytes of the field."""
+        """The field's size in bytes."""
         return math.prod(self.shape) * (self.dtype.itemsize if self.dtype is not None else 1)
 
     @property

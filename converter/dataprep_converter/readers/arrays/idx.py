@@ -1,4 +1,4 @@
-"""The source `idx` reads pairs of files in the format IDX, the format of MNIST.
+"""The source `idx` reads pairs of files in IDX, MNIST's format.
 
     # The layout of a file:  00 00 | type | number of dimensions n | n x int32 sizes, the first is the number of samples | values
     # All numbers are big-endian, and values are row-major.

@@ -174,7 +174,7 @@ class _Planner:
         return {"columns": columns}
 
     def _units_of_groups(self, arrays: Mapping[str, str]) -> Iterator[Unit]:
-        """Yields the units of a source that names separate files for each column. The n-th files of all columns together form one unit."""
+        """Yields the units of a source that names separate files for each column. A unit consists of the n-th file of every column."""
         # Sort the columns, because the API server doesn't keep the order of keys.
         names = sorted(arrays, key=str.encode)
         files = {name: list(input_files(self._access, [arrays[name]])) for name in names}

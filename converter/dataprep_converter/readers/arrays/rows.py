@@ -26,9 +26,9 @@ from dataprep_converter.stores import Input, read_each, scheme_of
 Bytes = npt.NDArray[np.uint8]
 
 _GAP_BYTES: Final = 8 << 10
-"""The largest gap between rows, in bytes, that is cheaper to read than to skip by another request."""
+"""The largest gap between rows, in bytes, that is cheaper to read than to skip with another request."""
 _BLOCK_BYTES: Final = 8 << 20
-"""The maximum number of bytes of a read, including gaps. A row that is larger than this maximum is read on its own."""
+"""The maximum size of a read in bytes, including gaps. A row larger than this maximum is read on its own."""
 _REMOTE_ROW_BYTES: Final = 1 << 20
 """Scattered rows of a remote file are requested one by one only if each row has at least this many bytes."""
 _SCATTERED_RUNS: Final = 8
@@ -36,7 +36,7 @@ _SCATTERED_RUNS: Final = 8
 
 
 class Rows(Closeable):
-    """The rows of a file, which begin at offset `start`. `copy` makes the temporary copy of a file whose store is slow to answer."""
+    """The rows of a file, which begin at offset `start`. `copy` makes a temporary copy of a file whose store is slow to respond."""
 
     def __init__(
         self, source: Input | InputCopy, uri: str, *, start: int, row_bytes: int, copy: Callable[[], InputCopy] | None = None
@@ -52,7 +52,7 @@ class Rows(Closeable):
         """The objects to close together with this object: the copy, and anything else that the caller adds."""
 
     def take(self, rows: npt.NDArray[np.int64]) -> Bytes:
-        """The given rows, in this order, as an array of shape (len(rows), row_bytes). The array may be a view of read-only bytes."""
+        """The given rows, in this order, as an array of shape (len(rows), row_bytes). The array can be a view of read-only bytes."""
         unique, places = np.unique(rows, return_inverse=True)
         ends = np.flatnonzero(np.diff(unique) > max(1, _GAP_BYTES // self._row_bytes)) + 1
         if self._copy is not None and len(ends) >= _SCATTERED_RUNS:
@@ -103,7 +103,7 @@ def within_reads(rows: npt.NDArray[np.int64], row_bytes: int) -> Iterator[tuple[
 
 
 class RowFiles(Closeable):
-    """A cache of the most recently used files of rows. Each file is checked against its pin."""
+    """A cache of the most recently used row files. Each file is checked against its pin."""
 
     def __init__(self, access: Access) -> None:
         self._access = access

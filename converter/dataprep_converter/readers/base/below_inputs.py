@@ -1,4 +1,4 @@
-"""Leaves data sets out of the listing of an input folder: unless the source names it, the output of another job isn't input.
+"""Leaves data sets out of the listing of an input folder. Another job's output isn't input unless the source names it.
 
 Listings are sorted by path, so files whose names begin with a digit or a capital letter come before a data set's marker, `_dataprep/`.
 Files before a possible marker are held back until it is known whether they belong to a data set.
@@ -12,7 +12,7 @@ from dataprep_converter.inputs.pinned import is_hidden
 from dataprep_converter.stores import FolderFiles, Store
 
 MOST_HELD = 4096
-"""The maximum number of files that are held back. If more files would be held back, the store is queried for the markers of data sets."""
+"""The maximum number of files that are held back. When this number is exceeded, the store is queried for data set markers."""
 _MARK: Final = f"{names.SIDE}/"
 
 

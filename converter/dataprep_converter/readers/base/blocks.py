@@ -26,7 +26,7 @@ from dataprep_converter.sampling.units import Unit, UnitTable
 from dataprep_converter.stores import Input
 
 KEPT_BYTES: Final = 64 << 20
-"""The size of the cache of decoded blocks in bytes. The latest block is kept even if it is larger than the cache."""
+"""The size in bytes of the cache of decoded blocks. The latest block is kept even if it is larger than the cache."""
 KEPT_BLOCKS: Final = 64
 
 _LOST: Final = "\x01"
@@ -58,7 +58,7 @@ class Block:
     """Some consecutive, decoded rows of a unit."""
 
     records: pa.RecordBatch
-    """The good rows, in order. The columns of the reader's `schema()` are followed by a column of lost digits for each column in
+    """The good rows, in order. They have the columns of the reader's `schema()`, followed by a column of lost digits for each column in
     `lost_of`."""
     places: npt.NDArray[np.int64]
     """For each row of the block, its index in `records`, or -1 if the row is bad."""
@@ -71,8 +71,8 @@ class Block:
 
     @classmethod
     def of(cls, records: pa.RecordBatch, reasons: Mapping[int, str] | None = None, *, missing: Collection[int] = ()) -> "Block":
-        """A block with the rows in `records`, and with missing rows at the positions `missing`. All rows in `reasons` are bad; `reasons` must
-        include the missing rows."""
+        """A block with the rows in `records`, and with missing rows at the positions `missing`. All rows in `reasons` are bad, and
+        `reasons` must include the missing rows."""
         if not reasons:
             return cls(records, np.arange(records.num_rows, dtype=np.int64), {})
         is_good = np.ones(records.num_rows + len(missing), np.bool_)
@@ -93,7 +93,7 @@ class BlockReader(Closeable):
     default_label: ClassVar[str] = "label"
 
     def __init__(self, access: Access, folders: FolderColumns | None = None, *, lost_of: Sequence[str] = ()) -> None:
-        """`lost_of` names columns of decimals. For each column in `lost_of`, blocks contain a second column with the original text of the
+        """`lost_of` names decimal columns. For each column in `lost_of`, blocks contain a second column with the original text of the
         values that lost digits. `lost_name` returns the second column's name."""
         self._access = access
         self.lost_of: Final = list(lost_of)
@@ -124,7 +124,7 @@ class BlockReader(Closeable):
         """Yields a pair for each block that contains some of the unit's `rows`: the number of the block's first row, and the block. Each
         row in `rows` is in exactly one of the blocks.
 
-        By default, yields a single block, which `load` returns and which is cached. Subclasses that override this method cache their blocks
+        By default, yields the result of `load` as a single block, which is cached. Subclasses that override this method cache their blocks
         with `cached_block`.
         """
         yield 0, self.cached_block(unit, unit.offset, unit.row, lambda: self._load_unit(unit, source))
@@ -229,18 +229,18 @@ class BlockReader(Closeable):
 
 
 def lost_name(column: str) -> str:
-    """The name of the column with the original text of the values of `column` that lost digits."""
+    """The name of the column that contains the original text of those values of `column` that lost digits."""
     return f"{_LOST}{column}"
 
 
 def without_lost(records: pa.RecordBatch) -> pa.RecordBatch:
-    """The records of a block without the columns of lost digits, for computing digests."""
+    """A block's records without the columns of lost digits, for computing digests."""
     return records.select([name for name in records.schema.names if not name.startswith(_LOST)])
 
 
 def bytes_for_digest(records: pa.RecordBatch) -> Iterator[Any]:
-    """Yields buffers that are equal for equal records of a block, without the columns of lost digits. Bytes that a null masks aren't included,
-    because they may be different each time."""
+    """Yields buffers that are equal for equal records of a block, without the columns of lost digits. The bytes under a null are left out,
+    because they can be different each time."""
     records = without_lost(records)
     if not any(column.null_count for column in records.columns):
         yield records.serialize()

@@ -9,7 +9,7 @@ _arrow: Any = pa  # the type stubs lack some functions
 
 
 def equal_batches(batches: Iterator[pa.RecordBatch], rows: int) -> Iterator[pa.RecordBatch]:
-    """Yields the given rows, regrouped into batches of `rows` rows. The last batch may be shorter."""
+    """Yields the given rows, regrouped into batches of `rows` rows. The last batch can be shorter."""
     parts: list[pa.RecordBatch] = []
     count = 0
     for batch in batches:

@@ -1,6 +1,6 @@
 """The base of readers whose samples are complete files, each of which is a unit. Subclasses interpret the bytes.
 
-Samples are returned in the requested order. If files are slow to read, a few threads read ahead of the current batch, up to a limit of
+Samples are returned in the requested order. If files are slow to read, a few threads read ahead of the current batch, up to a limit in
 bytes. Many local files are read in one call, into a buffer for the complete batch. That buffer becomes the column.
 """
 
@@ -46,7 +46,7 @@ T = TypeVar("T")
 
 @dataclass(frozen=True, slots=True)
 class File:
-    """A file with the size and pin that were planned."""
+    """A file with its planned size and pin."""
 
     uri: str
     size: int
@@ -55,7 +55,7 @@ class File:
 
 @dataclass(frozen=True, slots=True)
 class _SampleRequest:
-    """A sample that is to be read, and its files."""
+    """A sample to be read, and its files."""
 
     sample: int
     row: Row
@@ -112,7 +112,7 @@ class FilesReader(Closeable, Generic[T]):
         return None
 
     def columns(self, samples: Sequence[T]) -> dict[str, Array]:
-        """The columns of `schema()`. May return further columns."""
+        """The columns of `schema()`. The result can contain additional columns."""
         raise NotImplementedError
 
     def read(self, units: UnitTable, samples: Iterator[npt.NDArray[np.int64]]) -> Iterator[Batch]:
@@ -180,7 +180,7 @@ class FilesReader(Closeable, Generic[T]):
 
     def _read_task(self, task: _Task) -> list[_Content]:
         timed_contents = _contents(task)
-        # Judge by the fastest file only, because reads of other files may have waited for the GIL.
+        # Judge by the fastest file only, because reads of other files might have waited for the GIL.
         self._is_slow = (
             min([spent - len(content) / _DISK_BYTES_PER_SECOND for content, spent in timed_contents], default=0.0) > _SLOW_SECONDS
         )

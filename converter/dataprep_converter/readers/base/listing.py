@@ -1,4 +1,4 @@
-"""Lists the files of a source. The source's URIs may be files, globs or folders."""
+"""Lists the files of a source. A URI can be a file, a glob or a folder."""
 
 import re
 from collections.abc import Callable, Iterator, Sequence
@@ -62,7 +62,7 @@ def input_files(access: Access, uris: Sequence[str], keep: FolderChoice | None =
     """Yields every file as a tuple: the index of its URI, its path relative to that URI in UTF-8, and its entry.
 
     Files are in the order of the URIs, and for each URI sorted by path. Below a folder or a glob, names that begin with `_` or `.` are
-    skipped. Files in folders that `keep` refuses are left out, and aren't counted as skipped. Raises NotFound for a URI without files, and
+    skipped. Files in folders that `keep` refuses are left out, but aren't counted as skipped. Raises NotFound for a URI without files, and
     BadSpec for a name that is not UTF-8.
     """
     for files in input_folders(access, uris, keep):
@@ -103,7 +103,7 @@ def visible_files(folder_files: FolderFiles, *, folder: str, root: int) -> Files
 
 
 def hidden_files(folder_files: FolderFiles, visible: FilesOfFolder, pattern: re.Pattern[str] | None = None) -> int:
-    """The number of files in `folder_files` that match the pattern but are hidden. Metadata of data sets is not counted."""
+    """The number of files in `folder_files` that match the pattern but are hidden. Data set metadata is not counted."""
     if len(visible.names) == len(folder_files.names) or f"/{visible.below}".find(f"/{names.SIDE}/") >= 0:
         return 0
     paths = [visible.below + name for name in folder_files.names if is_hidden(visible.below + name)]
@@ -111,9 +111,9 @@ def hidden_files(folder_files: FolderFiles, visible: FilesOfFolder, pattern: re.
 
 
 def _folders(access: Access, uri: str, root: int, keep: FolderChoice | None, refused: list[str]) -> Iterator[FilesOfFolder]:
-    """Yields the files of a URI. Adds the URI of the first folder that `keep` refuses to `refused`."""
+    """Yields the files of a URI. If `keep` refuses any folder, the URI of the first such folder is added to the list `refused`."""
     store = access.store(uri)
-    # A file's name may look like a glob, so try to find such a file first.
+    # A file's name can look like a glob, so look for a file with this name first.
     entry = store.stat(uri)
     if entry is not None:
         path = relative_path(uri.rpartition("/")[0], uri)
@@ -130,7 +130,7 @@ def _folders(access: Access, uri: str, root: int, keep: FolderChoice | None, ref
     if keep is not None:
         listing = _kept(listing, folder, root, keep, refused)
     if pattern is None or "**" in uri[len(folder) :]:
-        # A glob without ** names every folder of the path, so data sets in these folders are read deliberately.
+        # A glob without ** spells out the whole folder path, so the user means to read the data sets that it matches.
         listing = without_data_sets(listing, folder=folder, store=store, counts=access.skipped.in_data_sets)
     hidden = 0
     for folder_files in listing:

@@ -1,4 +1,4 @@
-"""A cache of the files that a reader used last. A file is opened once and checked against its pin, and the bytes read are counted. When a
+"""A cache of a reader's most recently used files. A file is opened once and checked against its pin, and the bytes read are counted. When a
 file is closed, the objects that read from the file are closed too."""
 
 from collections.abc import Callable

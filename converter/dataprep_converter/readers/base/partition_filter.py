@@ -1,7 +1,7 @@
 """Leaves out folders whose names don't satisfy the conditions of `partitions`, before any of their files is opened or counted.
 
-`partitions.py` reads the keys in folder names, and turns them into columns. A value is compared as a number if the condition's value is a
-number without quotes, and otherwise as text, by code points.
+`partitions.py` reads the keys in folder names, and turns them into columns. A value is compared as a number if the condition's value is an
+unquoted number. Otherwise it is compared as text, by code points.
 """
 
 import operator
@@ -31,7 +31,8 @@ class PartitionFilter:
     """The conditions of a source's `partitions`."""
 
     def __init__(self, conditions: Mapping[str, str], types: Mapping[str, str | None], *, of: str) -> None:
-        """`types` has the type of each column that the spec gives a type. Raises BadSpec for a condition whose value doesn't have this type."""
+        """`types` contains the column types that the spec gives. Raises BadSpec for a condition whose value doesn't have its column's
+        type."""
         self.conditions = conditions
         self.of = of
         self._types = types
@@ -43,10 +44,10 @@ class PartitionFilter:
                         raise BadSpec(f"{of}.partitions: {value.text!r} is not of the type {types[name]}, which the column {name!r} has.")
 
     def keeps(self, keys: Keys, uri: str) -> bool:
-        """Whether a folder satisfies all conditions on its keys. A key that the folder's path doesn't have is not tested.
+        """Whether a folder satisfies all conditions on its keys. Keys that the folder's path doesn't have are not tested.
 
-        A null satisfies only `is null`. Raises BadSpec, which names the file or folder `uri`, for a value that isn't a number although the
-        condition's value is one.
+        A null satisfies only `is null`. If the condition's value is a number but the folder's value isn't, raises BadSpec, which names the
+        file or folder `uri`.
         """
         return all(self._holds(test, name, value, uri) for name, value in keys for test in self._tests.get(name, ()))
 
@@ -88,7 +89,7 @@ class PartitionFilter:
         return all(not value.is_quoted and _number(value.text) is not None for value in values)
 
     def _parsed(self, text: str, name: str, *, is_number: bool) -> Any:
-        """The value to compare: text, a number or a truth value. None if the text isn't of this type."""
+        """The value to compare: text, a number or a Boolean. Returns None if `text` doesn't represent a value of the type."""
         kind = self._types.get(name)
         if kind == "Bool":
             return _TRUTH.get(text.lower())

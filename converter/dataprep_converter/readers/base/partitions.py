@@ -42,8 +42,8 @@ ListFiles: TypeAlias = Callable[[], Iterator[tuple[int, str, Entry]]]
 
 
 def discover_with_partitions(source: S, access: Access, *, of: str, units: Callable[[S, ListFiles], Listing[Unit]]) -> Discovery:
-    """The units that the function `units` finds. The arguments of this function are the source without its partition columns, and the
-    function that lists the source's files.
+    """The units that the function `units` finds. The arguments of `units` are the source without its partition columns, and a function that
+    lists the source's files.
 
     With `hivePartitions`, the partition columns are also stored in the state. Raises BadSpec for folders without keys, for folders whose
     keys differ from those of the first file, for a value that doesn't have its column's type, and for a condition on a key that the folders
@@ -177,7 +177,8 @@ def _no_file_left(conditions: PartitionFilter, uris: Sequence[str]) -> NoReturn:
 
 
 def _types_of(source: S) -> dict[str, str | None]:
-    """The type of each column for which the spec gives a type. With `hivePartitions: String`, all other columns of folder names are text."""
+    """The type of each column for which the spec gives a type. With `hivePartitions: String`, all other columns from folder names are
+    text."""
     columns = [column for column in getattr(source, "columns", None) or [] if not isinstance(column, str)]
     text: dict[str, str | None] = dict.fromkeys(source.partitions or {}, "String" if source.hive_partitions == "String" else None)
     return text | {column.name: column.type for column in columns}

@@ -1,9 +1,9 @@
-"""Reads samples in any order from a reader that is fast only in the order of the input.
+"""Reads samples in any order from a reader that is fast only in input order.
 
-A window consists of the samples of many batches. The samples of a window are read together in the order of the input, so that each unit is
-decoded only once. After a window has been read, its samples are divided into the batches. If the next requests are known, the same pass
-also stores the rows of the next windows in a temporary file, separately for each window. With more memory and disk, fewer passes over the
-input are needed. The contents of the batches don't depend on the number of passes.
+A window consists of the samples of many batches. The samples of a window are read together in input order, so that each unit is decoded
+only once. After a window has been read, its samples are divided into the batches. If the next requests are known, the same pass also stores
+the rows of the next windows in a temporary file, separately for each window. With more memory and disk, fewer passes over the input are
+needed. The contents of the batches don't depend on the number of passes.
 """
 
 import itertools
@@ -36,7 +36,7 @@ _PIECE_ROWS = 8192
 _SPILL_ROWS, _SPILL_BYTES = 65_536, 16 << 20
 """The size of the pieces of rows that are divided among the windows. With larger pieces, a window has fewer parts."""
 _NUMBER_BYTES = 44
-"""The memory that a pass needs for each row that it stores: the row's number, position and window, and space to sort them."""
+"""The bytes of memory that a pass needs for each row that it stores: the row's number, position and window, and space to sort them."""
 _SHARE = 16
 """Each process may use 1/_SHARE of the memory."""
 _SHARE_OF_DISK = 4
@@ -45,7 +45,7 @@ _arrow: Any = pa  # the type stubs lack some functions
 
 Samples = npt.NDArray[np.int64]
 Read = Callable[[Samples], Batch]
-"""Reads samples, whose numbers must ascend, as a batch."""
+"""Reads the samples with the given numbers, which must be in ascending order, as a batch."""
 Window = list[Samples]
 
 
@@ -70,7 +70,7 @@ class ShuffleWindows(Closeable):
     def __init__(self) -> None:
         self._spilled: _SpilledWindows | None = None
         self.coming: Callable[[], Iterator[Iterator[Samples]]] = lambda: iter(())
-        """The sample arrays of the current call of `batches` and of the calls that will follow."""
+        """The sample arrays for the current call of `batches` and all later calls."""
 
     def batches(self, read: Read, samples: Iterator[Samples], *, row_bytes: int) -> Iterator[Batch]:
         """Yields a batch for each array of sample numbers, as `read` does. `row_bytes` is the approximate size of a decoded row."""
@@ -90,8 +90,8 @@ class ShuffleWindows(Closeable):
             spilled.close()
 
     def _ahead(self, window: Window, *, rows: int, row_bytes: int) -> list[Window]:
-        """This window and the next windows. Includes as many windows as possible: their sample numbers must fit into the memory, and their
-        rows onto the disk."""
+        """This window and as many of the next windows as possible: their sample numbers must fit into memory, and their rows onto the
+        disk."""
         room = free_bytes() // _SHARE_OF_DISK // row_bytes
         most = min(MOST_ROWS, limits.memory_bytes() // _SHARE // _NUMBER_BYTES, room)
         coming = (each for samples in self.coming() for each in windows(samples, rows=rows))
@@ -110,7 +110,7 @@ class _WindowRows:
     """The rows of one window, in the order of the input."""
 
     pieces: list[pa.RecordBatch]
-    """At least one piece, which may be empty."""
+    """At least one piece, which can be empty."""
     bad: dict[int, RejectedSample] = field(default_factory=dict)
     bytes_in: int = 0
 
@@ -186,7 +186,7 @@ class _SpilledWindows(Closeable):
 
 
 def _spill_windows(read: Read, ahead: Sequence[Window], *, row_bytes: int) -> _SpilledWindows | None:
-    """Reads the rows of the windows `ahead` in one pass. Returns None if a common pass saves nothing or isn't possible; each window then
+    """Reads the rows of the windows `ahead` in one pass. Returns None if a shared pass saves nothing or isn't possible; each window then
     needs a separate pass."""
     if len(ahead) < 2:
         return None

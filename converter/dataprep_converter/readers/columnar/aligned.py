@@ -1,4 +1,4 @@
-"""Brings the batches of a file into the form that the common columns of all files have (`unified.py`). Most files already have this form."""
+"""Converts a file's batches to the common columns of all files (`unified.py`). Most files already have these columns."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -22,10 +22,10 @@ class Aligned:
     """A batch in the common form."""
 
     records: pa.RecordBatch
-    """The batch, in which every column exists that isn't nested. Times have the common unit, and integers that are read as float64 are
-    decimals."""
+    """The batch, with every column that isn't nested. Times have the common unit, and integers that are read as float64 are decimals."""
     nested: Mapping[str, Array]
-    """The nested columns that differ, in the common type. The fields of such a struct may be columns too, which have other types."""
+    """Those nested columns whose type in the file differs, converted to the common type. They are not in `records`, because a struct's
+    fields can also be columns of their own, with other types."""
     wrong: dict[int, str]
     """The reason for each row with a value that the common column can't hold."""
 
@@ -100,7 +100,7 @@ def _inner(kind: Any) -> Any:
 
 
 def _aligned(values: Any, column: Column, path: Sequence[str], rows: int, wrong: dict[int, str]) -> Array:
-    """A column or a struct of the file, in which the field at the path is aligned. `values` is None if the file doesn't have it."""
+    """The column or struct `values`, with its field at `path` aligned. `values` is None if the file has no such column or struct."""
     if not path:
         if values is None or pa.types.is_null(values.type):
             nulls: Array = _arrow.nulls(rows, column.type)
@@ -118,8 +118,8 @@ def _aligned(values: Any, column: Column, path: Sequence[str], rows: int, wrong:
 
 
 def _nested_column(records: pa.RecordBatch, column: Column, wrong: dict[int, str]) -> Array:
-    """A nested column in the common type, or nulls if the file doesn't have it. Adds the reason for each row with a number or a time that this
-    type can't hold."""
+    """A nested column in the common type, or nulls if the file lacks the column. Adds the reason for each row with a number or a time that
+    the common type can't hold."""
     if _type_at(records.schema, column.path) is None:
         nulls: Array = _arrow.nulls(records.num_rows, column.nested)
         return nulls
@@ -135,11 +135,11 @@ def values_of(records: pa.RecordBatch, column: Column) -> Array:
 
 
 def converted(values: Any, column: Column, convert: Callable[[Any], Array], wrong: dict[int, str]) -> Array:
-    """The result of `convert` for nested values. Adds the reason for each row in which Arrow refuses a value, and makes it a null."""
+    """The result of `convert` for nested values. If Arrow refuses a value, adds the reason to `wrong` and makes the row null."""
     parts: list[Array] = []
 
     def read(low: int, high: int) -> Array:
-        # A slice of lists would still have the items of the other rows, which are converted, too.
+        # A slice of a list array would still contain the items of the other rows, and these items would be converted too.
         return convert(values if high - low == len(values) else values.take(pa.array(range(low, high))))
 
     def refuse(row: int, error: pa.ArrowInvalid) -> None:
@@ -152,7 +152,7 @@ def converted(values: Any, column: Column, convert: Callable[[Any], Array], wron
 
 
 def _as_decimals(values: Any) -> Array:
-    """Integers, or lists of them, as decimals. Their lost digits are reported when the decimals are read as float64."""
+    """Integers, or lists of integers, as decimals. Lost digits are reported later, when the decimals are read as float64."""
     if isinstance(values, pa.ExtensionArray):
         return _as_decimals(values.storage)
     if isinstance(values.type, pa.DictionaryType):
@@ -169,7 +169,7 @@ def _as_decimals(values: Any) -> Array:
 
 
 def _in_common_unit(values: Any, column: Column, wrong: dict[int, str]) -> Array:
-    """Times in the finer unit of the common column. Adds the reason for each time that the unit can't hold."""
+    """Times, converted to the finer unit of the common column. Adds the reason for each time that is out of range in this unit."""
     if isinstance(values, pa.ExtensionArray):
         return _in_common_unit(values.storage, column, wrong)
     if isinstance(values.type, pa.DictionaryType):

@@ -1,6 +1,6 @@
 """The source `arrow` reads the record batches of Arrow IPC files (Feather v2) and streams.
 
-The planner reads only the headers of the messages (`arrow_messages.py`). Each record batch is a unit, and is read and decoded as a whole.
+The planner reads only the message headers (`arrow_messages.py`). Each record batch is a unit, and is read and decoded as a whole.
 """
 
 import itertools
@@ -35,8 +35,8 @@ class ArrowReader(TableReader):
 
     @staticmethod
     def discover(source: ArrowSource, access: Access) -> Discovery:
-        """Reads schemas and lengths. Raises NotFound for a URI without files, BadData for a file that isn't Arrow IPC, and BadSpec for columns
-        that can't be read or that differ between files."""
+        """Reads schemas and lengths. Raises NotFound for a URI without files, BadData for a file that isn't Arrow IPC, and BadSpec for
+        columns that can't be read or that differ between files."""
         return discover_tables(source, access, of=_OF, units_of=_batches)
 
     def __init__(self, source: ArrowSource, state: Mapping[str, Any], access: Access) -> None:
@@ -68,15 +68,16 @@ def _pieces(source: Input, pieces: Sequence[tuple[int, int]], uri: str) -> bytes
 
 
 def _check(column: Any) -> None:
-    """Raises ArrowInvalid for offsets and indices that are out of bounds. Treats text as bytes and times as integers, because faulty texts and
-    times make only their own records bad, elsewhere."""
+    """Raises ArrowInvalid for offsets and indices that are out of bounds. Treats text as bytes and times as integers, because faulty text
+    and times are found later and make only their own records bad."""
     if isinstance(column, pa.ExtensionArray):
         column = column.storage
     column.view(_unchecked(column.type)).validate(full=True)
 
 
 def _unchecked(kind: Any) -> Any:
-    """The given Arrow type, with bytes in place of text, and integers in place of dates and times of day, whose values Arrow would check."""
+    """The given Arrow type, without types whose values Arrow would check: text becomes bytes, and dates and times of day become
+    integers."""
     types: Any = pa.types
     make: Any = pa
     for is_checked, raw in (

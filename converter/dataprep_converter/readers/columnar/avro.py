@@ -1,7 +1,7 @@
 """The source `avro` reads the blocks of Avro container files.
 
-The planner reads the headers of the files and the counts of their blocks (`avro_blocks.py`). Some consecutive blocks are a unit, which is
-read and decoded as a whole (`avro_records.py`).
+The planner reads the file headers and the counts at the start of each block (`avro_blocks.py`). A unit consists of consecutive blocks, and
+is read and decoded as a whole (`avro_records.py`).
 """
 
 import json
@@ -24,7 +24,7 @@ from dataprep_converter.sampling.units import Unit
 from dataprep_converter.stores import Entry, Input
 
 UNIT_BYTES: Final = 1 << 20
-"""The size in bytes from which the blocks of a unit aren't continued by another block."""
+"""A unit ends with the block with which it reaches this size in bytes."""
 UNIT_RECORDS: Final = 65_536
 _HEADER: Final = 1 << 16
 _OF: Final = "source.avro"
@@ -38,8 +38,8 @@ class AvroReader(TableReader):
 
     @staticmethod
     def discover(source: AvroSource, access: Access) -> Discovery:
-        """Reads headers and counts. Raises NotFound for a URI without files, BadData for a file that isn't Avro, and BadSpec for columns that
-        can't be read or that differ between files."""
+        """Reads headers and counts. Raises NotFound for a URI without files, BadData for a file that isn't Avro, and BadSpec for columns
+        that can't be read or that differ between files."""
         return discover_tables(source, access, of=_OF, units_of=_file_units)
 
     def __init__(self, source: AvroSource, state: Mapping[str, Any], access: Access) -> None:
@@ -61,13 +61,13 @@ class AvroReader(TableReader):
                     bad |= {row + each.row: each.reason() for each in reversed(inexact) if self._is_selected(each.path)}
                     row += batch.num_rows
                     parts.append(batch)
-            # Arrow reads the same buffers as other types, so it has to check them. `Table` finds text that is not UTF-8.
+            # Text columns are reinterpreted byte columns, whose text Arrow hasn't checked. `Table` finds text that is not UTF-8.
             return self._table.block(parts[0] if len(parts) == 1 else _arrow.concat_batches(parts), bad)
         except ValueError as exc:
             raise BadData(f"{unit.uri}: the blocks from byte {unit.offset:,} on can't be read: {exc}.", uri=unit.uri) from exc
 
     def _is_selected(self, path: Sequence[str]) -> bool:
-        """Whether a column has the values of the field at this path."""
+        """Whether one of the columns contains the field at this path."""
         return any(column.path == tuple(path[: len(column.path)]) for column in self._table.columns)
 
 

@@ -2,7 +2,7 @@
 
 # A file:   "Obj" 01 | metadata, a map of bytes: avro.schema, avro.codec | 16 bytes sync | blocks
 # A block:  long records | long size | the compressed records | 16 bytes sync
-# A long:   a zigzag varint of at most ten bytes. A map has blocks of pairs, each after their number, and ends with 0.
+# A long: a zigzag varint of at most ten bytes. A map consists of blocks (number of pairs, then the pairs) and ends with 0.
 """
 
 import bz2
@@ -18,7 +18,7 @@ from dataprep_converter.core.errors import BadData
 from dataprep_converter.stores import Input
 
 LARGEST_BLOCK: Final = 1 << 30
-"""The maximum size in bytes of a block, also after decompression. A damaged size never causes a larger allocation."""
+"""The maximum size of a block in bytes, before and after decompression. A damaged size never causes a larger allocation."""
 
 _MAGIC: Final = b"Obj\x01"
 _SYNC: Final = 16
@@ -45,17 +45,17 @@ class Header:
 
 @dataclass(frozen=True)
 class AvroBlock:
-    """The place of a block in its file."""
+    """The position of a block in its file."""
 
     offset: int
     size: int
-    """The size in bytes, with the block's counts and its sync marker."""
+    """The size in bytes, including the block's counts and its sync marker."""
     records: int
 
 
 def header_of(source: Input, uri: str, *, length: int) -> Header:
     """Reads the header of a file. `length` is the number of bytes that are read first. Raises BadData if the file isn't an Avro container,
-    or has a codec that isn't known."""
+    or has an unknown codec."""
     while True:
         data = source.read_at(0, length)
         if not data.startswith(_MAGIC):
@@ -73,8 +73,8 @@ def header_of(source: Input, uri: str, *, length: int) -> Header:
 
 
 def blocks_of(source: Input, header: Header, uri: str) -> Iterator[AvroBlock]:
-    """Yields the blocks of a file, in order. Reads only their counts if the blocks are large. Raises BadData for a file that is truncated,
-    or whose blocks don't end with the sync marker."""
+    """Yields the blocks of a file, in order. If the blocks are large, reads only their counts and sync markers. Raises BadData for a file
+    that is truncated, or whose blocks don't end with the sync marker."""
     offset = header.size
     start, window = 0, b""
 
@@ -142,7 +142,7 @@ def _parsed_header(data: bytes) -> Header:
 
 
 def _long(data: bytes, place: int) -> tuple[int, int]:
-    """Decodes the number at `place`. Returns it, and the place after it."""
+    """Decodes the number at the position `place`. Returns the number and the position after it."""
     value = shift = 0
     while True:
         byte = data[place]
@@ -180,7 +180,7 @@ def _of_stream(make: Callable[[], Any], errors: tuple[type[Exception], ...]) -> 
 
 
 def _snappy(data: bytes) -> bytes:
-    """Decompresses raw Snappy, which begins with the size of the contents. The contents' CRC-32 follows in four bytes."""
+    """Decompresses raw Snappy data, which begins with the size of the contents and is followed by their CRC-32 in four bytes."""
     size = shift = 0
     for byte in data[:5]:
         size |= (byte & 0x7F) << shift

@@ -1,7 +1,7 @@
 """Turns Avro schemas into Arrow schemas, and the records of Avro blocks into Arrow batches. fastavro decodes the records.
 
-fastavro gets a schema in which texts are bytes and times are numbers. So text that is not UTF-8 spoils only its own record, and times that
-Python's `datetime` can't hold keep their values. Arrow then reads the same buffers as texts and times.
+fastavro is given a schema in which strings are bytes and times are numbers. As a result, text that is not UTF-8 makes only its own record
+bad, and times that Python's `datetime` can't hold keep their values. Arrow then reinterprets the buffers as strings and times.
 """
 
 import io
@@ -15,7 +15,7 @@ import pyarrow as pa
 from dataprep_converter.core.errors import BadData, BadSpec
 
 _PART_RECORDS: Final = 8192
-"""The number of records that are Python objects at the same time."""
+"""The maximum number of records that exist as Python objects at the same time."""
 _SYNC: Final = bytes(16)
 
 _arrow: Any = pa  # the type stubs lack some types
@@ -49,16 +49,16 @@ class RecordType:
     """The schema of a file's records."""
 
     schema: pa.Schema
-    """The fields as Arrow types. A type that Arrow doesn't have is a union, which no column can be."""
+    """The fields as Arrow types. A type that Arrow lacks is represented by a union, which a column can't contain."""
     decoded: pa.Schema
-    """The same, with bytes instead of texts, and numbers instead of times."""
+    """The same fields with bytes instead of strings, and numbers instead of times."""
     head: bytes
     """The header of an uncompressed file with these records."""
 
 
 @dataclass(frozen=True)
 class Inexact:
-    """A long that the column of a union of long and double can't hold, because the column has doubles."""
+    """A long from a union of long and double that its column can't represent, because the column contains doubles."""
 
     row: int
     path: tuple[str, ...]
@@ -94,8 +94,9 @@ def record_type(schema: bytes, uri: str) -> RecordType:
 
 
 def batches_of(kind: RecordType, records: int, content: bytes, columns: Sequence[str]) -> Iterator[tuple[pa.RecordBatch, list[Inexact]]]:
-    """Decodes a block with this number of records, and yields batches that have only these fields, or a column without a name if there are
-    none. A long that its column can't hold is null in the batch, and is yielded with it. Raises ValueError for damaged records."""
+    """Decodes a block of `records` records, and yields batches with only the fields in `columns`, or with a single unnamed column if
+    `columns` is empty. Each batch comes with the longs that its columns can't represent; they are null in the batch. Raises ValueError for
+    damaged records."""
     reader = _fastavro().reader(io.BytesIO(b"".join((kind.head, _long(records), _long(len(content)), content, _SYNC))))
     schema = pa.schema([kind.schema.field(name) for name in columns])
     rest = records
@@ -126,12 +127,13 @@ def _column(values: Sequence[Any], kind: Any, name: str, inexact: list[Inexact])
     try:
         return _arrow.array(values, kind)
     except pa.ArrowInvalid:
-        # Arrow takes no whole number beyond 2^53 as a double, not even one that is a double.
+        # Arrow doesn't convert whole numbers beyond 2^53 to doubles, even if a double can represent them exactly.
         return _arrow.array([_as_doubles(value, kind, row, (name,), inexact) for row, value in enumerate(values)], kind)
 
 
 def _as_doubles(value: Any, kind: Any, row: int, path: tuple[str, ...], inexact: list[Inexact]) -> Any:
-    """A value with doubles instead of longs where `kind` has doubles. A long that no double equals becomes None, and is added to `inexact`."""
+    """The value, with longs converted to doubles where `kind` has doubles. A long that no double can represent exactly becomes None and is
+    added to `inexact`."""
     types: Any = pa.types
     if value is None:
         return None
@@ -150,7 +152,7 @@ def _as_doubles(value: Any, kind: Any, row: int, path: tuple[str, ...], inexact:
 
 
 def _fastavro() -> Any:
-    """The library. Raises BadSpec if it isn't installed."""
+    """The module `fastavro`. Raises BadSpec if fastavro isn't installed."""
     try:
         # Not imported at the top, because most jobs don't read Avro files.
         import fastavro
@@ -160,7 +162,7 @@ def _fastavro() -> Any:
 
 
 class _Types:
-    """The Arrow types of Avro types. `named` has the records, enums and fixed types by their full names."""
+    """Converts Avro types to Arrow types. `named` contains the records, enums and fixed types, keyed by full name."""
 
     def __init__(self, named: Mapping[str, Any]) -> None:
         self._named = named
@@ -208,7 +210,7 @@ class _Types:
         if len(types) == 1:
             return types[0]
         if all(kind in _NUMBERS for kind in types):
-            # The types that Avro itself would promote to.
+            # Avro itself promotes numbers to the same types.
             return pa.float64() if any(map(pa.types.is_floating, types)) else pa.int64()
         return _union(types)
 
@@ -219,7 +221,7 @@ def _union(types: Sequence[pa.DataType]) -> pa.DataType:
 
 
 def _decoded(kind: Any) -> Any:
-    """The type as which values of a type are decoded."""
+    """The type to which values of the type `kind` are decoded."""
     types: Any = pa.types
     if types.is_string(kind):
         return pa.binary()
@@ -237,7 +239,7 @@ def _decoded(kind: Any) -> Any:
 
 
 def _as_decoded(schema: Any) -> Any:
-    """The Avro schema with bytes instead of texts, and without the logical types, except for decimals."""
+    """The Avro schema with bytes instead of strings, and without logical types other than decimals."""
     if isinstance(schema, list):
         return [_as_decoded(kind) for kind in schema]
     if isinstance(schema, str):
@@ -256,7 +258,7 @@ def _as_decoded(schema: Any) -> Any:
 
 
 def _long(number: int) -> bytes:
-    """A number that isn't negative, as Avro encodes it."""
+    """Avro's encoding of a non-negative number."""
     value = number << 1
     out = bytearray()
     while value > 0x7F:

@@ -2,7 +2,7 @@
 
 Structs that are kept, lists of structs, maps and lists of lists become JSON text (`formats/nested`). A null becomes the column's default.
 Without a default, a null stays a null or makes its row bad, depending on the job. A null within a list of single values always makes its
-row bad; nested values may contain nulls.
+row bad, whereas nested values can contain nulls.
 """
 
 import json
@@ -35,7 +35,7 @@ TYPES: Final[Mapping[str, pa.DataType]] = {
     "String": pa.string(),
     "Bool": pa.bool_(),
 }
-"""The type of a column, given the name of this type in specs."""
+"""Maps the name of a type in specs to the type of a column."""
 
 _SHOWN: Final = 64
 _SHOWN_COLUMNS: Final = 20
@@ -59,7 +59,8 @@ class Column:
     by_default: bool = True
     """Whether the column is written if the spec doesn't name its features."""
     common: pa.DataType | None = None
-    """If `was` can't hold the times or decimals of all files, the type that can. None if `was` can, and the type null if no type can."""
+    """The type that can hold the times or decimals of all files, if `was` can't. It is None if `was` can, and the type null if no type
+    can."""
 
     def field(self) -> "pa.Field[Any]":
         """The column as a field of the reader's schema. The field's metadata contains the original type, which later steps need as well."""
@@ -99,9 +100,10 @@ def columns_of(
 ) -> list[Column]:
     """The columns of batches for a file with this schema: all columns, or only those in `selection`, in this order.
 
-    `structs` says which structs are columns of their own. The fields of such a struct are columns too, but aren't written by default, unless
-    `selection` names them. `asked` are the columns that the spec keeps as nested values. `of` is the source's name in messages, such as `source.parquet`. Raises BadSpec,
-    which names the file and the column, for a column that is missing, duplicate, or of a type that records can't hold.
+    `structs` says which structs are columns of their own. The fields of such a struct are columns too, but aren't written by default,
+    unless `selection` names them. `asked` contains the columns that the spec keeps as nested values. `of` is the source's name in messages,
+    such as `source.parquet`. Raises BadSpec, which names the file and the column, for a column that is missing, duplicate, or of a type
+    that records can't hold.
     """
     structs = replace(structs, named=structs.named.union(asked))
     leaves = [leaf for field in schema for leaf in _leaves((field.name,), field.type, structs)]
@@ -119,7 +121,7 @@ def columns_of(
             batch_type = None if nested is None else pa.large_string()
         is_inside = any(path[:length] in kept for length in range(1, len(path))) and names[place] not in (selection or ())
         if is_inside and names[place] not in structs.named and (batch_type is None or nested is not None or row_shape(batch_type)):
-            continue  # the struct can hold a list that the column can't, such as one with nulls
+            continue  # the struct can hold a list that the column can't, such as a list with nulls
         if batch_type is None:
             raise BadSpec(
                 f"{uri}: the column {names[place]!r} is {_named(kind)}, which records can't contain. "
@@ -217,7 +219,7 @@ def _batch_value_type(kind: pa.DataType) -> pa.DataType | None:
 
 
 def _named(kind: Any) -> str:
-    """The type in a message. Arrow's name of a union says more about Arrow than about the union."""
+    """The type's name for a message. Arrow's name for a union says more about Arrow than about the union."""
     types: Any = pa.types
     if types.is_union(kind):
         return (
@@ -229,7 +231,7 @@ def _named(kind: Any) -> str:
 
 
 def _has_union(kind: Any) -> bool:
-    """Whether a type is a union, or lists or maps of unions."""
+    """Whether a type is a union, or a list or map of unions."""
     while _is_list(kind) or pa.types.is_map(kind):
         kind = kind.item_type if pa.types.is_map(kind) else kind.value_type
     return bool(pa.types.is_union(kind))
@@ -400,7 +402,7 @@ def _rows(column: Any) -> npt.NDArray[np.int64]:
 
 
 def _not_utf8(column: Any) -> npt.NDArray[np.int64]:
-    """The positions of the texts that are not UTF-8. Examines texts one by one only if at least one of them is not UTF-8."""
+    """The positions of the strings that are not UTF-8. Examines strings one by one only if at least one of them is not UTF-8."""
     if not (pa.types.is_string(column.type) or pa.types.is_large_string(column.type)):
         return np.empty(0, np.int64)
     try:
@@ -420,8 +422,8 @@ def _is_utf8(text: bytes) -> bool:
 
 
 def narrowed(values: Array) -> tuple[Array, dict[int, float]]:
-    """Converts float64 to float32. Nulls stay nulls. Returns the converted values, and a map from positions to the finite values that became
-    infinite."""
+    """Converts float64 to float32. Nulls stay nulls. Returns the converted values, and a map from positions to the finite values that
+    became infinite."""
     wide = (pc.fill_null(values, 0.0) if values.null_count else values).to_numpy()
     with np.errstate(over="ignore"):
         narrow = wide.astype(np.float32)

@@ -1,4 +1,5 @@
-"""The defaults of columns, which replace nulls: of single values and lists (`columns.py`), and of nested values, which are JSON."""
+"""Parses the defaults of columns, which replace nulls. Defaults of single values and lists are parsed in `columns.py`; defaults of nested
+values are JSON."""
 
 from collections.abc import Mapping, Sequence
 from decimal import Decimal, InvalidOperation
@@ -13,16 +14,16 @@ from dataprep_converter.records.lossy import SAFE_DIGITS
 
 
 def column_default(text: str, column: Column, *, of: str) -> Any:
-    """A default of a column, as an Arrow scalar. Raises BadSpec for an invalid default."""
+    """A column's default as an Arrow scalar. Raises BadSpec for an invalid default."""
     if column.nested is not None:
         return nested_default(text, column.nested, column=column.name, of=of)
     return default_of(text, column.type, column=column.name, of=of, called=str(column.type))
 
 
 def check_digits(defaults: Mapping[str, str] | None, columns: Sequence[Column], *, of: str) -> None:
-    """Raises RoundedDefault for a default of a column of decimals that would lose digits, because decimals are read as float64.
+    """Raises RoundedDefault for a decimal column's default that would lose digits, because decimals are read as float64.
 
-    Only the planner of a new data set calls this, because data sets of earlier releases may have such defaults, rounded.
+    This function is called only when a new data set is planned, because data sets of earlier releases can have such defaults, rounded.
     """
     for column in columns:
         text = (defaults or {}).get(column.name)
@@ -35,7 +36,7 @@ def check_digits(defaults: Mapping[str, str] | None, columns: Sequence[Column], 
 
 
 def _is_rounded(text: str) -> bool:
-    """Whether a float64 can't hold a number. False for a text that isn't a number, which `default_of` refuses."""
+    """Whether float64 can't represent a number exactly. Returns False for text that isn't a number; `default_of` refuses such text."""
     try:
         number = Decimal(text)
     except InvalidOperation:
@@ -44,7 +45,7 @@ def _is_rounded(text: str) -> bool:
 
 
 def nested_default(text: str, kind: pa.DataType, *, column: str, of: str) -> Any:
-    """A default of nested values, which is written as JSON, as an Arrow scalar. Raises BadSpec for an invalid default."""
+    """Parses a default of nested values, which is written as JSON, into an Arrow scalar. Raises BadSpec for an invalid default."""
     try:
         return nested_scalar(text, kind)
     except ValueError as exc:

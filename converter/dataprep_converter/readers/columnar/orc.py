@@ -32,7 +32,7 @@ _STRIPES: Final = 3
 _ROWS: Final = 5
 _BYTES: Final = 2  # the wire type of bytes and messages
 _FAR_TIME: Final = re.compile(r"ORC timestamp \((-?\d+)s \+ \d+ns\) is out of range")
-_EPOCH: Final = datetime(1970, 1, 1)  # noqa: DTZ001 - the times of a file may have no zone
+_EPOCH: Final = datetime(1970, 1, 1)  # noqa: DTZ001 - the times in a file can lack a time zone
 _orc: Any = orc  # the type stubs lack the file's tail
 
 
@@ -43,14 +43,14 @@ class OrcReader(TableReader):
 
     @staticmethod
     def discover(source: OrcSource, access: Access) -> Discovery:
-        """Reads the footers. Raises NotFound for a URI without files, BadData for a file that isn't ORC, and BadSpec for columns that can't be
-        read or that differ between files."""
+        """Reads the footers. Raises NotFound for a URI without files, BadData for a file that isn't ORC, and BadSpec for columns that can't
+        be read or that differ between files."""
         return discover_tables(source, access, of=_OF, units_of=_stripe_units)
 
     def __init__(self, source: OrcSource, state: Mapping[str, Any], access: Access) -> None:
         super().__init__(source, state, access)
         names = list(dict.fromkeys(column.path[0] for column in self._table.columns))
-        # Arrow takes a dot as the border between a struct and its field.
+        # Arrow treats a dot in a name as the separator between a struct and its field.
         self._names = None if any("." in name or "`" in name for name in names) else names
         self._orc_files: LruCache[str, Any] = self._files.views()
 
@@ -60,7 +60,7 @@ class OrcReader(TableReader):
         stripe = json.loads(unit.extra)["stripe"]
         with errors_as_bad_data(unit.uri, f"not readable in stripe {stripe}"):
             names = None if self._names is None else [name for name in self._names if name in file.schema.names]
-            # Without any column, Arrow doesn't return the number of rows.
+            # Read at least one column, because otherwise Arrow doesn't return the number of rows.
             columns = file.schema.names[:1] if names == [] else names
             try:
                 records = file.read_stripe(stripe, columns=columns)
@@ -73,7 +73,8 @@ class OrcReader(TableReader):
 
 
 def _fault_of_times(file: Any, stripe: int, columns: Sequence[str], error: pa.ArrowInvalid) -> str | None:
-    """If Arrow can't read a stripe because of a time that isn't between 1677 and 2262, returns a sentence that names the first such column."""
+    """If Arrow can't read a stripe because of a time that isn't between 1677 and 2262, returns a message that names the first such
+    column."""
     if _FAR_TIME.search(str(error)) is None:
         return None
     for name in columns:
@@ -138,7 +139,7 @@ def _stripe_units(root: int, path: str, entry: Entry, source: Input, settler: Co
 
 
 def _stripes_of(tail: bytes) -> list[_Stripe]:
-    """The stripes that a file's tail lists. Arrow doesn't return the number of rows in a stripe.
+    """The stripes that a file's tail lists. The tail is parsed here, because Arrow doesn't return the number of rows in a stripe.
 
     # message FileTail          { Footer footer = 2 }
     # message Footer            { repeated StripeInformation stripes = 3 }

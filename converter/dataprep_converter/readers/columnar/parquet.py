@@ -1,7 +1,7 @@
 """The source `parquet` reads the row groups of Parquet files. Arrow decodes them.
 
 The planner reads only the footers. Each row group is a unit. Workers read only the bytes of the selected columns. A large row group is
-decoded in parts, up to the last requested row. If rows are requested in order, a single pass over the row group suffices; each request for
+decoded in parts, up to the last requested row. If rows are requested in order, a single pass over the row group suffices. Each request for
 an earlier row begins another pass.
 """
 
@@ -36,7 +36,7 @@ PART_RECORDS: Final = 65_536
 LOADED_BYTES: Final = 16 << 20
 """The maximum size in bytes of a row group whose columns are all fetched together. Larger row groups are fetched column by column."""
 INT96_UNIT: Final = "us"
-"""The unit in which Arrow reads times of the old type INT96. Nanoseconds, Arrow's default, can't hold all of them."""
+"""The unit in which Arrow reads times of the old type INT96. Nanoseconds, Arrow's default, can't represent all INT96 times."""
 
 _GAP: Final = 1 << 20
 _BUFFERS: Final = 32 << 20
@@ -53,8 +53,8 @@ class ParquetReader(TableReader):
 
     @staticmethod
     def discover(source: ParquetSource, access: Access) -> Discovery:
-        """Reads the footers. Raises NotFound for a URI without files, BadData for a file that isn't Parquet, and BadSpec for columns that can't
-        be read or that differ between files."""
+        """Reads the footers. Raises NotFound for a URI without files, BadData for a file that isn't Parquet, and BadSpec for columns that
+        can't be read or that differ between files."""
         return discover_tables(source, access, of=_OF, units_of=partial(_groups, access))
 
     def __init__(self, source: ParquetSource, state: Mapping[str, Any], access: Access) -> None:
@@ -76,7 +76,7 @@ class ParquetReader(TableReader):
 
 
 def _unit_of_int96(access: Access) -> str | None:
-    """The unit of times of INT96. None stands for nanoseconds, as in version 1 of the part `int96`."""
+    """The unit of INT96 times, or None for nanoseconds, as in version 1 of the part `int96`."""
     return INT96_UNIT if access.version_of(INT96) > 1 else None
 
 
@@ -119,8 +119,8 @@ def _groups(access: Access, root: int, path: str, entry: Entry, source: Input, s
 
 
 def _owners(schema: pa.Schema, columns: list[Column]) -> dict[int, Column]:
-    """Maps the index of each of the file's physical columns that belong to these columns to its column. A nested column consists of several
-    physical columns."""
+    """Maps the index of each physical column in the file to the member of `columns` to which it belongs, if any. A nested column consists
+    of several physical columns."""
     owners: dict[int, Column] = {}
     of_path = {column.path: column for column in columns}
     at = 0
@@ -177,7 +177,7 @@ class _File:
         self._ahead: Iterator[pa.RecordBatch] = iter(())
 
     def part_records(self, group: int) -> int:
-        """The number of rows in each part of the row group. The last part may be shorter."""
+        """The number of rows in each part of the row group. The last part can be shorter."""
         row_group = self._file.metadata.row_group(group)
         size = sum(row_group.column(leaf).total_uncompressed_size for leaf in self._leaves)
         return int(max(1, min(PART_RECORDS, PART_BYTES * row_group.num_rows // max(1, size))))

@@ -1,4 +1,4 @@
-"""What the readers of `parquet`, `arrow`, `avro` and `orc` share."""
+"""Code shared by the readers of `parquet`, `arrow`, `avro` and `orc`."""
 
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
@@ -23,7 +23,7 @@ from dataprep_converter.sampling.units import Unit
 from dataprep_converter.stores import Entry, Input
 
 UnitsOf: TypeAlias = Callable[[int, str, Entry, Input, CommonSchema], Iterator[Unit]]
-"""Yields the units of an open file, and gives the file's schema to `CommonSchema`. The first arguments are the root and the path."""
+"""Yields the units of an open file, and passes the file's schema to `CommonSchema`. The first two arguments are the root and the path."""
 
 
 class TableReader(BlockReader):
@@ -45,7 +45,7 @@ class TableReader(BlockReader):
 
 
 def discover_tables(source: TableFiles, access: Access, *, of: str, units_of: UnitsOf) -> Discovery:
-    """The units of all files, with the columns that hold the values of all of them.
+    """The units of all files, with common columns that can hold the values of all files.
 
     Raises NotFound for a URI without files, and BadSpec for columns that can't be read or unified.
     """

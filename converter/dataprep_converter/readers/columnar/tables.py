@@ -1,4 +1,5 @@
-"""Code that `parquet`, `arrow`, `avro` and `orc` share. This code freezes the common columns of the files, and converts batches of files into blocks."""
+"""Freezes the common columns of a source's files, and converts the files' batches into blocks. Used by `parquet`, `arrow`, `avro` and
+`orc`."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
@@ -22,7 +23,7 @@ from dataprep_converter.records.schemas import parse_schema, schema_text
 
 
 class CommonSchema:
-    """Collects the schemas of the files, and freezes the columns that hold the values of all files."""
+    """Collects the schemas of the files, and freezes columns that can hold the values of all files."""
 
     def __init__(self, source: TableFiles, *, of: str, structs: StructRule, rounds_defaults: bool = False) -> None:
         """`rounds_defaults` is `Access.rounds_defaults`."""
@@ -31,12 +32,12 @@ class CommonSchema:
         self._structs = structs
         self._source_path = of
         self.int96: dict[str, None] = {}
-        """The columns of files in Parquet whose times are INT96 and are read in microseconds."""
+        """The columns of Parquet files that contain INT96 times, which are read in microseconds."""
         self._common = CommonColumns(source.columns, of=of, structs=structs, asked=source.nested or ())
 
     def settle(self, schema: pa.Schema, uri: str) -> list[Column]:
-        """The columns of a file. Raises BadSpec for a column that can't be read, or that can't be unified with the same column of an earlier
-        file. If columns can't be unified, the message names both files."""
+        """The columns of a file. Raises BadSpec for a column that can't be read, or that can't be unified with the same column of an
+        earlier file. If columns can't be unified, the message names both files."""
         return self._common.add(schema, uri)
 
     def state(self) -> dict[str, Any]:
@@ -117,7 +118,7 @@ class Table:
             self._defaults[name] = column_default(text, by_name[name], of=f"{of}.defaults")
 
     def block(self, records: pa.RecordBatch, bad: Mapping[int, str] | None = None) -> Block:
-        """The batch as a block. `settled` describes the bad rows; `bad` has the reasons of further bad rows."""
+        """The batch as a block. `settled` describes the bad rows; `bad` contains the reasons for additional bad rows."""
         aligned = self._alignment.apply(records)
         return block_of(
             aligned.records,
@@ -131,7 +132,7 @@ class Table:
 
 
 def lost_of(columns: Sequence[Column]) -> list[str]:
-    """The names of the columns of decimals that may lose digits."""
+    """The names of the decimal columns whose values can lose digits."""
     return [column.name for column in columns if digits(column.was) > SAFE_DIGITS]
 
 
@@ -145,8 +146,8 @@ def block_of(
     nested: Mapping[str, Array] | None = None,
     bad: Mapping[int, str] | None = None,
 ) -> Block:
-    """The records as a block. `settled` and `converted` describe the bad rows; `bad` has the reasons of further bad rows. `nested` are nested
-    columns that aren't taken from the records."""
+    """The records as a block. `settled` and `converted` describe the bad rows; `bad` contains the reasons for additional bad rows. `nested`
+    contains the nested columns that aren't taken from the records."""
     others = nested or {}
     refused: dict[int, str] = {}
 

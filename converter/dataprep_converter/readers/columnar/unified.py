@@ -1,17 +1,17 @@
-"""Unifies the columns of files whose schemas differ: finds the columns that hold the values of all files.
+"""Unifies the columns of files whose schemas differ: finds common columns that can hold the values of all files.
 
 | in one file and another | common column |
 |---|---|
 | absent, or a column of the type null | the column of the other file |
 | integers | the smallest integer type that holds both types |
-| floats | the wider one |
+| floats | the wider float |
 | an integer and a float | the smallest float that is as wide as the float and holds the integers, or float64 |
 | a decimal and a number | float64 |
 | times of one kind in different units | the finer unit |
-| text, bytes or lists with small and large offsets | the one with large offsets |
+| text, bytes or lists with small and large offsets | the type with large offsets |
 | structs that are kept, or lists of structs | a struct with the fields of both, each with the common type; decimals keep all digits |
 
-Other differences are refused. Only the planner does this; `aligned.py` brings the batches of a file into the common form.
+All other differences are refused. Only the planner unifies columns; `aligned.py` converts each file's batches to the common columns.
 """
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
@@ -28,14 +28,14 @@ from dataprep_converter.formats.nested.descriptions import plain_type
 from dataprep_converter.readers.columnar.columns import Column, columns_of, digits
 
 WHOLE: Final[pa.DataType] = pa.decimal128(19, 0)
-"""The original type of integers that are read as float64. Integers with many digits lose some, as decimals do."""
+"""The original type that is recorded for integers read as float64. Like decimals, integers with many digits lose some of their digits."""
 UNITS: Final = ("s", "ms", "us", "ns")
-"""Arrow's units of times, the coarsest first."""
+"""Arrow's time units, the coarsest first."""
 
 _arrow: Any = pa  # the type stubs lack some functions
 _TOLD: Final = 5
 _MOST_DIGITS: Final = 76
-"""The most digits of a decimal in Arrow."""
+"""The maximum number of digits of an Arrow decimal."""
 
 
 @dataclass
@@ -44,7 +44,7 @@ class _Common:
 
     column: Column
     uri: str
-    """The latest file that changed the column, or the first one that has it."""
+    """The latest file that changed the column, or the first file that has it."""
     first: pa.DataType | None
     """The original type in the first file."""
     files: int = 0
@@ -53,7 +53,7 @@ class _Common:
 
 
 class CommonColumns:
-    """Takes the columns of one file after another."""
+    """Collects the columns of one file after another, and unifies them."""
 
     def __init__(self, selection: Sequence[str] | None, *, of: str, structs: StructRule = FLAT, asked: Collection[str] = ()) -> None:
         self._selection = selection
@@ -65,17 +65,17 @@ class CommonColumns:
         self._common: dict[str, _Common] = {}
         self._latest: tuple[pa.Schema, list[Column]] | None = None
         self._repeated = 0
-        """The number of further files that have the latest schema."""
+        """The number of additional files that have the latest schema."""
         self._inner: dict[tuple[str, ...], str] = {}
-        """Maps the paths of columns and of the structs around them to the name of a column."""
+        """Maps the path of each column, and of each struct that contains a column, to the name of a column."""
         self._nothing: dict[str, tuple[pa.Schema, str]] = {}
-        """The columns of the type null, with the first file that has each."""
+        """The columns of the type null, each with the first file that has it."""
         self._differences: dict[str, str] = {}
         """Describes the first difference in the types of each column."""
 
     def add(self, schema: pa.Schema, uri: str) -> list[Column]:
-        """The columns of a file. Raises BadSpec for a column that can't be read, or that has no common type with an earlier file's column. If
-        the types differ, the message names both files."""
+        """The columns of a file. Raises BadSpec for a column that can't be read, or that has no common type with an earlier file's column.
+        If there is no common type, the message names both files."""
         self._files += 1
         if self._latest is not None and self._latest[0].equals(schema):
             self._repeated += 1
@@ -100,8 +100,8 @@ class CommonColumns:
         return columns
 
     def columns(self) -> list[Column]:
-        """The common columns: in the order of the selection, or else of their first occurrence. Raises BadSpec for a selected column that no
-        file has, and for a column that has the type null in all files."""
+        """The common columns: in the order of the selection, or else of their first occurrence. Raises BadSpec for a selected column that
+        no file has, and for a column that has the type null in all files."""
         if self._first is None:
             return []
         found = [common.column for common in self._common.values()]
@@ -117,7 +117,7 @@ class CommonColumns:
         return selected
 
     def units(self) -> dict[str, str]:
-        """The unit of each column of times whose first file has another unit."""
+        """The unit of each time column that has another unit in its first file."""
         return {
             name: str(common.column.was)
             for name, common in self._common.items()
@@ -162,8 +162,8 @@ class CommonColumns:
         return (self._structs.keeps and "/" not in path) or path in self._structs.named or path in self._asked
 
     def _matching(self, name: str, columns: Iterable[Column]) -> list[Column]:
-        """The column with this name, or the columns of the struct with this name. If there are none, raises the error of the first file that
-        has the column with the type null, or else of the first file."""
+        """The column with this name, or the columns of the struct with this name. If there are none, raises the error that `columns_of`
+        raises for the first file in which the column has the type null, or else for the first file."""
         exact = [column for column in columns if column.name == name]
         matching = exact or [column for column in columns if column.name.startswith(f"{name}/")]
         if not matching and self._first is not None:
@@ -174,7 +174,7 @@ class CommonColumns:
     def _check_path(self, column: Column, uri: str) -> None:
         """Raises BadSpec if the column is a struct in another file, or the other way round."""
         if isinstance(column.nested, pa.StructType):
-            return  # its fields may be columns as well
+            return  # its fields can be columns as well
         outer = [column.path[:length] for length in range(1, len(column.path))]
         for path in (column.path, *outer):
             other = self._common.get(self._inner.get(path, ""))
@@ -208,7 +208,7 @@ class CommonColumns:
 
 
 def _is_alike(one: Column, other: Column) -> bool:
-    """Whether records show no difference between the two columns: decimals, times with different zones, and text of any size."""
+    """Whether records show no difference between the two columns, as with decimals, times with different zones, and text of any size."""
     if one.was is not None and other.was is not None:
         is_same_time = pa.types.is_temporal(one.was) and getattr(one.was, "unit", None) == getattr(other.was, "unit", None)
         return is_same_time or bool(digits(one.was) and digits(other.was))
@@ -221,7 +221,7 @@ def _shown(column: Column) -> str:
 
 
 def _names(fields: Iterable[Any], within: str = "") -> Iterator[str]:
-    """The names of all fields, with those of the structs around them in front."""
+    """The paths of all fields. A path consists of the names of the structs that contain the field, followed by the field's name."""
     for field in fields:
         path = f"{within}{field.name}"
         yield path
@@ -230,7 +230,7 @@ def _names(fields: Iterable[Any], within: str = "") -> Iterator[str]:
 
 
 def _null_names(fields: Iterable[Any], is_kept: Callable[[str], bool], within: str = "") -> list[str]:
-    """The names of the columns of the type null. A struct that is kept may have such fields."""
+    """The names of the columns that have the type null. Fields of kept structs are left out, because they can have this type."""
     names = []
     for field in fields:
         path = f"{within}{field.name}"
@@ -361,7 +361,7 @@ def _wider(one: Any, other: Any) -> pa.DataType | None:
 
 def _unified_number(one: pa.DataType, other: pa.DataType) -> pa.DataType:
     first, second = np.dtype(NUMPY_NAMES[one]), np.dtype(NUMPY_NAMES[other])
-    # numpy gives the smallest type that holds both, except that it takes no larger float than float64.
+    # NumPy returns the smallest type that holds both, but no float larger than float64.
     return pa.from_numpy_dtype(np.promote_types(first, second))
 
 
@@ -371,7 +371,7 @@ def _item(kind: Any) -> Any:
 
 
 def _finer(one: Any, other: Any) -> pa.DataType | None:
-    """The type with the finer unit of two types of times, or None if they are of different kinds."""
+    """Of two time types, the type with the finer unit. None if the types are of different kinds."""
     types: Any = pa.types
     if one == other:
         same: pa.DataType = one

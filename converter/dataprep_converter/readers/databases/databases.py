@@ -1,6 +1,6 @@
 """The databases that `source.sql` can read. ADBC drivers return the rows as Arrow batches.
 
-Connections are read-only. Errors of the drivers are converted to errors of this project. Each kind of database has a class that connects to
+Connections are read-only. The drivers' errors are converted to this project's errors. Each kind of database has a class that connects to
 the database and determines the columns of a query.
 """
 
@@ -49,7 +49,7 @@ _READ: Final = frozenset(
         "timestamptz",
     ]
 )
-"""PostgreSQL's types whose values the driver returns unchanged. Text can be read too, and so can arrays and structs of the types in this
+"""The PostgreSQL types whose values the driver returns unchanged. Text can be read too, and so can arrays and structs of the types in this
 set."""
 _INSTEAD: Final[Mapping[str, str]] = {"money": "numeric", "oid": "bigint"}
 _FIRST_DAY: Final = -2_440_588
@@ -80,8 +80,8 @@ class Database(Closeable):
         self._connection.close()
 
     def columns(self, query: str) -> pa.Schema:
-        """The columns of a query's result, with the types that `batches` returns. Raises BadSpec, which names the column, for a column that can't
-        be read."""
+        """The columns of a query's result, with the types that `batches` returns. For a column that can't be read, raises BadSpec, which
+        names the column."""
         raise NotImplementedError
 
     def selected(self, schema: pa.Schema) -> str:
@@ -89,7 +89,8 @@ class Database(Closeable):
         return ", ".join(quoted(name) for name in schema.names)
 
     def unfit(self, rows: pa.RecordBatch) -> dict[int, str]:
-        """The reason for each bad row in a batch of `batches`. A row is bad if it has a value that its column can't represent."""
+        """The reason for each bad row in a batch that `batches` returned. A row is bad if it has a value that its column can't
+        represent."""
         reasons = rows.column(rows.num_columns - 1)
         return {row: reasons[row].as_py() for row in np.flatnonzero(reasons.is_valid().to_numpy(zero_copy_only=False)).tolist()}
 
@@ -102,8 +103,8 @@ class Database(Closeable):
     def batches(self, statement: str, schema: pa.Schema, *, lost_of: Sequence[str]) -> Iterator[pa.RecordBatch]:
         """Streams the rows of a statement in batches of any size.
 
-        The columns of `schema` are followed by one further column for each name in `lost_of`. Each further column contains the original
-        text of the numerics that lost digits. The last column contains the reasons that `unfit` returns.
+        The columns of `schema` are followed by one additional column for each name in `lost_of`. Each additional column contains the
+        original text of the numerics that lost digits. The last column contains the reasons that `unfit` returns.
         """
         full_schema = pa.schema([*schema, *((lost_name(name), pa.string()) for name in lost_of), (_REASON, pa.string())])
         places = [schema.get_field_index(name) for name in lost_of]
@@ -131,8 +132,8 @@ class Postgres(Database):
 
     @classmethod
     def connect(cls, url: str, credentials: Mapping[str, str]) -> "Postgres":
-        """Opens a connection. The user and the password come from `credentials`, the URL, or libpq's environment variables (PGUSER, PGPASSWORD,
-        PGPASSFILE)."""
+        """Opens a connection. The user and the password come from `credentials`, the URL, or libpq's environment variables (PGUSER,
+        PGPASSWORD, PGPASSFILE)."""
         try:
             from adbc_driver_postgresql import dbapi  # type: ignore[import-untyped]  # the package has no types
         except ModuleNotFoundError as exc:
@@ -165,8 +166,8 @@ class Postgres(Database):
         return pa.schema([pa.field(field.name, pa.float64() if _is_numeric(field.type) else _storage_type(field.type)) for field in schema])
 
     def unfit(self, rows: pa.RecordBatch) -> dict[int, str]:
-        """Also finds rows with a date or time that is infinite or doesn't fit into 64 bits. For an infinite or too large date or time, the
-        driver's addition has overflowed to a value before PostgreSQL's first date."""
+        """Also finds rows with a date or time that is infinite or doesn't fit into 64 bits. Such a value is recognised because the driver's
+        addition has overflowed, which results in a value before PostgreSQL's first date."""
         wrong = super().unfit(rows)
         for field, values in zip(rows.schema, rows.columns, strict=True):
             for path, inner, places in _dates_and_times((field.name,), values, np.arange(len(values), dtype=np.int64)):
@@ -232,7 +233,7 @@ class Sqlite(Database):
         return pa.schema(fields)
 
     def selected(self, schema: pa.Schema) -> str:
-        """The SQL expressions to select for the columns of `schema`. The expressions replace each NULL with a value, and further
+        """The SQL expressions to select for the columns of `schema`. The expressions replace each NULL with a value, and additional
         expressions at the end mark the NULLs.
 
         The NULLs are replaced because the driver infers the type of a column from the first rows, and treats NULL as a whole number. The
@@ -300,7 +301,8 @@ def _storage_type(kind: pa.DataType) -> pa.DataType:
 def _find_unreadable(field: "pa.Field[Any]", name: str, brackets: str = "") -> tuple[str, str, str] | None:
     """The (column, type, brackets of an array type) of a column that can't be read, or None if the column can be read.
 
-    The driver returns some types as other values (`money` as cents, `oid` with a sign), and some as the server's internal bytes.
+    The driver changes the values of some types (`money` becomes cents, `oid` becomes signed), and returns the values of other types as the
+    server's internal bytes.
     """
     kind: Any = field.type
     type_name = (field.metadata or {}).get(_SERVERS_TYPE, b"").decode()
@@ -316,7 +318,7 @@ def _find_unreadable(field: "pa.Field[Any]", name: str, brackets: str = "") -> t
 
 
 def _dates_and_times(path: tuple[str, ...], values: Any, rows: Any) -> Iterator[tuple[tuple[str, ...], Any, Any]]:
-    """Yields the dates and timestamps in a column, which may be nested. Each result is a tuple: the path, the single values, and the row of
+    """Yields the dates and timestamps in a column, which can be nested. Each result is a tuple: the path, the single values, and the row of
     each value."""
     kind = values.type
     if pa.types.is_date(kind) or pa.types.is_timestamp(kind):
@@ -386,7 +388,7 @@ def _connection_error(url: str, error: str) -> ConvertError:
 
 @contextmanager
 def _translate_errors(uri: str) -> Iterator[None]:
-    """Converts errors of the drivers to errors of this project, according to their SQLSTATE."""
+    """Converts the drivers' errors to this project's errors, according to their SQLSTATE."""
     from adbc_driver_manager import Error
 
     try:

@@ -125,7 +125,7 @@ class _Bounds:
         return f"{name} >= {self.low}" + (f" AND {name} < {self.high}" if self.high is not None else "")
 
     def describe(self, source: SqlSource) -> str:
-        """A name of the part for use in messages."""
+        """A name for the part, for messages."""
         if source.partition_by is None or (self.low is None and self.high is None):
             return "all rows"
         low = f"{self.low} <= " if self.low is not None else ""
@@ -166,7 +166,7 @@ class _Rows:
 
     @property
     def numerics(self) -> list[str]:
-        """The names of the columns that may be of PostgreSQL's type numeric, which is received as text."""
+        """The names of the columns that might be of PostgreSQL's type numeric, which is received as text."""
         return [column.name for column in self.columns if column.was == pa.string()]
 
     @property
@@ -175,7 +175,7 @@ class _Rows:
         return pa.schema([*self.schema, *((lost_name(name), pa.string()) for name in self.numerics)])
 
     def blocks(self, database: Database, source: SqlSource, bounds: _Bounds) -> Iterator[tuple[pa.RecordBatch, dict[int, str]]]:
-        """Yields the rows of a part in blocks of BLOCK_ROWS rows; the last block may be shorter. Each block is a pair: all its rows, and
+        """Yields the rows of a part in blocks of BLOCK_ROWS rows; the last block can be shorter. Each block is a pair: all its rows, and
         the reason for each bad row. Raises BadSpec if the order of the rows isn't unique."""
         where = bounds.where(source.partition_by.column) if source.partition_by else "1 = 1"
         order = ", ".join(quoted(name) for name in source.order_by)
@@ -192,7 +192,8 @@ class _Rows:
             yield pa.RecordBatch.from_arrays(values, schema=self.with_lost), wrong
 
     def _refuse_ties(self, last: pa.RecordBatch | None, rows: pa.RecordBatch, source: SqlSource) -> None:
-        """Raises BadSpec if adjacent rows are equal in all columns of `orderBy`, because the database may then return them in any order."""
+        """Raises BadSpec if adjacent rows are equal in all columns of `orderBy`, because the database could then return them in any
+        order."""
         records: pa.RecordBatch = _arrow.concat_batches([last, rows]) if last is not None else rows
         same = np.ones(records.num_rows - 1, np.bool_)
         for place in self.order_by:

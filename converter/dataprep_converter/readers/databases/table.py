@@ -45,7 +45,8 @@ HEAD_ROWS: Final = 16
 
 _PLANNED_AT_ONCE = 8
 _SKIPPED_BLOCKS = 8
-"""The maximum number of blocks that are read and discarded to reach a later block. To skip more blocks, a new stream is requested."""
+"""The maximum number of blocks that are read and discarded to reach a later block. To skip more blocks than this, a new stream is
+requested."""
 
 _arrow: Any = pa  # the type stubs lack some functions
 _NO_FILE: Final[Any] = None
@@ -186,7 +187,7 @@ class _Rows:
         return pa.schema([column.field() for column in self.columns])
 
     def block(self, records: pa.RecordBatch) -> Block:
-        """The rows that the service sent as a block, with defaults in place of NULLs."""
+        """Converts the rows that the service sent to a block, with defaults in place of NULLs."""
         return block_of(records, self.columns, self.defaults, keep_nulls=self.keep_nulls)
 
 

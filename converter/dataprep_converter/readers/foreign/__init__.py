@@ -1,1 +1,1 @@
-"""Readers of data sets that the libraries of training frameworks have written, without a manifest of ours."""
+"""Readers of data sets that training frameworks' libraries have written. Such data sets have no manifest of this project."""

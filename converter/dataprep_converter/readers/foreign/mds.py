@@ -1,7 +1,7 @@
 """The source `mds` reads data sets that MosaicML Streaming's `MDSWriter` has written.
 
-The planner reads only the `index.json` of each folder and, for arrays without a fixed shape, the first records. Each shard is a unit, and the
-folder of its index is its subset. Workers read the table of offsets of a shard, and then some records at a time. A compressed shard is
+The planner reads only the `index.json` of each folder and, for arrays without a fixed shape, the first records. Each shard is a unit, and
+the folder of its index is its subset. Workers read a shard's offset table, and then a few records at a time. A compressed shard is
 decompressed as a stream (`streamed.py`).
 """
 
@@ -36,7 +36,7 @@ INDEX: Final = "index.json"
 
 _BLOCK_RECORDS: Final = 1024
 _BLOCK_BYTES: Final = 4 << 20
-"""The approximate number of bytes of a shard that are decoded together."""
+"""The approximate number of shard bytes that are decoded together."""
 _KEPT_BYTES: Final = 2 * _BLOCK_BYTES
 _SAMPLED: Final = 16
 _LARGEST_INDEX: Final = 256 << 20
@@ -45,7 +45,7 @@ _COMPRESSIONS: Final = frozenset({"zstd", "gz", "bz2"})
 
 
 class MdsReader(BlockReader):
-    """See the module. The columns are those of the writer."""
+    """See the module. The columns are the writer's columns."""
 
     @staticmethod
     def discover(source: MdsSource, access: Access) -> Discovery:
@@ -113,7 +113,7 @@ def split_record(record: bytes, columns: Sequence[MdsColumn]) -> list[bytes]:
 
 
 class _Shard(Closeable):
-    """An open shard and its table of offsets."""
+    """An open shard and its offset table."""
 
     def __init__(self, source: Input, uri: str, contents: int, count: int, *, is_packed: bool) -> None:
         """`contents` is the number of uncompressed bytes. Raises BadData if the shard doesn't have `count` records."""
@@ -136,7 +136,8 @@ class _Shard(Closeable):
             raise BadData(f"{uri}: the table of offsets leads out of the shard or backwards.", uri=uri)
 
     def records(self, first: int, count: int) -> list[bytes]:
-        """Some records. Raises BadData if the shard ends before them."""
+        """Returns `count` records, beginning with record number `first`. Raises BadData if the shard ends before the last of these
+        records."""
         start, end = int(self._offsets[first]), int(self._offsets[first + count])
         data = self._source.read_at(start, end - start)
         if len(data) != end - start:
@@ -147,7 +148,7 @@ class _Shard(Closeable):
         return [data[begin:stop] for begin, stop in itertools.pairwise(ends)]
 
     def close(self) -> None:
-        """Ends the decompression."""
+        """Stops decompressing."""
         if self._stream is not None:
             self._stream.close()
 
@@ -177,7 +178,8 @@ class _Planner:
         self._columns: list[ForeignColumn] = []
 
     def units(self) -> Listing[Unit]:
-        """Yields the shards in the order of the folders, of the paths of the indexes, and of each index."""
+        """Yields the shards in the order of the source's folders and, within a folder, of the index paths. The shards of an index keep
+        their order."""
         for root, uri in enumerate(self._source.uris):
             folder = uri.rstrip("/").removesuffix(f"/{INDEX}")
             files = {path: entry for _, path, entry in input_files(self._access, [folder])}
@@ -185,7 +187,7 @@ class _Planner:
             if not indexes:
                 raise NotFound(f"{uri} has no {INDEX}, neither itself nor in a folder; MDSWriter writes one.", uri=uri)
             done: set[str] = set()
-            # The index of a folder may also list the shards of the folders in it, which have indexes of their own.
+            # A folder's index can also list the shards of its subfolders, which have indexes of their own.
             for path in sorted(indexes, key=lambda index: (index.count("/"), index)):
                 yield from self._units_of(root, path, files, done)
         written = [[column.name, column.encoding, column.size] for column in self._written or []]
@@ -226,7 +228,8 @@ class _Planner:
         return shards
 
     def _file(self, shard: Mapping[str, Any], below: str, files: Mapping[str, Entry], uri: str) -> tuple[str, bool]:
-        """The path of the shard's file, and whether it is the compressed one. Raises BadData if there is neither file."""
+        """The path of the shard's file, and whether this file is compressed. Raises BadData if neither the uncompressed nor the compressed
+        file exists."""
         raw = below + str(shard["raw_data"].get("basename"))
         if raw in files:
             return raw, False
@@ -242,7 +245,7 @@ class _Planner:
         raise BadData(f"{uri} lists the shard {raw.removeprefix(below)}, which isn't there.", uri=uri)
 
     def _settle(self, shard: Mapping[str, Any], uri: str, unit: Unit) -> None:
-        """Takes the columns from the first shard, and compares those of the other shards with them."""
+        """Takes the columns from the first shard, and compares the columns of the other shards with these columns."""
         columns = columns_of(shard, uri=uri)
         if self._written is not None:
             if columns != self._written:

@@ -1,6 +1,6 @@
-"""The encodings of columns in MosaicML Streaming's format MDS, and how their contents become values.
+"""The column encodings of MosaicML Streaming's MDS format, and how columns' contents become values.
 
-An encoding is a name such as `int`, `jpeg` or `ndarray:float32:3,4`, which the index of a data set gives for each column.
+An encoding is a name such as `int`, `jpeg` or `ndarray:float32:3,4`, which a data set's index gives for each column.
 """
 
 import math
@@ -33,7 +33,7 @@ _ARRAY_DTYPES: Final = {
     8: "uint8", 9: "int8", 16: "uint16", 17: "int16", 18: "float16", 32: "uint32", 33: "int32", 34: "float32", 64: "uint64", 65: "int64",
     66: "float64",
 }  # fmt: skip
-"""The numbers that stand for the types of arrays whose encoding has no type."""
+"""The numeric types of arrays, keyed by type code. An array contains its type code if the column's encoding gives no type."""
 
 
 @dataclass(frozen=True)
@@ -47,13 +47,13 @@ class MdsColumn:
 
 
 def needs_samples(encoding: str) -> bool:
-    """Whether the column's type depends on its arrays, because the encoding doesn't give their shape."""
+    """Whether the column's type depends on its arrays because the encoding doesn't give their shape."""
     return encoding.partition(":")[0] == "ndarray" and encoding.count(":") < 2
 
 
 def column_of(column: MdsColumn, contents: Sequence[bytes], *, uri: str) -> ForeignColumn:
-    """The column of the records. `contents` are first contents, which are needed only for some arrays. Raises BadSpec for an encoding that
-    can't be read, and for arrays that have no common shape."""
+    """The column of the records. `contents` are the column's contents in the first records, which are needed only for some arrays. Raises
+    BadSpec for an encoding that can't be read, and for arrays that have no common shape."""
     kind, _, rest = column.encoding.partition(":")
     if kind in _BYTES:
         return ForeignColumn(column.name, "Bytes")
@@ -91,7 +91,7 @@ def _column_of_arrays(column: MdsColumn, arrays: Sequence["np.ndarray[Any, Any]"
 
 
 def parser_of(column: MdsColumn, form: ForeignColumn) -> Callable[[bytes], Any]:
-    """The function that turns a content into a value of the column. The function raises BadSample."""
+    """The function that turns a content into a value of the column. For invalid content, the function raises BadSample."""
     kind, _, rest = column.encoding.partition(":")
     if kind in _BYTES:
         return lambda content: content
@@ -108,7 +108,7 @@ def parser_of(column: MdsColumn, form: ForeignColumn) -> Callable[[bytes], Any]:
 
 
 def _fixed(content: bytes, form: ForeignColumn) -> "np.ndarray[Any, Any]":
-    """A number or an array without its shape. Raises BadSample."""
+    """A number, or an array that is stored without its shape. Raises BadSample."""
     dtype = np.dtype(form.dtype).newbyteorder("<")
     size = dtype.itemsize * math.prod(form.shape)
     if len(content) != size:
@@ -124,7 +124,7 @@ def _float(content: bytes) -> float:
 
 
 def _array(content: bytes, dtype: str) -> "np.ndarray[Any, Any]":
-    """An array whose shape comes before its values. Raises BadSample."""
+    """An array that is stored with its shape before its values. Raises BadSample."""
     # An array: uint8 type, unless the encoding gives it | uint8 dimensions << 2 | log2 of a dimension's bytes | dimensions | values
     try:
         at = 0
@@ -144,7 +144,7 @@ def _array(content: bytes, dtype: str) -> "np.ndarray[Any, Any]":
 
 
 def columns_of(shard: Mapping[str, Any], *, uri: str) -> list[MdsColumn]:
-    """The columns that an index gives for a shard. Raises BadSpec for an index that no MDSWriter has written."""
+    """The columns that an index gives for a shard. Raises BadSpec for an index that MDSWriter can't have written."""
     names, encodings, sizes = (shard.get(f"column_{key}") for key in ("names", "encodings", "sizes"))
     if not (isinstance(names, list) and isinstance(encodings, list) and isinstance(sizes, list)) or not len(names) == len(encodings) == len(
         sizes

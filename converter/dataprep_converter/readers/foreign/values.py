@@ -1,4 +1,4 @@
-"""Columns of foreign data sets: the forms of their values, and how the values of many samples become an Arrow column."""
+"""The columns of foreign data sets: the forms of their values, and how the values of many samples become an Arrow column."""
 
 import io
 from collections import Counter
@@ -17,7 +17,7 @@ from dataprep_converter.records.batch import SAMPLE
 Form: TypeAlias = Literal["Bytes", "Text", "Number", "Tensor", "List"]
 
 DTYPES: Final = frozenset(NUMPY_NAMES.values())
-"""The types of numbers that records can hold."""
+"""The numeric types that records can hold."""
 
 _arrow: Any = pa  # the type stubs lack arrays from Python values of any type
 
@@ -29,7 +29,7 @@ class ForeignColumn:
     name: str
     form: Form
     dtype: str = ""
-    """The type of numbers, for all forms except Bytes and Text."""
+    """The numeric type, for all forms except Bytes and Text."""
     shape: tuple[int, ...] = ()
     """The shape of each tensor."""
 
@@ -68,7 +68,7 @@ class ForeignColumn:
 
 
 def text_of(content: bytes) -> str:
-    """The text of UTF-8. Raises BadSample."""
+    """Decodes UTF-8. Raises BadSample."""
     try:
         return content.decode()
     except UnicodeDecodeError as exc:
@@ -76,7 +76,7 @@ def text_of(content: bytes) -> str:
 
 
 def whole_number(content: bytes) -> int:
-    """A whole number that is written as text, for int64. Raises BadSample."""
+    """Parses a whole number, which must fit into int64. Raises BadSample."""
     try:
         number = int(content)
     except ValueError as exc:
@@ -90,7 +90,7 @@ def array_of_npy(content: bytes) -> "np.ndarray[Any, Any]":
     """The array in a .npy file. Raises BadSample."""
     try:
         array: np.ndarray[Any, Any] = np.load(io.BytesIO(content), allow_pickle=False)
-    except Exception as exc:  # numpy parses the header as Python, and raises any error of its tokenizer, its parser and its zip files
+    except Exception as exc:  # NumPy parses the header as Python code, and can raise any error of Python's tokenizer, parser or zip library
         raise BadSample(f"it is not a .npy file of numbers: {' '.join(str(exc).split())}") from exc
     if not isinstance(array, np.ndarray) or array.dtype.name not in DTYPES:
         raise BadSample("it is not a .npy file of numbers")
@@ -99,7 +99,8 @@ def array_of_npy(content: bytes) -> "np.ndarray[Any, Any]":
 
 
 def form_of_arrays(name: str, arrays: "Sequence[np.ndarray[Any, Any]]") -> ForeignColumn | None:
-    """The column for arrays with one type, and one shape or one dimension. None for other arrays."""
+    """The column for arrays that all have the same type, and that either have the same shape or are one-dimensional. None for other
+    arrays."""
     dtypes, shapes = {array.dtype.name for array in arrays}, {array.shape for array in arrays}
     # A tensor has values, so arrays that are all empty become lists.
     if len(dtypes) == len(shapes) == 1 and all(min(shapes)):
@@ -109,7 +110,7 @@ def form_of_arrays(name: str, arrays: "Sequence[np.ndarray[Any, Any]]") -> Forei
 
 
 def check_names(names: Sequence[str], *, uri: str) -> None:
-    """Raises BadSpec for a name that occurs twice, or that batches use themselves."""
+    """Raises BadSpec for a name that occurs twice, or that is reserved for batches."""
     for name, count in Counter(names).items():
         if name == SAMPLE or count > 1:
             reason = "has a reserved name" if name == SAMPLE else "occurs twice"
@@ -117,7 +118,7 @@ def check_names(names: Sequence[str], *, uri: str) -> None:
 
 
 def checked_array(array: "np.ndarray[Any, Any]", column: ForeignColumn) -> "np.ndarray[Any, Any]":
-    """The array, if it has the column's type and shape. Raises BadSample."""
+    """Returns the array. Raises BadSample if the array doesn't have the column's type and shape."""
     if array.dtype.name != column.dtype:
         raise BadSample(f"it is {array.dtype.name}, expected {column.dtype}")
     if column.form == "List" and array.ndim != 1:

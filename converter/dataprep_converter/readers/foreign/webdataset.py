@@ -1,8 +1,8 @@
-"""The source `webdataset` reads tar files in WebDataset's layout, which any program may have written.
+"""The source `webdataset` reads tar files in WebDataset's layout, written by any program.
 
 The planner reads the headers of all members (`inputs/archive_index.py`), groups the members into samples as the library `webdataset` does,
-and freezes the columns. A unit is some samples of a tar file, about 4 MiB. Workers read a unit at once and parse its headers again. Of a
-compressed tar file, units are parts of the uncompressed contents (`streamed.py`).
+and freezes the columns. A unit consists of consecutive samples of a tar file, about 4 MiB in total. Workers read a complete unit at once
+and parse its headers again. The units of a compressed tar file are parts of its uncompressed contents (`streamed.py`).
 """
 
 import io
@@ -72,8 +72,8 @@ class WebdatasetReader(BlockReader):
 
     @staticmethod
     def discover(source: WebdatasetSource, access: Access) -> Discovery:
-        """Reads the headers of all members. Raises NotFound for a URI without files, BadData for a file that isn't a tar file or that has an
-        extension twice in a sample, and BadSpec for a column that no member has."""
+        """Reads the headers of all members. Raises NotFound for a URI without files, BadData for a file that isn't a tar file or that has
+        an extension twice in a sample, and BadSpec for a column that no member has."""
         return Discovery(_Planner(source, access).units())
 
     def __init__(self, source: WebdatasetSource, state: Mapping[str, Any], access: Access) -> None:
@@ -170,7 +170,7 @@ def _samples(members: Iterable[TarMember], uri: str) -> Iterator[_Sample]:
 
 
 def _readable(name: str) -> str:
-    """A name in UTF-8. tarfile keeps other bytes as surrogates, which no record can hold."""
+    """The name with valid UTF-8 only. tarfile keeps other bytes as surrogates, which no record can hold."""
     return name.encode("utf-8", "surrogateescape").decode("utf-8", "replace")
 
 
@@ -184,7 +184,7 @@ class _Planner:
         self._source = source
         self._access = access
         self._contents: dict[str, list[bytes]] = {}
-        """The first contents of each column."""
+        """The contents of the first members of each column."""
         self._ignored = 0
 
     def units(self) -> Listing[Unit]:
@@ -217,7 +217,7 @@ class _Planner:
             members.sort(key=lambda member: member.offset)
             samples = list(_samples(members, entry.uri))
             if samples:
-                # The last member may end the file without being padded to a whole block.
+                # The file can end with the last member, without padding to a whole block.
                 samples[-1].end = min(samples[-1].end, entry.size if index.contents is None else index.contents[0])
             source: Input = file
             if index.contents is not None:
@@ -265,13 +265,13 @@ def _groups(samples: Sequence[_Sample]) -> Iterator[list[_Sample]]:
 
 
 def _has_form(name: str) -> bool:
-    """Whether the column may have another form than bytes. As in webdataset, the last extension decides."""
+    """Whether the column can have a form other than bytes. As in webdataset, the last extension decides."""
     last = name.rpartition(".")[2]
     return last in _NUMBERS or last in _TEXTS or last == "npy"
 
 
 def _column(name: str, contents: Sequence[bytes]) -> ForeignColumn:
-    """The column for an extension. If a first content doesn't have the usual form of the extension, a simpler form is used."""
+    """The column for an extension. If any of `contents` doesn't have the extension's usual form, a simpler form is used."""
     last = name.rpartition(".")[2]
     if last == "npy":
         return _column_of_arrays(name, contents)

@@ -1,5 +1,4 @@
-"""Hadoop's compression codecs. A sequence file names the Java class of its codec. Sizes that are stated in compressed data are never
-trusted.
+"""Hadoop's compression codecs. A sequence file names the Java class of its codec. Sizes stated in compressed data are never trusted.
 
 # Snappy:  (int32 bytes of contents | (int32 bytes | raw Snappy)…)…      (big-endian)
 # The codecs other than Snappy are ordinary streams.
@@ -42,7 +41,7 @@ def _streams(make: Callable[[], Any], error_type: type[Exception], data: bytes, 
         try:
             content += stream.decompress(data, most + 1 - len(content))
             while not stream.eof and len(content) <= most:
-                # All input has been passed to the library, which may still hold output for which there was no space.
+                # All input has been passed to the library, which might still hold output for which there was no space.
                 more = stream.decompress(getattr(stream, "unconsumed_tail", b""), most + 1 - len(content))
                 if not more and not stream.eof:
                     raise ValueError("a truncated compressed stream")

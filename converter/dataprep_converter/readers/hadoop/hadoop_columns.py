@@ -1,6 +1,6 @@
-"""Converts Hadoop's Writables into columns, for all rows at once. Defines the type of each class, and which objects are bad records.
+"""Converts Hadoop's Writables into columns, for all rows at once. Defines the column type of each class, and which objects are bad records.
 
-`formats/hadoop/writables_encoder.py` shows the layout of the bytes. Each array object stores its type, and DL4J's records store the type of each
+`formats/hadoop/writables_encoder.py` shows the byte layout. Each array object stores its type, and DL4J's records store the type of each
 value. Therefore, the planner determines the types of arrays and of DL4J's values from the first records (`Kind`).
 """
 
@@ -272,7 +272,8 @@ class _Records:
 
 
 def _steps(data: bytes, *, is_sequence: bool) -> Iterator[list[tuple[int, Any]]]:
-    """Yields a list of (code, value) pairs for each step. A record that is not a sequence has one step. Raises ValueError for invalid bytes."""
+    """Yields a list of (code, value) pairs for each step. A record that is not a sequence has one step. Raises ValueError for invalid
+    bytes."""
     count, at = (_number(_INT, data, 0), _INT.size) if is_sequence else (1, 0)
     if is_sequence and count == 0:
         _end(data, at)

@@ -1,4 +1,4 @@
-"""The source `sequenceFile` reads Hadoop's sequence files and map files, whichever program wrote them. Keys and values become columns.
+"""The source `sequenceFile` reads Hadoop's sequence files and map files, written by any program. Keys and values become columns.
 
 The planner reads the lengths of the records (`sequence_frames.py`), and splits each file into units of complete records or blocks. The
 planner also freezes the classes of keys and values. If a class doesn't determine the types of its objects, these types are determined from
@@ -30,11 +30,10 @@ VALUE: Final = "value"
 
 _UNIT_BYTES = 4 << 20
 _PACKED_BYTES = 1 << 20
-"""The size of a unit in a compressed file, in bytes. This size is smaller than _UNIT_BYTES, because the decompressed contents may be many
+"""The size of a unit in a compressed file, in bytes. This size is smaller than _UNIT_BYTES, because the decompressed contents can be many
 times larger than the compressed data."""
 _WINDOW: Final = 64 << 10
-"""The number of bytes that are read at a time to find lengths in a local file. The contents of a record that exceeds this number are
-skipped."""
+"""The number of bytes that are read at a time to find lengths in a local file. The contents of larger records are skipped."""
 _FAR_WINDOW: Final = 8 << 20
 _SAMPLED_RECORDS: Final = 256
 _BESIDE: Final = frozenset({"index", "bloom"})

@@ -1,6 +1,6 @@
 """Parses the framing of Hadoop's sequence files. The planner finds the records by their lengths alone; workers also read keys and values.
 
-`formats/hadoop/sequence_file_encoder.py` shows the framing. Files from other programs can be read too, so a file may have any classes,
+`formats/hadoop/sequence_file_encoder.py` shows the framing. Files from other programs can be read too, so a file can have any classes,
 codecs and metadata, and sync markers at any distance.
 """
 
@@ -23,7 +23,7 @@ _INT: Final = struct.Struct(">i")
 _HEAD: Final = struct.Struct(">ii")
 _SYNC: Final = len(ESCAPE) + MARKER
 _HEADER_BYTES: Final = 64 << 10
-"""The number of bytes that are read at first to parse a header. A header with a lot of metadata may have more bytes than this number."""
+"""The number of bytes that are read at first to parse a header. A header with a lot of metadata can be larger."""
 _LONGEST_HEADER: Final = 16 << 20
 _COLUMNS: Final = 4
 """The number of streams in a block: lengths of keys, keys, lengths of values, and values."""
@@ -104,8 +104,8 @@ def stretches(file: Input, header: Header, uri: str, *, window: int, most: int) 
     """Yields the records of a file in stretches of at most `most` bytes. A record or block of more than `most` bytes is a stretch of its
     own.
 
-    Reads `window` bytes at a time, and skips the contents of large records. Raises BadData, which names the file and the offset, for impossible
-    lengths, and for a file that ends within a record.
+    Reads `window` bytes at a time, and skips the contents of large records. For impossible lengths, and for a file that ends within a
+    record, raises BadData, which names the file and the offset.
     """
     walk = _walk_blocks if header.compression == "Block" else _walk_records
     begin = first = count = end = 0

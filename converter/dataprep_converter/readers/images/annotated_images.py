@@ -1,8 +1,8 @@
 """The source `annotatedImages` reads images and their objects with bounding boxes, from Pascal VOC, COCO or YOLO files.
 
 Each image is a unit. For the formats Voc and Yolo, the planner pairs the files, and reads annotations only if it must find the classes.
-Workers read and check the annotations (`voc.py`, `yolo.py`). A Coco file is read once by the planner, and the `extra` of each unit contains
-the part about the unit's image (`coco.py`).
+Workers read and check the annotations (`voc.py`, `yolo.py`). A Coco file is read once by the planner, and each unit's `extra` contains the
+part of the file about the unit's image (`coco.py`).
 """
 
 import hashlib
@@ -215,7 +215,7 @@ def _class_names(source: AnnotatedImagesSource, class_subsets: Mapping[str, Sequ
 
 
 def _subset_warnings(class_subsets: Mapping[str, Sequence[str]], *, training_subset: str) -> list[str]:
-    """Returns a warning for each class that a model can't learn because the class doesn't occur in the subset for training."""
+    """Returns a warning for each class that a model can't learn because it doesn't occur in the training subset."""
     if not any(training_subset in subsets for subsets in class_subsets.values()):
         return []
     return [
@@ -233,7 +233,7 @@ def _coco_units(source: AnnotatedImagesSource, access: Access, missing: Unmatche
         classes.update(dict.fromkeys(file.categories))
         names = _digest(file.categories)
         images = images_below(access, [uri], extensions=source.extensions, recursive=True, subset_from=source.subset_from, ignored=ignored)
-        # If the COCO file is in the folder of the images, the listing of the images counts the COCO file as ignored. Undo that.
+        # If the COCO file is in the images' folder, the listing of the images counts it as ignored. Undo that.
         place = annotations.removeprefix(f"{uri.rstrip('/')}/")
         within = place != annotations and not is_hidden(place) and extension_of(place) not in source.extensions
         ignored.count -= within

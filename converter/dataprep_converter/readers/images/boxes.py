@@ -14,7 +14,7 @@ from dataprep_converter.images.image_headers import ImageHeader
 UNKNOWN_VIEW: Final = "Unspecified"
 """VOC's value for a pose that was not annotated."""
 LARGEST_ANNOTATION: Final = 16 << 20
-"""The largest accepted size of an image's annotations in bytes."""
+"""The largest accepted size of an image's annotations, in bytes."""
 MOST_OBJECTS: Final = 100_000
 """The largest accepted number of objects in an image."""
 
@@ -67,7 +67,7 @@ def check_size(annotation: Annotation, header: ImageHeader) -> None:
 def relative_boxes(annotation: Annotation, header: ImageHeader, *, clip: bool) -> npt.NDArray[np.float64]:
     """The boxes as fractions of the image's size, float64[objects, 4]: xmin, ymin, xmax and ymax, all from 0 to 1.
 
-    A box that extends less than half a pixel beyond the image is clipped, because the excess may be a rounding error. With `clip`, a box
+    A box that extends less than half a pixel beyond the image is clipped, because the excess might be a rounding error. With `clip`, a box
     that extends half a pixel or more beyond the image is clipped too; without `clip`, raises BadSample for that box. With or without
     `clip`, raises BadSample for a box that is completely outside the image, inverted or empty. The message gives the box.
     """

@@ -1,7 +1,7 @@
 """Reads COCO's JSON files, each of which contains the objects of many images.
 
-The planner reads the file in one pass, and stores each image's part of the file in the image's unit. Memory never holds the complete file:
-it holds about 50 bytes per object, 250 bytes per image, and the longest element of the file's arrays.
+The planner reads the file in one pass, and stores each image's part of the file in the image's unit. The complete file is never in memory:
+the planner needs about 50 bytes per object, 250 bytes per image, and room for the longest element of the file's arrays.
 
     # images: [{id, file_name, width, height}], categories: [{id, name}], annotations: [{image_id, category_id, bbox: [x, y, w, h], iscrowd}]
 """
@@ -54,7 +54,7 @@ class CocoFile:
         return list(dict.fromkeys(name for _, name in sorted(self._names.items())))
 
     def take(self, path: str) -> dict[str, Any] | None:
-        """The size and the objects of the image with this path, for the `extra` of its unit. None if the image isn't in the file, or has
+        """The size and the objects of the image with this path, for its unit's `extra`. Returns None if the image isn't in the file or has
         been taken already."""
         row = self._rows.pop(path, None)
         if row is None:
@@ -100,7 +100,7 @@ class CocoFile:
             self._sizes.append(_integer(image, side) if side in image else 0)
 
     def _category(self, category: Mapping[str, Any]) -> None:
-        # Two ids may have the same name, because some tools write an unused category with the name of the first category.
+        # Two ids can have the same name, because some tools write an unused category with the name of the first category.
         name, number = _text(category, "name"), _integer(category, "id")
         if number in self._names:
             raise ValueError(f"category {number} occurs twice")
@@ -137,7 +137,7 @@ class CocoFile:
 
 
 def annotation_of(extra: Mapping[str, Any]) -> Annotation:
-    """The objects of an image, from the `extra` of its unit. Raises BadSample for an object without a box."""
+    """The objects of an image, from its unit's `extra`. Raises BadSample for an object without a box."""
     objects = []
     for number, (name, box, is_crowd) in enumerate(extra["objects"], start=1):
         if box is None:
@@ -163,6 +163,6 @@ def _text(values: Mapping[str, Any], name: str) -> str:
     return value
 
 
-def _box(box: Any) -> Sequence[float]:  # Any, because it may be any JSON value
+def _box(box: Any) -> Sequence[float]:  # Any, because it can be any JSON value
     is_box = isinstance(box, list) and len(box) == 4 and all(isinstance(v, (int, float)) and math.isfinite(v) for v in box)
     return box if is_box else [math.nan] * 4

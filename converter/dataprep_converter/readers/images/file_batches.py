@@ -1,4 +1,4 @@
-"""Reads images from FileBatch files, DL4J's zip files of raw files. The class of an image comes from its original URI.
+"""Reads images from FileBatch files, which are DL4J's zip files of unmodified files. The class of an image comes from its original URI.
 
 `formats/archives/file_batch_encoder.py` shows the layout of a FileBatch file.
 """
@@ -24,11 +24,11 @@ _BEFORE_A_PATH: Final = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*:(//[^/]*)?")
 def images_of_batches(
     access: Access, uris: Sequence[str], *, extensions: Sequence[str], recursive: bool, subset_from: str, ignored: IgnoredFiles
 ) -> Iterator[Files]:
-    """Yields the images of all zip files at the URIs; the images of a zip file are in the order of the numbers in their names. `extras`
+    """Yields the images of all zip files at the URIs. Within a zip file, images are ordered by the numbers in their names. `extras`
     contains the names of the images' original folders.
 
-    `ignored` counts files that aren't zip files, and files with other extensions inside zip files. Raises NotFound for a URI without files,
-    and BadData for a zip file that isn't a FileBatch.
+    `ignored` counts files that aren't zip files, and files inside zip files that have none of the extensions. Raises NotFound for a URI
+    without files, and BadData for a zip file that isn't a FileBatch.
     """
     for uri in uris:
         if split_archive_uri(uri) is not None:

@@ -13,7 +13,7 @@ from dataprep_converter.core.lists import is_list, item_type
 from dataprep_converter.core.tensors import Array
 
 _BAD: Final = "\n/bad: "
-"""The beginning of the extra of a bad image. No label begins so: the labels of lists are stripped, and names of folders and files have no `/`."""
+"""The prefix of a bad image's extra. No label begins with it: labels from lists are stripped, and folder and file names contain no `/`."""
 
 _arrow: Any = pa  # the type stubs lack arrays from Python values of any type
 
@@ -42,7 +42,7 @@ class Extras:
     """Writes and reads the extras of a source's good images."""
 
     def __init__(self, schema: pa.Schema | None) -> None:
-        """`schema` has the columns of the list. None: the list has only labels, or there is no list."""
+        """`schema` contains the list's columns. It is None if the list has only labels, or if there is no list."""
         self.schema = schema
 
     def of(self, label: str, values: Mapping[str, Any]) -> str:

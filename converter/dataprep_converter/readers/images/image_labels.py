@@ -44,7 +44,7 @@ def number(text: str, *, where: str) -> int:
 
 
 class Classes:
-    """The classes of a source, which are given in the spec, or collected from the images of all subsets or of one subset."""
+    """A source's classes. They are given in the spec, or collected from the images in all subsets or in one subset."""
 
     def __init__(self, names: Sequence[str] | None, *, option: str, of: str | None = None) -> None:
         self._option = option
@@ -54,7 +54,8 @@ class Classes:
         self._others: dict[str, str] = {}
 
     def add(self, name: str, *, where: str, subset: str) -> None:
-        """Adds the class of an image. Raises BadSpec, with `where` in its message, if the spec gives the classes and this class is not one of them."""
+        """Adds the class of an image. If the spec gives the classes and this class is not among them, raises BadSpec, with `where` in its
+        message."""
         if self._spec_names is None and self._only_subset in (None, subset):
             self._names.add(name)
         elif self._spec_names is None:
@@ -77,7 +78,7 @@ class Classes:
 
 
 def shown(names: Sequence[Any]) -> str:
-    """The names for a message, of which only the first 20 are listed."""
+    """The names as text for a message. Only the first 20 are listed."""
     return ", ".join(map(str, names[:_SHOWN])) + (f" … and {len(names) - _SHOWN} more" if len(names) > _SHOWN else "")
 
 
@@ -119,8 +120,8 @@ def _check(pattern: str) -> None:
 
 
 def checked(labels: Sequence[str], subsets: Sequence[str], uris: Sequence[str], source: ImagesSource, classes: Classes) -> list[str]:
-    """Checks the labels and returns them. Named labels are added to `classes`; labels that are numbers are normalized. Raises BadSpec, which
-    names the URI, for an invalid label."""
+    """Checks the labels and returns them. Named labels are added to `classes`, and numeric labels are normalized. For an invalid label,
+    raises BadSpec, which names the URI."""
     if source.label_from == "None":
         return list(labels)
     # Check each distinct label once, and report the first file that has it.

@@ -1,7 +1,7 @@
 """Reads a file that lists images, as CSV, JSON Lines, Parquet or plain paths, and finds the images. Only the planner reads it.
 
-A list that only has paths and labels is read line by line. A list with other columns is a table (`image_tables.py`). If the list has paths,
-a few threads look up the images; if it has names, the images below the root are listed (`image_names.py`).
+A list that only has paths and labels is read line by line. A list with other columns is read as a table (`image_tables.py`). If the list
+has paths, a few threads look up the images. If it has names, the images below the root are listed (`image_names.py`).
 """
 
 import csv
@@ -51,7 +51,7 @@ class ImagesOfList(Closeable):
     """The images of a list, in the order of the list."""
 
     def __init__(self, access: Access, source: ImagesSource, listed: ImageList) -> None:
-        """Opens the list. Raises BadSpec if it has no such columns."""
+        """Opens the list. Raises BadSpec if the list lacks a column that the spec names."""
         self._access = access
         self._source = source
         self._listed = listed
@@ -62,7 +62,8 @@ class ImagesOfList(Closeable):
         self._kind = kind
         self._table = ImageTable(access, listed, kind) if listed.columns is not None or kind == "Parquet" else None
         self.ignored = IgnoredFiles()
-        """The images below the root that the list doesn't name, and other files there. Files are ignored only if names are looked for."""
+        """The number of images below the root that the list doesn't name, and of other files there. Files are counted only if the list has
+        names rather than paths."""
 
     @property
     def schema(self) -> pa.Schema | None:
@@ -71,12 +72,12 @@ class ImagesOfList(Closeable):
 
     @property
     def warnings(self) -> list[str]:
-        """What the planner should tell the user about the columns."""
+        """Warnings for the user about the columns."""
         return list(self._table.warnings) if self._table is not None else []
 
     @property
     def has_int96(self) -> bool:
-        """Whether the list is a Parquet file with times of INT96, which are read in microseconds."""
+        """Whether the list is a Parquet file with INT96 times, which are read in microseconds."""
         return self._table is not None and self._table.has_int96
 
     def close(self) -> None:
@@ -128,15 +129,15 @@ class ImagesOfList(Closeable):
         self.ignored.count = names.ignored()
 
     def _bad(self, line: Line, reason: str) -> ListedImage:
-        """A line for which there is no image. Its place in the list identifies the record."""
+        """A bad image for a line without a usable image. The line's place in the list identifies the record."""
         path = f"{self._listed.uri.rpartition('/')[2]}, {line.place}"
         subset = self._root.rpartition("/")[2] if self._source.subset_from == "Root" else ""
         return ListedImage(ListedFile(0, path, Entry(self._listed.uri, 0, ""), subset, ()), "", {}, reason)
 
 
 def _with_subsets(images: Iterator[ListedImage]) -> Iterator[ListedImage]:
-    """Puts a bad image that is in no folder into the subset of the image before it, or else of the first image. Every record needs a subset
-    if some have one."""
+    """Puts a bad image that is in no folder into the subset of the image before it. A bad image at the beginning of the list gets the
+    subset of the first image that has a subset. If some records have a subset, every record needs one."""
     subset = ""
     waiting: list[ListedImage] = []
     for image in images:
@@ -215,7 +216,7 @@ def _text(forward: ForwardReader, uri: str) -> Iterator[str]:
     number = 0
     for piece in forward.pieces():
         *lines, rest = (rest + piece).splitlines(keepends=True) or [b""]
-        # The last line may continue in the next piece. A \r at the end of this line may be the first half of \r\n.
+        # The last line might continue in the next piece. A \r at the end of this line might be the first half of \r\n.
         if rest.endswith(b"\n"):
             lines, rest = [*lines, rest], b""
         for line in lines:

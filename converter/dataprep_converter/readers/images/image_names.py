@@ -9,7 +9,7 @@ from dataprep_converter.stores import Entry
 
 
 class ImagesByName:
-    """The images below a folder. Memory holds the names of all of them, about 300 bytes for each."""
+    """The images below a folder. The names of all images are held in memory, at about 300 bytes per image."""
 
     def __init__(self, access: Access, source: ImagesSource, *, root: str, has_extensions: bool, list_uri: str) -> None:
         """Lists the images. `has_extensions` says whether the names in the list have extensions. Raises NotFound for an empty folder."""
@@ -17,7 +17,7 @@ class ImagesByName:
         self._ignored = IgnoredFiles()
         self._images: dict[str, tuple[ImagesOfFolder, int]] = {}
         self._twice: dict[str, str] = {}
-        """Names that several images have, each with the URI of the second of these images."""
+        """Maps each name that several images have to the URI of the second such image."""
         self._found: set[str] = set()
         self._count = 0
         folders = folders_of_images(
@@ -36,7 +36,7 @@ class ImagesByName:
                 else:
                     self._images[key] = (images, place)
                 self._count += 1
-        # The listing counts the list as ignored if it is in the same folder.
+        # If the list is in the same folder, the listing counts it as ignored.
         below = list_uri.removeprefix(f"{root.rstrip('/')}/")
         self._lists = int(below != list_uri and not is_hidden(below) and extension_of(below) not in source.extensions)
 
@@ -58,5 +58,5 @@ class ImagesByName:
         return ListedFile(0, files.below + files.names[at], entry, images.subset, images.folders)
 
     def ignored(self) -> int:
-        """The number of files below the folder that the list hasn't named."""
+        """The number of files below the folder that the list doesn't name."""
         return self._ignored.count - self._lists + self._count - len(self._found)

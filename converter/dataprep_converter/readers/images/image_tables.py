@@ -1,7 +1,7 @@
-"""Reads the rows of a table that lists images together with other columns, by the source `csv`, `jsonl` or `parquet`.
+"""Reads the rows of a table that lists images together with other columns, with the reader of the source `csv`, `jsonl` or `parquet`.
 
-Only the planner reads the table, once. The values of a row become part of the unit of the row's image, because a table of images has few
-bytes compared with the images.
+The planner reads the table once, and stores each row's values in the unit of the row's image. This costs little, because a table of images
+is small compared with the images. Workers don't read the table.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -40,7 +40,7 @@ class Line:
     path: str
     label: str
     values: Mapping[str, Any] = field(default_factory=dict)
-    """The values of the other columns. Without such columns, there are none."""
+    """The values of the other columns. Empty if there are no other columns."""
     bad: str = ""
     """The reason why the row can't be used. Such a row has no path."""
 
@@ -61,7 +61,7 @@ class ImageTable(Closeable):
         path_column = listed.path_column or ("path" if kind == "Jsonl" else "0")
         references = [path_column, *([listed.label_column] if listed.label_column is not None else []), *(listed.columns or [])]
         if kind == "Parquet":
-            # Other columns of the file may have types that no record can hold, so only these columns are read.
+            # Read only these columns, because the file's other columns might have types that no record can hold.
             fields = _fields_of(access, listed.uri)
             references = [self._top_level(reference, fields) for reference in references]
             options["columns"] = list(dict.fromkeys(references))
@@ -77,12 +77,13 @@ class ImageTable(Closeable):
         others = references[1 if listed.label_column is None else 2 :]
         columns = list(dict.fromkeys(name for reference in others for name in self._found(reference, names)))
         if kind == "Csv":
-            # A path or a class such as 007 isn't a number. A cell of a column that isn't added fits whatever it is.
+            # Columns that aren't added to the images are read as text: a path or a class such as 007 isn't a number, and any cell is valid
+            # as text.
             typed = {*columns} - {self._path, self._label}
             state["columns"] = [column | ({"type": "String"} if column["name"] not in typed else {}) for column in state["columns"]]
         member = source.member
         if kind == "Jsonl":
-            # A source with a list of keys lets records have other keys, with any values.
+            # With a list of columns, even an empty list, the source accepts records that have other keys with any values.
             needed = {*columns, self._path, self._label}
             state["columns"] = [[column, path] for column, path in state["columns"] if column["name"] in needed]
             member = member.model_copy(update={"columns": []})
@@ -135,7 +136,7 @@ class ImageTable(Closeable):
         return str(value)
 
     def _top_level(self, reference: str, fields: Sequence[str]) -> str:
-        """The name to which a name or a position refers. A name such as `a/b`, which is a field of the struct `a`, is returned unchanged."""
+        """The name to which a name or a position refers. The name of a struct's field, such as `a/b`, is returned unchanged."""
         is_inner = reference not in fields and reference.partition("/")[0] in fields
         return reference if is_inner else self._found(reference, fields)[0]
 

@@ -61,14 +61,14 @@ class ObjectColumns:
         ]
 
     def class_names(self) -> dict[str, list[str]]:
-        """The class names, in the order of the class numbers. A number that has no class stands for the background."""
+        """The class names, in the order of the class numbers. A number without a class represents the background."""
         names = [*([BACKGROUND] * self._first), *self._classes]
         if self._has_background and not self._first:
             names.append(BACKGROUND)
         return {OBJECT_LABEL if self._label == "AllBoxes" else LABEL: names}
 
     def arrays(self, images: Sequence[ImageObjects]) -> dict[str, Array]:
-        """The columns of `fields()`. May return further columns."""
+        """The columns of `fields()`. The result can contain additional columns."""
         if self._label == "LargestBox":
             return self._largest(images)
         if self._label == "ClassSet":
@@ -108,7 +108,7 @@ class ObjectColumns:
 def _largest(boxes: npt.NDArray[np.float64]) -> int:
     """The index of the first box with the largest area."""
     areas = (boxes[:, 2] - boxes[:, 0]) * (boxes[:, 3] - boxes[:, 1])
-    # Because of rounding, boxes whose areas in pixels are equal may have slightly different areas as fractions. The tolerance is less than
+    # Because of rounding, boxes whose areas in pixels are equal can have slightly different areas as fractions. The tolerance is less than
     # a pixel, because images have at most 2^29 pixels.
     return int((areas >= areas.max() * (1 - 1e-9)).argmax())
 

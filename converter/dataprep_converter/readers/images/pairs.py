@@ -30,8 +30,8 @@ class Tree:
     """The end of each file name, before its extension."""
 
     def stem(self, path: str) -> str | None:
-        """The part of a path that image and partner have in common. Returns None unless the path has the tree's suffix and one of the
-        tree's extensions."""
+        """The part of a path that an image and its partner have in common. Returns None unless the path has the tree's suffix and one of
+        the tree's extensions."""
         extension = extension_of(path)
         stem = path[: -1 - len(extension)]
         return stem.removesuffix(self.suffix) if extension in self.extensions and stem.endswith(self.suffix) else None
@@ -39,7 +39,7 @@ class Tree:
 
 @dataclass(frozen=True, slots=True)
 class Pair:
-    """An image and its partner file, one of which may be missing."""
+    """An image and its partner file, one of which can be missing."""
 
     image: ListedFile | None
     partner: ListedFile | None
@@ -55,7 +55,7 @@ class Pair:
 
 @dataclass
 class UnmatchedFiles:
-    """Counts the images and partners without a counterpart, and keeps the first of them as examples."""
+    """Counts the images and partners without a counterpart, and keeps the first few as examples."""
 
     option: str
     """The path of the source in the spec, such as `source.masks`."""
@@ -83,8 +83,8 @@ class UnmatchedFiles:
             self.examples.append(uri)
 
     def conclude(self) -> list[str]:
-        """If files have no counterpart: with the policy Skip, returns a warning; with any other policy, raises NotFound, which names the
-        first of these files."""
+        """If any files have no counterpart, returns a warning if the policy is Skip, and otherwise raises NotFound, which names the first
+        of these files."""
         count = self.images + self.partners
         if not count:
             return []
@@ -112,8 +112,8 @@ class Pairing:
     def pairs(self, access: Access, *, subset_from: str, ignored: IgnoredFiles) -> Iterator[Pair]:
         """Yields the images with their partners, in the order of the URIs and, for each URI, sorted by path.
 
-        The images of each URI are followed by the URI's partners that have no image. Memory holds the partners of one URI at a time. Raises
-        NotFound for a URI without files, and BadSpec for two files that have the same partner.
+        The images of each URI are followed by the URI's partners that have no image. Only one URI's partners are held in memory at a time.
+        Raises NotFound for a URI without files, and BadSpec for two files that have the same partner.
         """
         for root, (uri, partner_uri) in enumerate(zip(self._images.uris, self._partners.uris, strict=True)):
             partners, others = self._partners_at(access, root, partner_uri, subset_from)

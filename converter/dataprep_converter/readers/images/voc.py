@@ -21,7 +21,7 @@ _FLAGS: Final = {"0": 0, "1": 1, "false": 0, "true": 1, "": 0}
 def parse(content: bytes, *, first_pixel: int) -> Annotation:
     """The objects in the order of the file. If `first_pixel` is 1, pixels are numbered from 1, and a box includes the pixels xmax and ymax.
 
-    Raises BadSample if the file is invalid. The elements `pose`, `truncated`, `difficult` and `size` may be missing.
+    Raises BadSample if the file is invalid. The elements `pose`, `truncated`, `difficult` and `size` can be missing.
     """
     document = _Document()
     try:
@@ -100,7 +100,7 @@ class _Document:
         self._path.pop()
         text = "".join(self._text).strip()
         self._text.clear()
-        # Compare the complete path, because objects in VOC may have parts, which have their own names and boxes.
+        # Compare the complete path, because objects in VOC can have parts, which have their own names and boxes.
         above = tuple(self._path)
         if above == _SIZE:
             self.size[name] = text

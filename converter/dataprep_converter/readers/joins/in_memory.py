@@ -1,7 +1,7 @@
 """Joins tables in memory. The rows are kept as they were read, their keys are matched, and Arrow copies the rows in the order of the keys.
 
 Keys that are whole numbers are matched by sorting (`sorted_keys.py`). Keys of any other type are matched by DuckDB, which is given only the
-key columns of the rows.
+key columns.
 """
 
 from collections import deque
@@ -137,8 +137,8 @@ class InMemory:
 
 
 def _places(rows: Any, row_numbers: Places) -> Places:
-    """The positions of the rows whose numbers are `row_numbers`. The position of a row differs from the row's number if bad rows before this row
-    are missing."""
+    """The positions of the rows whose numbers are `row_numbers`. The position of a row differs from the row's number if bad rows before
+    this row are missing."""
     numbers: Places = rows.to_numpy()
     return np.searchsorted(numbers, row_numbers) if len(numbers) and numbers[-1] != len(numbers) - 1 else row_numbers
 
@@ -179,7 +179,7 @@ class _RowStream:
         return [_arrow.concat_arrays([column]) for column in piece.columns]
 
     def _begin_span(self) -> "Future[pa.RecordBatch] | None":
-        """Begins to copy the next span of rows. None at the end."""
+        """Begins to copy the next span of rows. Returns None at the end."""
         places = self._places[self._next : self._next + self._span]
         self._next += len(places)
         return self._pool.submit(self._records.take, to_arrow(places)) if len(places) else None

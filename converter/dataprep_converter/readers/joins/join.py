@@ -56,8 +56,8 @@ class JoinReader(BlockReader):
 
     @staticmethod
     def discover(source: JoinSource, access: Access) -> Discovery:
-        """Performs the join. Raises BadData, which names the key, the table and the rows, for a duplicate or missing key that the spec doesn't
-        permit."""
+        """Performs the join. For a duplicate or missing key that the spec doesn't permit, raises BadData, which names the key, the table
+        and the rows."""
         files = IntermediateFiles()
         return Discovery(_Planner(source, access, files).units(), files)
 
@@ -124,7 +124,7 @@ class _Table:
 
 
 class _TableLoader:
-    """Reads tables into a join. Several threads may read tables, but only one at a time adds rows to the join."""
+    """Reads tables into a join. Several threads can read tables, but only one at a time adds rows to the join."""
 
     def __init__(self, join: Join) -> None:
         self._join = join
@@ -291,7 +291,7 @@ class _Planner:
         self._state["ignored"] = keys.keys_in_any() - keys.keys_in_all()
 
     def _bad_rows(self, tables: Sequence[_Table]) -> str:
-        """Returns a sentence about the bad rows of these tables. A key is missing if its row is bad. Empty if there are none."""
+        """Returns a sentence that points out the bad rows of these tables, whose keys count as missing. Empty if there are no bad rows."""
         bad = [unit for unit in self._bad if unit.root in [1 + table.number for table in tables]]
         if not bad:
             return ""
@@ -426,7 +426,8 @@ def _cut(pieces: Iterator[pa.RecordBatch], schema: pa.Schema) -> Generator[pa.Re
 
 
 class _Writer:
-    """Writes Arrow streams `00000.arrow`, `00001.arrow`, … When a file has reached a certain size, the next one begins. Each unit is a message."""
+    """Writes Arrow streams `00000.arrow`, `00001.arrow`, … When a file has reached a certain size, the next file begins. Each unit is a
+    message."""
 
     # The layout of a file:  message schema | message record batch … | uint32 0xffffffff | uint32 0
 

@@ -24,8 +24,8 @@ from dataprep_converter.runtime import limits
 __all__ = ["Columns", "Count", "Join", "Keys"]
 
 PIECE_RECORDS: Final = 2048
-"""The maximum number of joined records that are built together. If records are large, fewer records are built together, so that their total
-size is about _PIECE_BYTES."""
+"""The maximum number of joined records that are built together. If records are large, fewer are built together, so that their total size is
+about _PIECE_BYTES."""
 _FIRST_RECORDS: Final = 256
 _PIECE_BYTES: Final = 1 << 20
 _PIECE_ROWS: Final = 65_536
@@ -78,8 +78,8 @@ class Join(Closeable):
         return self._matching.match()
 
     def records(self) -> Iterator[pa.RecordBatch]:
-        """Yields the joined records in the order of the keys, in small pieces. The keys come first, then the other columns of each table. The
-        columns of a table of sequences are lists."""
+        """Yields the joined records in the order of the keys, in small pieces. The keys come first, then the other columns of each table.
+        The columns of a table of sequences are lists."""
         keys, tables = self._matching.row_streams()
         count = min(PIECE_RECORDS, _FIRST_RECORDS)
         while len((key_columns := keys.take(count))[0]):

@@ -75,7 +75,6 @@ class Matching(Protocol):
 
 
 def first_of(counts: Sequence[Count], keys: int) -> Count:
-    """A `Count` of `keys` missing keys. Its example is the smallest example in `counts`, from the first table that has
-    this example."""
+    """A `Count` of `keys` missing keys. Its example is the smallest example in `counts`, from the first table that has this example."""
     examples: list[Any] = [(count.example, count.table, count.rows) for count in counts if count.keys]
     return Count(keys, *min(examples))

@@ -131,7 +131,8 @@ class OutOfCore:
         order = ", ".join(self._keys)
         counts = "".join(f", n{number}" for number, table in enumerate(self._tables) if table.order_by is not None)
         with _translate_errors():
-            # Use a separate statement for each table. A single statement that joins and orders all tables would need memory for all of them together.
+            # Use a separate statement for each table. A single statement that joins and orders all tables would need memory for all tables
+            # at once.
             keys = self._stream(f"SELECT {order}{counts} FROM places WHERE {self._in_all_tables()} ORDER BY {order}")
             return keys, [self._stream(self._rows_of(number, table)) for number, table in enumerate(self._tables)]
 

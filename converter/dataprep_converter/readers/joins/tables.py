@@ -1,4 +1,5 @@
-"""Describes the tables of a join: their columns, the types and nulls in which columns are joined, and the results of checks of the keys."""
+"""Describes the tables of a join: their columns, how types and nulls are represented while columns are joined, and the results of key
+checks."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -36,7 +37,7 @@ class Columns:
 
 @dataclass(frozen=True)
 class Count:
-    """The number of keys with some property, and the smallest of them as an example."""
+    """The number of keys with some property, and the smallest such key as an example."""
 
     keys: int
     example: tuple[Any, ...] = ()
@@ -47,7 +48,7 @@ class Count:
 
 
 def without_null_keys(batch: Batch, keys: Sequence[str]) -> Batch:
-    """The batch without the rows that have a null in a key. Such rows are moved to `bad`."""
+    """The batch without the rows that have a null in a key. These rows are moved to `bad`."""
     faults: dict[int, str] = {}
     for name in keys:
         column = batch.records.column(name)
@@ -61,7 +62,7 @@ def without_null_keys(batch: Batch, keys: Sequence[str]) -> Batch:
 
 
 def plain_type(kind: pa.DataType) -> pa.DataType:
-    """The type in which a column of type `kind` is joined. DuckDB has this type."""
+    """The type in which a column of type `kind` is joined. DuckDB supports this type."""
     if isinstance(kind, pa.DictionaryType):
         return plain_type(kind.value_type)
     if is_tensor(kind):
@@ -90,7 +91,8 @@ def restore(column: Array, kind: pa.DataType) -> Array:
 
 
 def with_equal_nulls(column: Array) -> Array:
-    """The column, with zeros or nothing stored under its nulls. A join in memory and DuckDB would store different bytes there."""
+    """The column, with zeros or nothing stored under its nulls. Otherwise, a join in memory and DuckDB would store different bytes
+    there."""
     kind: Any = column.type
     missing = null_mask(column)
     places = np.where(missing, len(column) - int(missing.sum()), np.cumsum(~missing) - 1)

@@ -31,7 +31,7 @@ BLANKS: Final = " \t"
 _HEXADECIMAL: Final = "^0[xX][0-9a-fA-F]{1,16}$"
 DECIMAL: Final = r"^[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]+)?$|^[+-]?(?i:nan|inf|infinity)$"
 NUMBER: Final = f"{DECIMAL}|{_HEXADECIMAL}"
-"""Matches decimal and hexadecimal numbers. Only whole numbers may be hexadecimal."""
+"""Matches decimal and hexadecimal numbers. Only whole numbers can be hexadecimal."""
 TRUTH: Final = "^(true|True|TRUE|false|False|FALSE|0|1)$"
 _PATTERNS: Final = {"Int64": f"^[+-]?[0-9]+$|{_HEXADECIMAL}", "Float32": DECIMAL, "Float64": DECIMAL, "Bool": TRUTH}
 
@@ -45,10 +45,10 @@ class Dialect:
     nulls: tuple[str, ...] = ()
     """Words that mean the same as an empty cell, in any column."""
     missing: tuple[str, ...] = ()
-    """Words that mean an empty cell in columns of numbers and truth values, but are text in other columns. `missing` can't be combined with
+    """Words that mean an empty cell in numeric and Boolean columns, but are text in other columns. `missing` can't be combined with
     `nulls`, because Arrow accepts only one list of words for missing values."""
     by_column: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
-    """For some columns, more words for missing values. In a column of text, such a word is a null, not the empty text."""
+    """Additional words for missing values, for some columns. In a text column, such a word is a null rather than an empty string."""
 
     @property
     def literal(self) -> "Dialect":
@@ -56,7 +56,7 @@ class Dialect:
         return replace(self, nulls=(), missing=(), by_column={})
 
     def words(self, column: str) -> list[str]:
-        """The cells that are missing values in a column of numbers or truth values."""
+        """The cells that are missing values in a numeric or Boolean column."""
         return ["", *self.nulls, *self.missing, *self.by_column.get(column, ())]
 
     def rows(self, data: bytes, *, at_end: bool = True) -> Rows:
@@ -82,7 +82,8 @@ def parse_rows(
     each skipped row, a pair (row number, number of cells) is appended to `skipped`."""
     every_word = {word for name, words in dialect.by_column.items() if types.get(name) != pa.string() for word in words}
     table = _parse(data, names, types, dialect, words=["", *dialect.nulls, *dialect.missing, *every_word], skipped=skipped, only=only)
-    # Arrow takes one list of words for all columns, so a column of numbers that may have taken a word of another column is parsed once more.
+    # Arrow takes one list of words for all columns. If Arrow might have treated another column's word as a missing value in a numeric
+    # column, that column is parsed again.
     doubtful: dict[tuple[str, ...], list[str]] = {}
     for name, column in zip(table.column_names, table.columns, strict=True) if every_word else ():
         if column.null_count and not pa.types.is_string(column.type) and not every_word <= set(words := dialect.words(name)):
@@ -104,7 +105,7 @@ def _parse(
     skipped: list[tuple[int, int]],
     only: Sequence[str] | None,
 ) -> pa.Table:
-    """Parses complete rows with Arrow. In columns of numbers and truth values, each of `words` is a null."""
+    """Parses complete rows with Arrow. In numeric and Boolean columns, each of `words` is a null."""
 
     def skip(row: Any) -> str:
         skipped.append((row.number - 1, row.actual_columns))
@@ -138,7 +139,8 @@ class Parser:
         self, columns: Sequence[CsvColumn], dialect: Dialect, *, select: Sequence[str] | None = None, of: str, keep_nulls: bool = False
     ) -> None:
         """`select` names the columns to return, in this order; None means all. `of` is the source's name in messages, such as `source.csv`.
-        With `keep_nulls`, an empty cell without a default is a null, except in columns of text; otherwise its row is bad."""
+        With `keep_nulls`, an empty cell without a default is a null, except in text columns. Without `keep_nulls`, the row of such a cell
+        is bad."""
         self._source_name = of
         self._keep_nulls = keep_nulls
         self._select = None if select is None else list(select)
@@ -171,7 +173,7 @@ class Parser:
         return Block.of(batch, self._with_lines(reasons, data, line) if reasons else {}, missing=missing)
 
     def _misfits(self, data: bytes) -> dict[int, str]:
-        """Finds rows with an invalid cell, and the reasons. Finds only the kinds of invalid cells that may occur in thousands of rows.
+        """Finds rows with an invalid cell, and the reasons. Finds only the kinds of invalid cells that can occur in thousands of rows.
 
         Regular expressions find rows with invalid cells in one pass, and Arrow then checks each distinct text once. Repeatedly halving the
         block finds the remaining faulty rows, such as rows with numbers that are too large.
@@ -211,7 +213,7 @@ class Parser:
         return True
 
     def _parse_good_rows(self, data: bytes, skipped: list[tuple[int, int]], rejections: dict[int, str]) -> pa.Table:
-        """The good rows of a block that has faulty rows. Leaves out the rows in `rejections`. If Arrow rejects further rows, adds them to
+        """The good rows of a block that has faulty rows. Leaves out the rows in `rejections`. If Arrow rejects any other rows, adds them to
         `rejections`."""
         rows = self._dialect.rows(data)
         row_numbers = np.setdiff1d(np.arange(len(rows)), list(rejections), assume_unique=True)
@@ -273,11 +275,11 @@ class Parser:
         return columns, wrong
 
     def _final_texts(self, column: CsvColumn, values: Any) -> tuple[Array, dict[int, str]]:
-        """Returns a column of text with defaults and nulls filled in, and the reasons of the rows that lack a value."""
+        """Returns a text column with defaults and nulls filled in, and the reason for each row that lacks a value."""
         if values.null_count:
             values = pc.fill_null(values, "")
         if self._dialect.by_column and self._dialect.nulls:
-            # In this case, Arrow leaves the words in columns of text unchanged.
+            # In this case, Arrow leaves the words in text columns unchanged.
             values = pc.if_else(pc.is_in(values, value_set=_texts(self._dialect.nulls)), "", values)
         own_words = self._dialect.by_column.get(column.name, ())
         missing = pc.is_in(values, value_set=_texts(own_words)) if own_words else None
@@ -293,7 +295,7 @@ class Parser:
         return pc.if_else(missing, pa.scalar(None, pa.string()), values), {}
 
     def _too_large(self, table: pa.Table, numbers: npt.NDArray[np.int64], data: bytes) -> dict[int, str]:
-        """The rows that have a number beyond the largest float64, and the reason. Arrow reads both the word `inf` and numbers that are too
+        """The rows that have a number beyond the largest float64, and the reasons. Arrow reads both the word `inf` and numbers that are too
         large as infinity, so this method looks for digits in the text."""
         misfits: dict[int, str] = {}
         for column in self._columns:

@@ -1,9 +1,9 @@
 """Infers the column types of CSV text from its first rows.
 
 Cells with a word for a missing value are ignored. A column's inferred type is the type that at least 95% of its remaining cells have. Rows
-with a cell that is not of the inferred type later become bad records. The rule for inferring types has the version number of the part
-`inference`. In the first version, a column became text if a single cell was of another type. A data set that was planned with the first
-version is also extended and replanned with the first version.
+with a cell that is not of the inferred type later become bad records. The version of the inference rule is the version of the part
+`inference`. In version 1, a column became text if a single cell was of another type. A data set that was planned with version 1 is also
+extended and replanned with version 1.
 """
 
 from collections.abc import Sequence
@@ -21,7 +21,7 @@ from dataprep_converter.records.digits import keeps_all_digits
 MISSING: Final = (
     "NA", "N/A", "n/a", "na", "NULL", "Null", "null", "None", "none", "#N/A", "#N/A N/A", "#NA", "<NA>", "1.#IND", "1.#QNAN", "-1.#IND", "-1.#QNAN",
 )  # fmt: skip
-"""The words for a missing value if the spec names none. `nan` is not a word for a missing value, because `nan` is a number."""
+"""The words for a missing value if the spec doesn't name any. `nan` is not a word for a missing value, because `nan` is a number."""
 
 _PLAIN: Final = Dialect(",", '"')
 _FITTING: Final = 0.95
@@ -58,7 +58,7 @@ def with_missing(dialect: Dialect, *, rule: int) -> Dialect:
 
 
 def kinds_of(text: bytes, names: Sequence[str], dialect: Dialect, *, rule: int) -> list[Kind]:
-    """Infers the types of the columns of UTF-8 text. Whole numbers are Int64, other numbers Float32 or Float64, `true` and `false` Bool, and
+    """Infers the column types of UTF-8 text. Whole numbers are Int64, other numbers Float32 or Float64, `true` and `false` Bool, and
     everything else String. Raises ArrowInvalid."""
     skipped: list[tuple[int, int]] = []
     table = parse_rows(text, names, {}, dialect, skipped=skipped)

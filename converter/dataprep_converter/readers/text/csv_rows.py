@@ -1,7 +1,7 @@
 """Finds where the rows of CSV text begin and end. Treats all quotes and line ends exactly like Arrow's parser.
 
-A row ends at \\n, \\r\\n or \\r outside quotes. Blank lines are not rows. A quote opens a quoted cell only at the start of the cell. Inside a
-quoted cell, a doubled quote is a literal quote; elsewhere a quote is text. A line end is therefore inside quotes if an odd number of
+A row ends at \\n, \\r\\n or \\r outside quotes. Blank lines are not rows. A quote opens a quoted cell only at the start of the cell. Inside
+a quoted cell, a doubled quote is a literal quote; elsewhere a quote is text. A line end is therefore inside quotes if an odd number of
 opening and closing quotes come before it.
 """
 
@@ -81,7 +81,7 @@ def _line_ends(data: bytes, text: npt.NDArray[np.uint8], *, at_end: bool) -> Pla
         return feeds
     returns = native.places_of(data, _RETURN)
     is_last = returns == len(text) - 1
-    # A \r at the end of a piece may be the first half of \r\n, but only the next piece can show whether it is.
+    # A \r at the end of a piece might be the first half of \r\n. Only the next piece can show whether it is.
     followed = np.where(is_last, 0 if at_end else _LINE_FEED, text[np.minimum(returns + 1, len(text) - 1)])
     alone = returns[followed != _LINE_FEED]
     return np.sort(np.concatenate((feeds, alone))) if len(alone) else feeds

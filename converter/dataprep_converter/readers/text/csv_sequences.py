@@ -1,8 +1,7 @@
 """The source `csvSequences` reads CSV files. Each file is a sequence, and each row is a step.
 
-The labels of a sequence may be in a second file with the same name. Threads read the files ahead (`files_ahead.py`). The rows of all files
-of a batch are parsed together, because it is slow to parse small files separately. Only faulty files are parsed again, to find the faulty
-line.
+A sequence's labels can be in a second file with the same name. Threads read ahead (`files_ahead.py`). The rows of all files of a batch are
+parsed together, because it is slow to parse small files separately. Only faulty files are parsed again, to find the faulty line.
 """
 
 import codecs
@@ -34,7 +33,7 @@ from dataprep_converter.records.columns import IS_SEQUENCE, find_columns
 from dataprep_converter.sampling.units import UnitTable
 
 _UNCOMPRESSED: Final = 256 << 20
-"""The largest accepted size in bytes of the contents of a compressed file."""
+"""The largest accepted size of a decompressed file in bytes."""
 
 _Mask = npt.NDArray[np.bool_]
 _Numbers = npt.NDArray[np.int64]
@@ -71,7 +70,7 @@ class _Texts(FilesReader[list[_Text]]):
         return pa.schema([(f"{name}{number}", kind) for number in range(len(self._preambles)) for name, kind in kinds])
 
     def files(self, row: Row) -> Sequence[File]:
-        """The file of the sequence and, if it has one, the file of its labels."""
+        """The sequence's file and, if the sequence has one, its label file."""
         own = File(row["uri"], row["size"], row["pin"])
         extra = json.loads(row["extra"] or "{}")
         return [own, File(extra["uri"], extra["size"], extra["pin"])] if "uri" in extra else [own]
@@ -142,8 +141,8 @@ class CsvSequencesReader(Closeable):
 
     @staticmethod
     def discover(source: CsvSequencesSource, access: Access) -> Discovery:
-        """Lists the files. If the spec has no `columns`, reads the first files. Raises NotFound for a URI without files, and BadData if no file
-        has a row."""
+        """Lists the files. If the spec has no `columns`, reads the first files. Raises NotFound for a URI without files, and BadData if no
+        file has a row."""
         return Discovery(SequencePlanner(source, access).units())
 
     def __init__(self, source: CsvSequencesSource, state: Mapping[str, Any], access: Access) -> None:
@@ -176,8 +175,8 @@ class CsvSequencesReader(Closeable):
             yield self._parse_batch(batch)
 
     def places(self, units: UnitTable, bad: Sequence[RejectedSample]) -> list[str]:
-        """The line of each bad step, in the file of the sequence or in the file of its labels. If the bad step is unknown, returns the line
-        of the first row. Reads the files again."""
+        """The line of each bad step, in the sequence's file or in its label file. If the bad step is unknown, returns the line of the first
+        row. Reads the files again."""
         of_labels = set(self._labels.schema.names) if self._labels is not None else set()
         order = sorted(bad, key=lambda each: each.sample)
         texts = next(self._texts.read(units, iter([np.array([each.sample for each in order], np.int64)]))).records
@@ -185,7 +184,7 @@ class CsvSequencesReader(Closeable):
         for row, each in enumerate(order):
             number = 1 if each.column in of_labels else 0
             text, line = texts.column(f"text{number}")[row].as_py(), texts.column(f"line{number}")[row].as_py()
-            # If the source has labels, a column that is in neither file may have been computed from either file, so its bad step is
+            # If the source has labels, a column that is in neither file might have been computed from either file, so its bad step is
             # unknown.
             is_known = not of_labels or each.column in of_labels or each.column in self._steps.schema.names
             rows = self._dialect.rows(text)
@@ -261,8 +260,8 @@ class _Part:
         return content
 
     def column(self, name: str, is_good: _Mask, *, is_list: bool) -> Array:
-        """A column that has one value for each good file: either the list of the values in the file's rows (`is_list`) or only the first of
-        them."""
+        """A column that has one value for each good file: the list of the values in the file's rows if `is_list` is true, otherwise only
+        the first value."""
         values = self.records.column(name)
         counts = self.counts[is_good]
         if not is_good.all():
@@ -305,7 +304,7 @@ def _sequence(field: "pa.Field[Any]") -> "pa.Field[Any]":
 
 
 def _decompress(content: bytes, *, packed: bool) -> bytes:
-    """The contents of a file. Unless the plan's unit is marked as `packed`, only gzip is decompressed."""
+    """A file's content, decompressed. Unless the plan's unit is marked as `packed`, only gzip is decompressed."""
     compression = compression_of(content)
     if compression is None or (compression != "gzip" and not packed):
         return content

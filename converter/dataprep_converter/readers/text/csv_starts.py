@@ -44,7 +44,7 @@ class Preamble:
 
     def strip_from(self, data: bytes, *, at_end: bool, encoding: Encoding = "Utf8") -> FileStart | None:
         """The first bytes after the preamble of a file that begins with `data`. Returns None if more bytes are needed. Raises BadSample for
-        a header that never ends. `encoding` is that of the header's names."""
+        a header that never ends. `encoding` is the encoding of the header."""
         at = len(BOM) if data.startswith(BOM) else 0
         for skipped in range(self.skip_lines):
             # A skipped line ends at the next line end, even if that line end is inside quotes.
@@ -74,7 +74,8 @@ def header_names(cells: Sequence[str]) -> list[str]:
 
 
 def dialect_of(delimiter: str, quote: str, nulls: Sequence[str], *, of: str) -> Dialect:
-    """The dialect with these characters. Raises BadSpec for unusable ones. `of` is the source's name in messages, such as `source.csv`."""
+    """The dialect with these characters. Raises BadSpec for unusable characters. `of` is the source's name in messages, such as
+    `source.csv`."""
     for option, character in (("delimiter", delimiter), ("quote", quote)):
         if ord(character) > 0x7F or character in "\r\n\0":
             raise BadSpec(f"{of}.{option} is one ASCII character, got {character!r}.")
@@ -101,12 +102,12 @@ class InferredColumns:
     misfits: dict[str, str]
     """For each column with cells that are not of its type, a message that gives the number of these cells and an example."""
     seems_headed: bool = False
-    """Whether all cells that are not of their column's type are in the first row, which may then be a header."""
+    """Whether all cells that are not of their column's type are in the first row, which might then be a header."""
     texts: dict[str, str] = field(default_factory=dict)
-    """For each column of text, the reason why it isn't numeric (see `TEXT`)."""
+    """For each text column, the reason why it isn't numeric (see `TEXT`)."""
 
     def warnings(self, select: Sequence[str] | None, *, of: str) -> list[str]:
-        """Warnings to the user about the selected columns."""
+        """Warnings for the user about the selected columns."""
         advice = f"set {of}.header: true if the first line is a header" if self.seems_headed else f"give {of}.columns if the column is text"
         return [f"{misfit}; {advice}" for name, misfit in self.misfits.items() if select is None or name in select]
 

@@ -1,4 +1,4 @@
-"""Adds the defaults of a source, which are given by column, to the columns of text files."""
+"""Adds a source's defaults, which are given for each column, to the columns of text files."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from typing import TypeVar, cast
@@ -29,7 +29,7 @@ def with_defaults(columns: Sequence[C], defaults: Mapping[str, str] | None, *, o
 
 
 def check_exist(named: Iterable[str], columns: Sequence[C], *, of: str) -> None:
-    """Raises BadSpec for a name that no column has, unless there are no columns. `of` is the field that names the columns."""
+    """Raises BadSpec for a name that no column has, unless there are no columns. `of` is the field of the spec that contains the names."""
     names = [column.name for column in columns]
     for name in named if columns else ():
         if name not in names:

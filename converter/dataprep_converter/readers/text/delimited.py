@@ -90,7 +90,7 @@ class _Planner:
         self._source = source
         self._access = access
         self._inference: dict[str, Any] = {}
-        """The state's entries about inferred columns: texts and warnings."""
+        """The entries of the state that describe inferred columns: `TEXTS` and `warnings`."""
         self._rule = access.version_of("inference")
         self._dialect = _dialect(source) if source.columns is not None else with_missing(_dialect(source), rule=self._rule)
         self._preamble = Preamble(self._dialect, source.skip_lines, source.header)
@@ -121,8 +121,8 @@ class _Planner:
         return self._dialect.rows(data, at_end=at_end)
 
     def _start(self, forward: ForwardReader, uri: str) -> FileStart:
-        """Reads the start of a file, and removes the byte order mark, the skipped lines and the header. Raises BadData if the header doesn't
-        end."""
+        """Reads the start of a file, and removes the byte order mark, the skipped lines and the header. Raises BadData if the header
+        doesn't end."""
         length = stretches.UNIT_BYTES
         data = b""
         while True:
@@ -142,8 +142,8 @@ class _Planner:
             length *= 2
 
     def _settle(self, start: FileStart, uri: str) -> None:
-        """Takes the columns from the first file, and compares the headers of the other files with them. For an invalid header or column,
-        raises BadSpec, which names the file."""
+        """Takes the columns from the first file, and compares the headers of the other files with these columns. For an invalid header or
+        column, raises BadSpec, which names the file."""
         if self._columns is None:
             inferred = infer_columns(start, self._dialect, rule=self._rule, uri=uri, of=_OF)
             self._named_by = uri

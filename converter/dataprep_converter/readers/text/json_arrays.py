@@ -1,14 +1,15 @@
-"""Reads a JSON file that is one array, such as `[{"x": 1}, {"x": 2}]`, piece by piece: finds where elements begin and end, and writes each
-element on one line of its own, so that the parser of JSON Lines can read them.
+"""Reads a JSON file that is a single array, such as `[{"x": 1}, {"x": 2}]`, piece by piece. Finds where elements begin and end, and puts
+each element on its own line, so that the JSON Lines parser can read it.
 
-A stretch of such a file begins with the bracket or the comma before its first element, and ends before the comma or bracket after its last
-element. So a stretch can be scanned without what comes before it, and both forms have the same length.
+A stretch of such a file begins with the bracket or comma before its first element, and ends before the comma or bracket after its last
+element. A stretch can therefore be scanned without the text before it, and its length doesn't change when each element is put on its own
+line.
 
-A file is no array if its first line is an array and more text follows, because then each line of the file is a record. To see this, up to
-START_BYTES of the file are looked at before it is divided. If its first line is longer, the file is taken for an array, until that line ends
-and more text follows (`ArrayInFirstLine`).
+If the first line of a file is a complete array and more text follows, the file is not an array: each of its lines is a record. To find this
+out, up to START_BYTES of the file are examined before the file is divided. A file with a longer first line is treated as an array, unless
+the array turns out to end on the first line and more text follows (`ArrayInFirstLine`).
 
-An array with an empty element, as after a comma too many, is refused: an element without text has no place for a record.
+An array with an empty element, as after an extra comma, is refused, because an empty element can't be a record.
 """
 
 import re
@@ -31,15 +32,15 @@ from dataprep_converter.sampling.units import Unit
 from dataprep_converter.stores import Entry
 
 START_BYTES: Final = 1 << 20
-"""An array is recognised by at most this many bytes at the beginning of a file."""
+"""The maximum number of bytes at the beginning of a file that are examined to recognise an array."""
 _FIRST_BYTES: Final = 4096
-"""Most files are recognised by this many bytes."""
+"""The number of bytes that suffices for most files."""
 _LIMIT: Final = "an element of more than {} MiB"
 _ARRAY: Final = re.compile(rb"\s*\[\s*[{\]]")
 _BLANKS: Final = b" \t\r\n"
 _RUN_OF_BLANKS: Final = re.compile(rb"[ \t\r\n]+")
 _USUAL_BLANKS: Final = 16
-"""The most blanks before elements that are skipped for all elements together, which is fast for few blanks before many elements."""
+"""Up to this many blanks before each element are skipped for all elements at once. This is fast for many elements with few blanks."""
 _IS_BLANK: Final = np.isin(np.arange(256), np.frombuffer(_BLANKS, np.uint8))
 _IS_SIGN: Final = np.isin(np.arange(256), np.frombuffer(b"{}[],", np.uint8))
 _STEPS: Final = np.zeros(256, np.int64)
@@ -48,11 +49,11 @@ _STEPS[list(b"}]")] = -1
 
 
 class ArrayInFirstLine(Exception):
-    """Raised for a file that was taken for an array, although only its first line is one."""
+    """Raised for a file that was treated as an array, although only its first line is an array."""
 
 
 class _ClosedEarly(BadSample):
-    """An array that is closed by a brace, or before the end of the text."""
+    """Raised for an array that is closed by a brace, or before the end of the text."""
 
     def __init__(self, fault: str, *, on_first_line: bool) -> None:
         super().__init__(fault)
@@ -61,14 +62,13 @@ class _ClosedEarly(BadSample):
 
 
 def begins_like_array(start: bytes) -> bool:
-    """Whether a file that begins with these bytes may be one array of objects, or an empty array."""
+    """Whether a file that begins with these bytes could be a single array of objects, or an empty array."""
     return _ARRAY.match(start) is not None
 
 
 def is_array(start: bytes, *, at_end: bool) -> bool | None:
-    """Whether a file that begins with these bytes is one array of objects, or an empty array. None: more bytes are needed to see this.
-
-    `at_end` says whether these are all bytes of the file.
+    """Whether a file that begins with these bytes is a single array of objects, or an empty array. Returns None if more bytes are needed to
+    decide. `at_end` says whether `start` is the complete file.
     """
     if not begins_like_array(start):
         return False
@@ -84,8 +84,8 @@ def is_array(start: bytes, *, at_end: bool) -> bool | None:
 
 
 def read_start(forward: ForwardReader) -> tuple[bytes, bool]:
-    """Reads as much of a file's beginning as shows whether the file is an array. Returns what was read, without the byte order mark, and
-    whether the file is an array."""
+    """Reads as much of a file's beginning as is needed to decide whether the file is an array. Returns the bytes read, without the byte
+    order mark, and whether the file is an array."""
     start = b""
     for length in (min(_FIRST_BYTES, stretches.UNIT_BYTES), min(START_BYTES, stretches.UNIT_BYTES)):
         start = forward.read(length - len(start), after=start)
@@ -96,8 +96,8 @@ def read_start(forward: ForwardReader) -> tuple[bytes, bool]:
 
 
 def units_of_array(root: int, path: str, entry: Entry, start: bytes, forward: ForwardReader) -> Iterator[Unit]:
-    """Yields the units of a file that is one array. Raises BadData for an array that isn't closed, and for text after it. Raises
-    ArrayInFirstLine, before any unit is yielded, if the array ends on the file's first line and more text follows."""
+    """Yields the units of a file that is a single array. Raises BadData for an array that isn't closed, and for text after the array.
+    Raises ArrayInFirstLine, before any unit is yielded, if the array ends on the file's first line and more text follows."""
     is_past_first_line = False
 
     def watched() -> Iterator[tuple[Stretch, bytes]]:
@@ -125,8 +125,8 @@ def units_of_array(root: int, path: str, entry: Entry, start: bytes, forward: Fo
 
 
 def sample_of(start: bytes, uri: str) -> Lines:
-    """The complete elements at the beginning of a file. Raises BadData for text after the array, or ArrayInFirstLine if the array ends on the
-    file's first line."""
+    """The complete elements at the beginning of a file. Raises BadData for text after the array, or ArrayInFirstLine if the array ends on
+    the file's first line."""
     with _faults_of(uri):
         try:
             return scan_stretch(start, False)
@@ -161,7 +161,8 @@ def _scan_file(data: bytes, at_end: bool) -> Lines:
 
 
 def scan_stretch(data: bytes, at_end: bool) -> Lines:
-    """The complete elements. If `at_end`, the last element needs no comma or bracket, because a stretch ends before it."""
+    """The complete elements. If `at_end`, no comma or bracket needs to follow the last element, because a stretch ends before that
+    character."""
     return _scan(data, closed=False, at_end=at_end)
 
 
@@ -213,7 +214,7 @@ class _Signs:
     places: npt.NDArray[np.int64]
     kinds: npt.NDArray[np.uint8]
     depths: npt.NDArray[np.int64]
-    """For each sign, the number of brackets and braces that are open after it."""
+    """For each sign, the number of brackets and braces that are open after the sign."""
 
 
 def _signs(data: bytes) -> _Signs:
@@ -225,7 +226,7 @@ def _signs(data: bytes) -> _Signs:
 
 
 def _skip_blanks(data: bytes, starts: npt.NDArray[np.int64], ends: npt.NDArray[np.int64]) -> None:
-    """Moves each start past the blanks at it, up to its end."""
+    """Moves each start past the blanks that begin there, but not beyond the element's end."""
     text = np.frombuffer(data, np.uint8)
     for _ in range(_USUAL_BLANKS):
         blank = np.flatnonzero((starts < ends) & _IS_BLANK[text[np.minimum(starts, len(text) - 1)]])
@@ -238,7 +239,8 @@ def _skip_blanks(data: bytes, starts: npt.NDArray[np.int64], ends: npt.NDArray[n
 
 
 def in_lines(data: bytes, elements: Lines) -> bytes:
-    """The text with the same length in which each element is one line, at the same place. Everything between elements becomes blank."""
+    """A text of the same length in which each element is a single line at its original position. Everything between elements becomes
+    blank."""
     text = np.frombuffer(data, np.uint8).copy()
     borders = np.zeros(len(text) + 1, np.int8)
     borders[elements.starts] = 1

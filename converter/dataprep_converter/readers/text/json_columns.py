@@ -54,7 +54,7 @@ def infer_columns(
     asked: Sequence[str] = (),
 ) -> list[tuple[AnyColumn, Path]]:
     """The columns and their paths in a record, inferred from some lines of the file `uri`. `rule` is the version of the inference rule, and
-    `structs` says which objects are columns of their own. `asked` are the keys that the spec keeps as nested values.
+    `structs` says which objects are columns of their own. `asked` contains the keys that the spec keeps as nested values.
 
     `lines` are pairs (line number, line). Raises BadSpec if the spec names a column twice, or if a key's type can't be determined.
     """
@@ -90,7 +90,7 @@ def infer_columns(
 
 
 def _no_keys(lines: Sequence[bytes], uri: str, *, first: int) -> str:
-    """Says why the first records have no keys. `first` is the line number of the first one."""
+    """The message that says why the first records have no keys. `first` is the line number of the first record."""
     values = []
     fault = None
     for line in lines:
@@ -137,7 +137,7 @@ class _Nested:
 
 
 def _leaves(path: Path, value: dict[str, Any], nested: _Nested) -> Iterator[tuple[Path, str]]:
-    """Yields the path and kind of each value that is not an object, of each empty object, and of each object that is a column."""
+    """Yields a path and a kind for each value that is not an object, for each empty object, and for each object that is a column."""
     for key, each in value.items():
         inner = (*path, key)
         if isinstance(each, dict) and each:
@@ -162,7 +162,7 @@ def _only(seen: Mapping[Path, _PathTypes], nested: _Nested) -> dict[Path, _PathT
 
 
 def _check_asked(columns: Sequence[tuple[AnyColumn, Path]], nested: _Nested, uri: str) -> None:
-    """Raises BadSpec for a key that the spec keeps as nested values, but that has no such values in the first records."""
+    """Raises BadSpec for a key that the spec keeps as nested values, but that has no nested values in the first records."""
     found = {column.name for column, _ in columns if isinstance(column, NestedColumn)}
     for name in sorted(nested.asked - found):
         raise BadSpec(f"source.jsonl.nested: the key {name!r} is neither an object nor a list in the first records of {uri}.")
@@ -182,7 +182,7 @@ def _inferred(seen: Mapping[Path, _PathTypes], nested: _Nested, uri: str) -> lis
             columns.append((_nested_column(path, each, nested.values[path], uri, by_default=not is_inside), path))
             continue
         column = _column(path, each, uri)
-        # As in the object, the numbers of a key inside it have 64 bits.
+        # Numbers have 64 bits in an object that is a column, so they also have 64 bits in the columns of the object's keys.
         columns.append((column.model_copy(update={"type": "Float64"}) if is_inside and column.type == "Float32" else column, path))
     return columns
 
@@ -258,8 +258,8 @@ def _path(name: str, seen: dict[Path, _PathTypes]) -> Path:
 
 
 def _column(path: Path, seen: _PathTypes, uri: str) -> JsonlColumn:
-    """The column for the values at one path. Whole numbers become Int64, other numbers Float32 or Float64, `true` and `false` Bool, and text
-    String."""
+    """The column for the values at one path. Whole numbers become Int64, other numbers Float32 or Float64, `true` and `false` Bool, and
+    text String."""
     name = "/".join(path)
     kinds = {kind: line for kind, line in seen.kinds.items() if kind not in ("null", "empty list")}
     for of in ("", "list of "):

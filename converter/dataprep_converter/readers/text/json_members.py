@@ -1,4 +1,4 @@
-"""Parses a large JSON object member by member, and its arrays element by element, so that memory holds one element rather than the file."""
+"""Parses a large JSON object member by member, and its arrays element by element, so that only one element at a time is in memory."""
 
 import codecs
 import json
@@ -8,14 +8,14 @@ from typing import Any, Final
 from dataprep_converter.core.errors import BadData
 
 LONGEST_ELEMENT: Final = 64 << 20
-"""The largest number of characters of an array element, or of a value that is not an array."""
+"""The maximum number of characters in an array element, or in a value that is not an array."""
 
 _SPACE = " \t\r\n"
 _DECODER = json.JSONDecoder()
 
 
 def elements(pieces: Iterator[bytes], *, uri: str, arrays: set[str]) -> Iterator[tuple[str, Any]]:
-    """Yields a pair (member name, element) for each element of the arrays in the top-level object. Elements may be any JSON values.
+    """Yields a pair (member name, element) for each element of the arrays in the top-level object. Elements can be any JSON values.
 
     Members that aren't arrays are skipped. The names of the arrays are added to `arrays`. Raises BadData, which names the position, if the
     text is not a JSON object.
@@ -112,7 +112,7 @@ class _Text:
                 if not self._more():
                     raise self.fault(str(exc)) from exc
                 continue
-            # A number at the end of the buffer may continue.
+            # A number at the end of the buffer might continue in the next piece.
             if end == len(self._text) and self._more():
                 continue
             self._at = end

@@ -1,4 +1,5 @@
-"""Determines the types of nested values in `jsonl` files: objects that are kept, lists of objects and lists of lists. Only the planner does this."""
+"""Determines the types of nested values in `jsonl` files: objects that are kept, lists of objects and lists of lists. Only the planner does
+this."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -20,7 +21,7 @@ class NestedColumn:
     kind: pa.DataType
     by_default: bool = True
     default: str | None = None
-    """The JSON of the value in place of a null."""
+    """The JSON text of the value that replaces a null."""
     list: bool = False
 
     @property
@@ -29,11 +30,11 @@ class NestedColumn:
         return str(self.kind)
 
     def model_copy(self, *, update: Mapping[str, Any]) -> "NestedColumn":
-        """Returns a copy with other values, as the columns of a spec do."""
+        """Returns a copy with the fields in `update` changed, like `model_copy` of the columns in a spec."""
         return NestedColumn(**{**vars(self), **update})
 
     def document(self) -> dict[str, Any]:
-        """Returns the column for the reader's state, as JSON values."""
+        """Returns the column as JSON values for the reader's state."""
         return {"name": self.name, "nested": description(self.kind), "byDefault": self.by_default}
 
     @classmethod
@@ -43,13 +44,12 @@ class NestedColumn:
 
 
 class SeveralTypes(ValueError):
-    """Raised for values of several types at one place. The text is the place and the types."""
+    """Raised for values of several types at one place. The message contains the place and the types."""
 
 
 def kind_of(values: Iterable[Any]) -> pa.DataType | None:
-    """Returns the type that holds all values of a column. None if no type holds them in every format, as for objects that are all empty.
-
-    Raises SeveralTypes.
+    """Returns the type that can hold all values of a column, or None if no type can hold them in every format, as for objects that are all
+    empty. Raises SeveralTypes.
     """
     return plain_type(_common_kind(list(values), ()))
 
@@ -85,7 +85,7 @@ def _single_kind(value: Any) -> str:
 
 
 def unknown_key(value: Any, kind: Any) -> str | None:
-    """Returns the path of the first key within a value that its type doesn't have."""
+    """Returns the path of the first key within a value that is missing in the value's type."""
     if isinstance(value, dict) and pa.types.is_struct(kind):
         types = {field.name: field.type for field in kind}
         for key, each in value.items():

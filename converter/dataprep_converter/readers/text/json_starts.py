@@ -16,11 +16,11 @@ _SAMPLE_BYTES: Final = 1 << 20
 
 
 def first_records(jsonl: JsonlSource, files: ListFiles, access: Access, *, has_lines: bool) -> tuple[str, list[tuple[int, bytes]]]:
-    """The URI of the first file with a record, and the file's first records, each with its line number. A record is an element of an array, or
-    a line that isn't blank. If `has_lines`, the file isn't an array.
+    """The URI of the first file with a record, and the file's first records, each with its line number. A record is an element of an array,
+    or a line that isn't blank. If `has_lines`, the file isn't an array.
 
-    Reads the first MiB of a file. As long as no complete record has been read, doubles the number of bytes to read. Does the same if the columns
-    are inferred and the only line so far is an array, which has no keys.
+    Reads the first MiB of a file. As long as no complete record has been read, doubles the number of bytes to read. Does the same if the
+    columns are inferred and the only line so far is an array, which has no keys.
     """
     for _, _, entry in files():
         with access.store(entry.uri).open(entry.uri) as source:
@@ -51,7 +51,7 @@ def _is_only_an_array(text: bytes, lines: Lines) -> bool:
 
 
 def _elements(text: bytes, uri: str, *, at_end: bool) -> Lines | None:
-    """The complete elements at the beginning of a file, or None if the file isn't an array, as far as its beginning shows."""
+    """The complete elements at the beginning of a file, or None if this beginning shows that the file isn't an array."""
     is_whole = at_end and len(text) <= json_arrays.START_BYTES
     if json_arrays.is_array(text[: json_arrays.START_BYTES], at_end=is_whole) is False:
         return None

@@ -1,5 +1,5 @@
-"""The source `jsonl` reads files with one JSON object per line, or files that are one array of objects (`json_arrays.py`). Arrow parses the
-objects with a schema that the planner fixed (`json_columns.py`).
+"""The source `jsonl` reads files with one JSON object per line, or files that each contain a single array of objects (`json_arrays.py`).
+Arrow parses the objects with a schema that the planner fixed (`json_columns.py`).
 
 Files are split at line ends (`stretches.py`). Lines that Arrow rejects are found by repeatedly halving the text. Only the rejected lines
 are bad, and a reason is reported for each of them.
@@ -72,7 +72,7 @@ class JsonlReader(StretchReader):
         return scan(data, at_end, skip_blank=True)
 
     def reading_of(self, extra: Mapping[str, Any]) -> Reading:
-        """The elements of an array, or lines."""
+        """Scans and parses the elements of an array, or lines."""
         return Reading(json_arrays.scan_stretch, self._parse_elements) if extra.get("array") else super().reading_of(extra)
 
     def parse(self, data: bytes, *, records: int, line: int, uri: str) -> Block:
@@ -109,7 +109,8 @@ def _units(jsonl: JsonlSource, files: ListFiles, access: Access) -> Listing[Unit
 
 
 def _units_of_file(root: int, path: str, entry: Entry, source: Input, jsonl: JsonlSource, *, has_lines: bool = False) -> Iterator[Unit]:
-    """Yields the units of a file. Raises ArrayInFirstLine if it has lines, although it begins like an array, unless `has_lines` is set."""
+    """Yields the units of a file. Unless `has_lines` is set, raises ArrayInFirstLine if the file begins like an array but consists of
+    lines."""
     with open_forward(source, entry, jsonl.encoding or "Utf8") as forward:
         start, is_array = json_arrays.read_start(forward)
         if is_array and not has_lines:
@@ -119,7 +120,7 @@ def _units_of_file(root: int, path: str, entry: Entry, source: Input, jsonl: Jso
 
 
 def _columns(jsonl: JsonlSource, files: ListFiles, access: Access, *, has_lines: bool = False) -> tuple[str, list[tuple[AnyColumn, Path]]]:
-    """The URI of the first file with a record, and the columns that are inferred from this file. If `has_lines`, the file isn't an array."""
+    """The URI of the first file with a record, and the columns inferred from this file. If `has_lines`, the file isn't an array."""
     uri, lines = first_records(jsonl, files, access, has_lines=has_lines)
     columns = infer_columns(
         lines, jsonl.columns, uri, rule=access.version_of("inference"), structs=access.structs, asked=jsonl.nested or ()
@@ -287,7 +288,8 @@ class _Parser:
         return None
 
     def _final_columns(self, table: pa.Table) -> tuple[list[Array], dict[int, str]]:
-        """Returns the columns in their final types, with defaults filled in, and a dict that maps each row whose values don't fit to the reason."""
+        """Returns the columns in their final types, with defaults filled in, and a dict that maps each row with an unsuitable value to the
+        reason."""
         combined = table.combine_chunks()
         columns = [_column_at(combined, column.path) for column in self._columns]
         columns = [values if column.nested is None else json_column(values) for values, column in zip(columns, self._columns, strict=True)]
@@ -304,7 +306,7 @@ def _type_name(column: AnyColumn) -> str:
 
 
 def _read_column(column: AnyColumn, path: Path, kept: Collection[Path]) -> Column:
-    """A column of the records. The fields of an object that is a column of its own, which is in `kept`, aren't written by default."""
+    """A column of the records. `kept` contains the objects that are columns of their own; their fields aren't written by default."""
     if isinstance(column, NestedColumn):
         return Column(column.name, path, pa.large_string(), nested=column.kind, by_default=column.by_default)
     is_inside = any(path[:length] in kept for length in range(1, len(path)))
@@ -328,7 +330,7 @@ def _value_type(kind: Any) -> pa.DataType:
 
 
 def _wide(kind: pa.DataType) -> pa.DataType:
-    """The type in which a column is parsed. Float32 columns are parsed as float64, so that numbers too large for float32 can be recognized."""
+    """The type in which a column is parsed. Float32 columns are parsed as float64, so that numbers too large for float32 are recognised."""
     if _value_type(kind) != pa.float32():
         return kind
     return pa.list_(pa.float64()) if pa.types.is_list(kind) else pa.float64()

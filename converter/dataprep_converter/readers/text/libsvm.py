@@ -57,8 +57,7 @@ class LibsvmReader(Closeable):
         self._sparse.close()
 
     def schema(self) -> pa.Schema:
-        """The columns. `keys` and `values` are lists of any length. `shape` is a vector with a single number, as in formats of sparse
-        data."""
+        """The columns. `keys` and `values` are lists of any length. `shape` is a vector with a single number, as in sparse data formats."""
         if not self._source.dense:
             return self._sparse.schema()
         fields = [field for field in self._sparse.schema() if field.name in ("label", "qid")]
@@ -102,7 +101,7 @@ def _units(source: LibsvmSource, access: Access) -> Listing[Unit]:
 
 
 def scan(data: bytes, at_end: bool) -> Lines:
-    """Finds the lines of `data` that have more than white space and a comment."""
+    """Finds the lines of `data` that contain more than white space and a comment."""
     lines = scan_lines(data, at_end, skip_blank=True)
     text = np.frombuffer(data, np.uint8)
     first = text[lines.starts]
@@ -307,7 +306,7 @@ def _numbers(tokens: _Tokens, pattern: str, kind: pa.DataType) -> tuple[npt.NDAr
     try:
         return to_numpy(tokens.strings().cast(kind)), np.zeros(len(tokens.starts), np.bool_)
     except pa.ArrowInvalid:
-        # Replace bytes that aren't ASCII, because Arrow's regular expressions need valid text. No number contains bytes that aren't ASCII.
+        # Replace non-ASCII bytes, because Arrow's regular expressions need valid text. No number contains non-ASCII bytes.
         strings = replace(tokens, text=np.where(tokens.text < 0x80, tokens.text, np.uint8(ord("?")))).strings()
         wrong = ~to_numpy(pc.match_substring_regex(strings, pattern=pattern))
         return to_numpy(pc.if_else(to_arrow(wrong), "0", strings).cast(kind)), wrong

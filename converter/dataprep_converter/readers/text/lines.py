@@ -69,8 +69,9 @@ def scan(data: bytes, at_end: bool, *, skip_blank: bool) -> Lines:
 
 
 def line_units(access: Access, files: Iterable[tuple[int, str, Entry]], *, skip_blank: bool, encoding: Encoding | None) -> Iterator[Unit]:
-    """Yields the units of files whose records are lines. `files` come from `input_files`. Reads every file once. Raises BadData for
-    a line that is too long. A byte order mark takes precedence over `encoding`, and is left out. None stands for bytes without an encoding."""
+    """Yields the units of files whose records are lines. `files` come from `input_files`. Reads every file once. Raises BadData for a line
+    that is too long. A byte order mark takes precedence over `encoding`, and is left out. If `encoding` is None, the bytes have no
+    encoding."""
     for root, path, entry in files:
         with access.store(entry.uri).open(entry.uri) as source, open_forward(source, entry, encoding) as forward:
             first_bytes = forward.read(len(BOM))

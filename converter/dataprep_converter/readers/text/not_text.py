@@ -1,4 +1,5 @@
-"""Names binary files that are given to a source of text, by their first bytes. Otherwise their bytes would be read as strange rows."""
+"""Recognises binary files by their first bytes, and refuses to read them as text. Without this check, they would be read as meaningless
+rows."""
 
 from typing import Final
 
@@ -26,7 +27,7 @@ MOST_BYTES: Final = 4096
 
 
 def refuse_binary(start: bytes, uri: str) -> None:
-    """Raises BadSpec if a file that begins with these bytes isn't text but of a known kind."""
+    """Raises BadSpec if a file that begins with these bytes is of a known binary kind."""
     for magic, name, advice in _KINDS:
         if start.startswith(magic) and (magic not in (_PARQUET, _ORC) or _has_controls(start)):
             raise BadSpec(f"{uri} is {name}: {advice}.", uri=uri)
@@ -37,5 +38,6 @@ def refuse_binary(start: bytes, uri: str) -> None:
 
 
 def _has_controls(start: bytes) -> bool:
-    """Whether there are control characters that no text has. A header may begin with `PAR1` or `ORCID`."""
+    """Whether there are control characters that never occur in text. The first letters don't suffice: a CSV header can begin with `PAR1` or
+    `ORCID`."""
     return any(byte < ord("\t") for byte in start[:MOST_BYTES])

@@ -1,4 +1,4 @@
-"""Plans the source `csvSequences`: lists the sequence files in their order, finds the files of their labels, and determines the columns.
+"""Plans the source `csvSequences`: lists the sequence files in their order, finds their label files, and determines the columns.
 
 If the spec gives the columns, the planner only lists the files. If the spec doesn't give the columns, the planner also reads the first
 files, up to a total of one MiB or 16 files.
@@ -38,7 +38,7 @@ _SAMPLE_BYTES: Final = 1 << 20
 _SAMPLE_FILES: Final = 16
 _NUMBERS: Final = frozenset({"Int64", "Float32", "Float64"})
 PACKED: Final = "packed"
-"""The mark in the extra of a unit whose files may have another compression than gzip. Units of earlier releases have no such mark."""
+"""The mark in the `extra` of a unit whose files can have a compression other than gzip. Units of earlier releases have no such mark."""
 _DIGITS: Final = re.compile(r"(\d+)")
 
 _ListedFile: TypeAlias = tuple[int, str, Entry]
@@ -117,7 +117,7 @@ def dialect_of_source(source: CsvSequencesSource) -> Dialect:
 
 
 def _is_packed(uri: str) -> bool:
-    """Whether a file's name says that it is compressed, other than with gzip. Readers have always recognised gzip by the content."""
+    """Whether a file's name indicates a compression other than gzip. Gzip has always been recognised by the content instead."""
     return without_suffix(uri) != uri and not uri.lower().endswith(".gz")
 
 
@@ -159,14 +159,14 @@ class _Columns:
         self.missing = self._preamble.dialect.missing
         """The words for missing values, if the columns are inferred."""
         self.warnings: list[str] = []
-        """Warnings to the user. Complete after `final_columns`."""
+        """Warnings for the user. Complete after `final_columns`."""
         if columns is not None:
             check_names([column.name for column in columns], f"{of}.columns")
             Parser(columns, preamble.dialect, of=of)
 
     def look_at(self, entry: Entry) -> None:
-        """Reads the beginning of one of the first files. Does nothing if the columns are given, or if enough bytes or files
-        have been read."""
+        """Reads the beginning of one of the first files. Does nothing if the columns are given, or if enough bytes or files have been
+        read."""
         self._files += 1
         is_enough = self._starts and (self._bytes >= _SAMPLE_BYTES or len(self._starts) >= _SAMPLE_FILES)
         if self._spec_columns is not None or is_enough:

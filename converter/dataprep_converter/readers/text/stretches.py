@@ -1,7 +1,7 @@
 """Splits text files into stretches of about 4 MiB that contain complete records. Subclasses define and parse the records.
 
-Each stretch of a plain file is a unit. A file that is compressed or UTF-16 is a single unit, and its stretches are found while it is read. If records are requested
-out of order, they are read from an unlinked temporary copy of the uncompressed file.
+Each stretch of a plain file is a unit. A compressed or UTF-16 file is a single unit, and its stretches are found while it is read. If its
+records are requested out of order, they are read from an unlinked temporary copy of the uncompressed file.
 """
 
 import json
@@ -96,7 +96,7 @@ class Stretch(frames.Stretch):
 
 
 def compression_in(source: Input) -> Compression | None:
-    """The compression of a file, which its first bytes tell."""
+    """The compression of a file, determined from its first bytes."""
     return compression_of(source.read_at(0, MAGIC_BYTES))
 
 
@@ -149,8 +149,8 @@ def units_of(
     *,
     form: Mapping[str, Any] = MappingProxyType({}),
 ) -> Iterator[Unit]:
-    """Yields the units of one file: its stretches, or the complete file if it is compressed or UTF-16. `form` is added to what each unit
-    says about its text."""
+    """Yields the units of one file: its stretches, or the complete file if it is compressed or UTF-16. `form` is added to each unit's
+    `extra`."""
     compression = forward.compression
     encoded = ({} if forward.encoding == "Utf8" else {"encoding": forward.encoding}) | dict(form)
     is_whole = compression is not None or forward.encoding in UTF16
@@ -162,7 +162,7 @@ def units_of(
         if not is_whole:
             yield stretch.unit(root, path, entry, extra=json.dumps({"line": stretch.line} | encoded))
     if is_whole and start is not None:
-        # Plans of gzip files were made before there were other compressions, and their run ids contain this text.
+        # Keep this entry for gzip. Plans of gzip files were made before other compressions existed, and their run ids depend on this text.
         kind: dict[str, Any] = {"gzip": True} if compression == "gzip" else {"compression": compression}
         extra = kind | {"start": start.offset, "line": start.line} | encoded
         yield Unit(root=root, path=path, uri=entry.uri, records=records, size=entry.size, pin=entry.pin, extra=json.dumps(extra))
@@ -186,7 +186,7 @@ class StretchReader(BlockReader):
         raise NotImplementedError
 
     def reading_of(self, extra: Mapping[str, Any]) -> "Reading":
-        """How a unit is scanned and parsed. `extra` is what the unit says about its text."""
+        """How a unit is scanned and parsed. `extra` is the parsed JSON of the unit's `extra`."""
         del extra
         return Reading(self.scan, self.parse)
 
@@ -211,9 +211,10 @@ class StretchReader(BlockReader):
             yield stretch.first, self.cached_block(unit, stretch.offset, stretch.first, partial(self._parse_stretch, unit, file, stretch))
 
     def lines(self, units: UnitTable, samples: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
-        """The number of the line on which each sample begins. Lines are numbered from 1. Reads and scans the stretches again, except the
-        latest ones."""
-        # Once line numbers have been requested, they are stored while a compressed file is parsed, because going back in the file is expensive.
+        """The number of the line on which each sample begins. Lines are numbered from 1. Reads and scans the stretches again, except for
+        the most recent ones."""
+        # Once line numbers have been requested, they are stored while a compressed file is parsed, because going back in the file is
+        # expensive.
         self._lines_were_asked_for = True
         index, rows = units.locate(samples)
         line_numbers = np.zeros(len(samples), np.int64)
@@ -227,8 +228,8 @@ class StretchReader(BlockReader):
         return line_numbers
 
     def _lines_of(self, unit: Unit, rows: npt.NDArray[np.int64]) -> Iterator[tuple[int, npt.NDArray[np.int64]]]:
-        """For each stretch that contains at least one of the given rows, yields the number of its first row and the line numbers of all its
-        rows."""
+        """For each stretch that contains at least one of the given rows, yields the number of the stretch's first row and the line numbers
+        of all its rows."""
         extra = json.loads(unit.extra)
         source = self._file(unit)
         if not _is_whole(extra):
@@ -301,7 +302,7 @@ class _WholeFile(Closeable):
         remaining = rows
         while not self._stretches or self._stretches[-1].first + self._stretches[-1].records <= last:
             stretch = self._next_stretch()
-            # Use the latest stretch now, because later this stretch would have to be read again.
+            # Use the latest stretch now, because it would have to be read again later.
             inside = (remaining >= stretch.first) & (remaining < stretch.first + stretch.records)
             if inside.any():
                 yield stretch

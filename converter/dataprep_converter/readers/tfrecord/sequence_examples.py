@@ -1,7 +1,7 @@
 """Parses tf.train.SequenceExample records into columns, one record at a time with protobuf.
 
-Feature lists become sequences, and features of the context become ordinary columns. A step without values still counts as a step. In a
-feature list whose steps are vectors or single values, a step without values makes the record bad.
+Feature lists become sequences, and context features become ordinary columns. A step without values still counts as a step. In a feature
+list whose steps are vectors or single values, a step without values makes the record bad.
 """
 
 from collections.abc import Mapping, Sequence
@@ -22,8 +22,7 @@ _KINDS: Final[Mapping[str, tuple[str, str]]] = {"Int64": ("int64", "int64"), "Fl
 
 
 def schema(features: Sequence[TfrecordFeature]) -> pa.Schema:
-    """The columns. Each feature list becomes a list of steps, marked as a sequence; each feature of the context becomes an ordinary
-    column."""
+    """The columns. Each feature list becomes a list of steps, marked as a sequence; each context feature becomes an ordinary column."""
     return values.schema([_describe(feature) for feature in features])
 
 

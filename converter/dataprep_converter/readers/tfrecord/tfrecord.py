@@ -43,8 +43,7 @@ RECORD: Final = "record"
 
 _UNIT_BYTES = 4 << 20
 _WINDOW: Final = 64 << 10
-"""The number of bytes that are read at a time to find headers in a local file. The payload of a record that exceeds this number is
-skipped."""
+"""The number of bytes that are read at a time to find headers in a local file. Larger payloads are skipped."""
 _FAR_WINDOW: Final = 8 << 20
 _SAMPLED_FILES: Final = 8
 _SAMPLED_RECORDS: Final = 256
@@ -71,7 +70,7 @@ class TfrecordReader(BlockReader):
         self._contents: LruCache[str, StreamInput] = self._files.views(close=StreamInput.close)
 
     def schema(self) -> pa.Schema:
-        """The columns, whose types are int64, float32, bytes, the types of raw tensors, and lists of any of these types."""
+        """The columns. Their types are int64, float32, bytes, the types of raw tensors, and lists of these types."""
         if self._raw:
             return pa.schema([pa.field(RECORD, pa.large_binary(), metadata=IS_RECORD)])
         if self._has_sequences:
@@ -167,8 +166,8 @@ class _Planner:
             yield _gzip_unit(unit, share, contents)
 
     def _subset(self, root: int, path: str, entry: Entry) -> str:
-        """The split of the file, if its folder is a data set of this project. If the folder is a data set, also takes the features from the
-        data set's manifest."""
+        """The file's split, if the source's folder is a data set of this project. In that case, also takes the features from the data set's
+        manifest."""
         if root not in self._splits:
             uri = self._source.uris[root]
             # Look for a manifest only if the URI is a folder, because HDFS rejects paths below a file.

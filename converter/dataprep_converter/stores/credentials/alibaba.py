@@ -1,8 +1,8 @@
-"""Credentials of Alibaba Cloud roles, for OSS and MaxCompute: RRSA of a service account, the RAM role of a node, and profiles.
+"""Alibaba Cloud credentials for OSS and MaxCompute: a service account's role (RRSA), a node's RAM role, and profiles.
 
 This module calls the providers of Alibaba Cloud's library one by one instead of using the library's chain. If a provider fails, the chain
-tries the next provider. So a service account with a misconfigured role would get the node's rights, or another provider's error. Besides,
-the library reads the chain's environment variables as soon as the library is imported.
+tries the next provider. So a service account with a misconfigured role would get the node's rights, or another provider's error. Moreover,
+the library reads the chain's environment variables as soon as it is imported.
 """
 
 import logging
@@ -38,7 +38,7 @@ class AlibabaCredentials:
     def get_credential(self) -> Any:
         """Returns an object with `get_access_key_id()`, `get_access_key_secret()` and `get_security_token()`, as pyodps needs it.
 
-        Raises BadCredentials, which names the role or the places searched. Raises Unreachable if the role's service didn't answer.
+        Raises BadCredentials, which names the role or the places searched. Raises Unreachable if the role's service didn't respond.
         """
         from Tea.exceptions import RetryError  # type: ignore[import-untyped] # ships no types; not at the top, see `_providers`
 
@@ -57,7 +57,7 @@ class AlibabaCredentials:
                         raise Unreachable(f"cannot connect to get the credentials of {source}: {_line(exc)}.") from exc
                     failures.append(f"{source}: {_line(exc)}")
                 else:
-                    # Keep the first provider that answers, even if it fails later.
+                    # Keep the first provider that succeeds, even if it fails later.
                     self._providers = [(source, provider)]
                     return self._credentials
         raise BadCredentials(

@@ -1,4 +1,4 @@
-"""One set of AWS's keys."""
+"""One set of AWS keys."""
 
 from dataclasses import dataclass
 from datetime import datetime

@@ -1,7 +1,7 @@
-"""Credentials of a profile, as AWS's command line keeps them: `~/.aws/config` and `~/.aws/credentials`.
+"""An AWS profile's credentials, in the files of the AWS command line: `~/.aws/config` and `~/.aws/credentials`.
 
-Keys in these files are read here. What needs a request or a program (SSO, a role to assume, a process, a login) is left to botocore, which
-is imported only then, because pods have no profiles.
+This module itself reads the keys in these files. Everything that needs a request or a program (SSO, a role to assume, a process, a login)
+is left to botocore. Because pods have no profiles, botocore is imported only when it is needed.
 """
 
 import configparser
@@ -17,7 +17,7 @@ from dataprep_converter.stores.credentials.aws_keys import AwsCredentials
 from dataprep_converter.stores.credentials.token_services import EARLY
 
 _BEFORE_KEYS: Final = ("role_arn", "sso_session", "sso_start_url", "sso_account_id")
-"""Settings that AWS's tools prefer to keys of the same profile."""
+"""Settings that AWS's tools prefer to keys in the same profile."""
 _AFTER_KEYS: Final = ("credential_process", "login_session")
 
 
@@ -38,9 +38,9 @@ class AwsProfile:
         return self._settings.get("region")
 
     def credentials(self, region: str) -> AwsCredentials | None:
-        """Returns the profile's credentials, or None if there is no profile with credentials. `region` is for profiles that name none.
+        """Returns the profile's credentials, or None if there is no profile with credentials. `region` is for profiles without a region.
 
-        Raises BadCredentials, with the profile's name and what to do. Raises Unreachable if a service doesn't answer.
+        Raises BadCredentials, which names the profile and says what to do. Raises Unreachable if a service doesn't respond.
         """
         if not self._settings and self._must_exist:
             raise BadCredentials(f"No credentials for S3: AWS_PROFILE is {self._name}, but neither {self._config} nor {self._keys} has it.")
@@ -82,7 +82,7 @@ class AwsProfile:
             logged_out = isinstance(exc, exceptions.SSOError | exceptions.TokenRetrievalError)
             hint = f" Log in: aws sso login --profile {self._name}." if logged_out else ""
             raise BadCredentials(f"No credentials for profile {self._name} of AWS: {_line(exc)}.{hint}") from exc
-        # botocore renews temporary keys 10 minutes or more before they expire, so the keys are asked for again before that.
+        # botocore renews temporary keys at least 10 minutes before they expire, so these keys are valid for at least 10 minutes.
         return AwsCredentials(keys.access_key, keys.secret_key, keys.token, datetime.now(UTC) + 2 * EARLY if keys.token else None)
 
 
@@ -100,7 +100,7 @@ def _section(file: Path, names: Sequence[str]) -> Mapping[str, str]:
     except configparser.MissingSectionHeaderError as exc:
         raise BadCredentials(f"{file} is not a file of AWS's settings: line {exc.lineno} comes before the first [section].") from None
     except configparser.ParsingError as exc:
-        # The parser's own message has the lines, which may be keys.
+        # The parser's own message quotes the lines, which may contain keys.
         numbers = ", ".join(str(number) for number, _ in exc.errors)
         raise BadCredentials(f"{file} is not a file of AWS's settings: no [section] and no name = value in line {numbers}.") from None
     except UnicodeDecodeError as exc:

@@ -1,4 +1,4 @@
-"""The token of whoever has logged in by `az login`, from azure-identity."""
+"""Gets the token of the user who has logged in with `az login`, through azure-identity."""
 
 import logging
 from datetime import UTC, datetime
@@ -7,16 +7,16 @@ from dataprep_converter.core.errors import BadCredentials
 
 
 def token(scope: str) -> tuple[str, datetime]:
-    """Returns a token and when it expires.
+    """Returns a token and its expiry time.
 
-    Raises BadCredentials if azure-identity isn't installed, or with the message of `az`.
+    Raises BadCredentials if azure-identity isn't installed, or if `az` fails; the error then contains the message of `az`.
     """
     try:
         from azure.core.exceptions import ClientAuthenticationError
         from azure.identity import AzureCliCredential
     except ImportError as exc:
         raise BadCredentials("For the login of `az`: pip install 'dataprep-operator[azure-login]'.") from exc
-    # Its warnings repeat the error.
+    # The library's warnings only repeat the error.
     logging.getLogger("azure.identity").setLevel(logging.ERROR)
     try:
         access = AzureCliCredential().get_token(scope)

@@ -39,7 +39,7 @@ class CachedCredentials(Generic[C]):
         self._credentials: C | None = None
 
     def current(self) -> C:
-        """Returns the credentials, refreshed if needed. Raises the errors of `fetch`."""
+        """Returns the credentials, refreshed if needed. Raises any error that `fetch` raises."""
         with self._lock:
             now = datetime.now(UTC)
             if self._credentials is None or (self._credentials.expires is not None and self._credentials.expires - EARLY < now):
@@ -62,7 +62,7 @@ def ask(
     method: str | None = None,
     timeout_seconds: float = _TIMEOUT_SECONDS,
 ) -> bytes:
-    """Returns the body of the service's answer.
+    """Returns the body of the service's response.
 
     Raises BadCredentials, with `what` and the hint, if the service refuses the request. Raises Unreachable, with the service's host, if the
     service fails or can't be reached.

@@ -27,7 +27,7 @@ def put(store: Store, uri: str, data: bytes, *, replace: bool, hdfs: HdfsOptions
             upload.write(data)
             return upload.commit(replace=replace)
         except AlreadyExists:
-            # An earlier attempt may have succeeded without our receiving the answer.
+            # An earlier attempt may have succeeded although we got no response.
             entry = store.stat(uri) if in_doubt and store.get(uri) == data else None
             if entry is None:
                 raise
@@ -50,13 +50,13 @@ def check_length(uri: str, actual: int, expected: int) -> None:
 def gone(uri: str) -> Unreachable:
     """Returns the error for an upload whose temporary file is gone.
 
-    When the data set was committed, the sweep may have removed the temporary file. A new attempt writes the file again.
+    The sweep at the data set's commit may have removed the temporary file. A new attempt writes the file again.
     """
     return Unreachable(f"The temporary file of {uri} is gone: something has removed it.", uri=uri)
 
 
 def explained(line: str) -> str:
-    """Returns a NameNode's message, with the causes if no DataNode took a block. The message itself doesn't name them."""
+    """Returns a NameNode's message. If no DataNode accepted a block, adds the possible causes, which the message itself doesn't name."""
     return f"{line} (no DataNode has space for another block, or none can be reached from here)" if _NO_DATA_NODE in line else line
 
 

@@ -3,14 +3,14 @@
 - If an exception ends a `with` block, hdfs-native still writes out the data that it has received so far. So we write to a temporary file
   `.dataprep-tmp-…` in the target's folder and then rename it.
 - After failed writes, `write()` of the same client may hang forever. So each upload has a new client, and every call is wrapped in
-  `watchdog.blocking()`. Writers that failed are kept, because dropping a writer may block too.
+  `watchdog.blocking()`. Writers that failed are kept, because freeing a writer may block too.
 - With the default settings, one call to a dead NameNode takes minutes. So we set the failover keys, and check the port before creating a
   client.
 - hdfs-native panics when it reads beyond the end of a file. Writing a memoryview is five times slower than writing bytes.
 - Simple authentication takes the user from `HADOOP_USER_NAME` at every connection. So a process can access HDFS as only one user.
 """
 
-# Store, Upload and Input in __init__.py document the public methods.
+# The public methods are documented on the classes `Store`, `Upload` and `Input`, in `stores/__init__.py`.
 # ruff: noqa: D102
 
 import contextlib
@@ -51,10 +51,10 @@ _CLIENT_KEYS = {
 _NAME_NODE_KEYS = ("dfs.ha.namenodes.", "dfs.namenode.rpc-address.")
 
 _parked: list[object] = []
-"""Writers that failed, and their clients. Dropping or closing a writer can block for 15 to 31 s, or make its client unusable."""
+"""Writers that failed, and their clients. Freeing or closing a writer can block for 15 to 31 s, or make its client unusable."""
 
 _users: dict[str, str] = {}
-"""The user with whose rights this process accesses HDFS, once a store has set this user."""
+"""Under the key `user`, the HDFS user of this process. Empty until a store sets a user."""
 
 
 class HdfsStore:
@@ -158,8 +158,7 @@ class HdfsStore:
         retrying(attempt, what=f"deleting {uri}")
 
     def addresses(self, authority: str) -> Sequence[str]:
-        """Returns host and port of each NameNode behind the authority of a URI. An empty authority stands for the authority of
-        `fs.defaultFS`."""
+        """Returns host and port of each NameNode behind a URI's authority. An empty authority means that of `fs.defaultFS`."""
         host, _, port = self._resolved(authority).rpartition(":")
         if host:
             return [f"{host}:{port}"]
@@ -180,7 +179,8 @@ class HdfsStore:
             )
 
     def _overrides(self) -> dict[str, str]:
-        """Returns options for hdfs-native that extend the configuration it reads: our failover keys, if the configuration has none."""
+        """Returns options for hdfs-native that replace or complete the configuration it reads. Our failover keys are used if the configuration
+        has none."""
         # Remove blanks from the values of the properties that name the NameNodes. Hadoop allows `nn1, nn2`, but hdfs-native would find only
         # nn1 in this value.
         unblanked = {key: re.sub(r"\s", "", value) for key, value in self._configuration.items() if key.startswith(_NAME_NODE_KEYS)}
@@ -246,7 +246,7 @@ class HdfsUpload:
             with border(self._addresses, self._path):
                 self._writer = self._client.create(self._temporary, write_options)
         except Unreachable:
-            # The temporary file may have been created, and only the answer may have been lost.
+            # The temporary file may have been created even though the response was lost.
             self.abort()
             raise
 
@@ -286,8 +286,8 @@ class HdfsUpload:
         except AlreadyExists as exc:
             raise AlreadyExists(f"{self.uri} exists already.", uri=self.uri) from exc
         except NotFound as exc:
-            # If the client repeated the rename after a lost answer, the file already has its final name. A rename changes neither a file's
-            # length nor its modification time.
+            # If the client repeated the rename after a lost response, the file already has its final name. A rename changes neither a
+            # file's length nor its modification time.
             if not self._is_at_its_place(status):
                 raise hadoop.gone(self.uri) from exc
         self._ended = True
@@ -320,7 +320,7 @@ class HdfsUpload:
     def _park(self) -> None:
         for item in (self._writer, self._client):
             _parked.append(item)
-            # Keep a reference forever: dropping the object would block, even at exit.
+            # Keep a reference forever, because freeing the object would block, even at exit.
             ctypes.pythonapi.Py_IncRef(ctypes.py_object(item))
         self._writer = None
 
@@ -446,7 +446,7 @@ class _Listing:
 
 
 def _act_as(user: str) -> None:
-    """Sets this process's user on HDFS. hdfs-native has no setting per client, so two stores in one process can't have different users."""
+    """Sets this process's user on HDFS. hdfs-native has no per-client setting, so two stores in one process can't have different users."""
     current = _users.get("user")
     if current is not None and current != user:
         raise BadSpec(f"A job can act as only one HDFS user; its stores ask for {current} and {user}.")

@@ -1,4 +1,4 @@
-"""Wraps every call of hdfs-native with the watchdog and translates its errors, which contain text from Java and Rust.
+"""Wraps every hdfs-native call with the watchdog, and translates the library's errors, which contain text from Java and Rust.
 
 See `hdfs` for the store.
 """
@@ -34,7 +34,7 @@ def check_reachable(addresses: Sequence[str]) -> None:
 
 @contextlib.contextmanager
 def border(addresses: Sequence[str], path: str) -> Iterator[None]:
-    """Wraps a call of the client with the watchdog and translates its errors."""
+    """Wraps a client call with the watchdog and translates its errors."""
     try:
         with watchdog.blocking():
             yield

@@ -47,7 +47,7 @@ def prepare(hadoop_conf: str | None) -> None:
     file = Path(hadoop_conf or "", CONFIGURATION_FILE)
     if hadoop_conf is None or not file.is_file():
         return
-    # The variable is a list of files; for each realm, the first file that contains the realm is used. So each store may add a file with its
+    # The variable is a list of files; for each realm, the first file that contains the realm is used. So each store can add a file with its
     # own realm.
     files = [path for path in os.environ.get(CONFIGURATION_VARIABLE, "").split(":") if path]
     if str(file) not in files:

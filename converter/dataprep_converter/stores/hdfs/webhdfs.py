@@ -1,12 +1,12 @@
-"""HDFS over HTTP, `webhdfs://namenode:9870/path`, for clusters of which only the web ports can be reached. `hdfs://` is faster and supports
+"""HDFS over HTTP, `webhdfs://namenode:9870/path`, for clusters where only the web ports can be reached. `hdfs://` is faster and supports
 failover.
 
 The NameNode handles names, and redirects the client to a DataNode to read or write bytes. A file is written under a temporary name by one
-streaming PUT, and then renamed. The rename request always has the parameter `renameoptions`. Without `renameoptions`, a file that is
-renamed to the path of a folder would be moved into the folder. A file that is renamed to the path of another file would keep its old name.
+streaming PUT, and then renamed. The rename request always has the parameter `renameoptions`. Without it, renaming a file to a folder's path
+would move the file into the folder, and renaming a file to another file's path would leave the file under its old name.
 """
 
-# Store, Upload and Input in __init__.py document the public methods.
+# The public methods are documented on the classes `Store`, `Upload` and `Input`, in `stores/__init__.py`.
 # ruff: noqa: D102
 
 import contextlib
@@ -56,7 +56,7 @@ _IMPOSSIBLE = ("IllegalArgumentException", "InvalidPathException", "HadoopIllega
 
 
 class WebHdfsStore:
-    """A store of files on NameNodes, or on gateways in front of NameNodes. URIs contain their web addresses."""
+    """A store of files on NameNodes, or on gateways in front of NameNodes. A URI contains the web address of the NameNode or gateway."""
 
     def __init__(self, settings: StoreSettings) -> None:
         self.settings = settings
@@ -86,7 +86,7 @@ class WebHdfsStore:
         place = self.place(uri)
 
         def attempt() -> bytes:
-            # Use one request, so that all bytes are of the same version even if the file is replaced meanwhile.
+            # Use one request, so that all bytes belong to the same version even if the file is replaced in the meantime.
             with place.border(), contextlib.closing(place.begin("GET", "OPEN", {})) as connection, connection.getresponse() as answer:
                 body = answer.read()
                 if answer.status != http.client.OK:
@@ -166,12 +166,12 @@ class Place:
         """Returns another path at the same address."""
         return Place(self._is_https, self._host, self._port, path, self._identity, self._user, self._budget)
 
-    # Any, because the answer is parsed JSON.
+    # Any, because the response is parsed JSON.
     def ask(self, method: str, operation: str, **parameters: str) -> Any:
-        """Returns the NameNode's answer, or None if the answer is empty. Failed requests are retried."""
+        """Sends a request and returns the NameNode's response, or None if the response is empty. Failed requests are retried."""
         return retrying(lambda: self.ask_once(method, operation, **parameters), what=f"{operation} of {self.path}")
 
-    # Any, because the answer is parsed JSON.
+    # Any, because the response is parsed JSON.
     def ask_once(self, method: str, operation: str, **parameters: str) -> Any:
         """Like `ask`, but without retries."""
         sent_at = self._budget.wait_turn()
@@ -185,7 +185,7 @@ class Place:
         try:
             return json.loads(body) if body or method == "GET" else None
         except ValueError as exc:
-            # NameNodes don't send the length of an answer, so a truncated answer looks like a complete one to the HTTP client.
+            # NameNodes don't send a response's length, so the HTTP client can't tell a truncated response from a complete one.
             raise self._truncation_error(body) from exc
 
     def begin(self, method: str, operation: str, headers: Mapping[str, str], **parameters: str) -> http.client.HTTPConnection:
@@ -225,7 +225,7 @@ class Place:
             raise Unreachable(f"WebHDFS: {what} at {self.path}: {exc}.", uri=self.path) from exc
 
     def refusal(self, status: int, body: bytes) -> ConvertError:
-        """Returns the error for an unsuccessful answer."""
+        """Returns the error for an unsuccessful response."""
         path = self.path
         try:
             exception = json.loads(body)["RemoteException"]
@@ -316,7 +316,7 @@ class WebHdfsUpload:
                 self._size += len(piece)
 
     def stage(self) -> None:
-        # Until the DataNode answers, it may not have created the file, and a sweep wouldn't find it.
+        # Wait for the DataNode's response. Before it responds, the file might not exist yet, and a sweep wouldn't find it.
         self._finish()
 
     def commit(self, *, replace: bool) -> Entry:
@@ -329,7 +329,8 @@ class WebHdfsUpload:
         except AlreadyExists as exc:
             raise AlreadyExists(f"{self.uri} exists already.", uri=self.uri) from exc
         except NotFound as exc:
-            # An attempt without an answer may have renamed the file. A rename changes neither a file's length nor its modification time.
+            # An attempt may have renamed the file although we got no response. A rename changes neither a file's length nor its
+            # modification time.
             current = self._target_status()
             if current is None or (current["length"], current["modificationTime"]) != (status["length"], status["modificationTime"]):
                 raise hadoop.gone(self.uri) from exc
@@ -339,7 +340,7 @@ class WebHdfsUpload:
     def abort(self) -> None:
         if self._ended:
             return
-        # The DataNode may create the file at any time until it answers. Wait for the answer, because otherwise the DataNode might create
+        # The DataNode may create the file at any time until it responds. Wait for the response, because otherwise the DataNode might create
         # the file after our deletion.
         with contextlib.suppress(StoreError):
             self._finish()
@@ -372,8 +373,7 @@ class WebHdfsUpload:
                 try:
                     yield connection
                 except (BrokenPipeError, ConnectionResetError):
-                    # If a server refuses a request before it has read the complete body, the server sends an answer and closes the
-                    # connection.
+                    # If a server refuses a request before it has read the complete body, it sends a response and closes the connection.
                     self._take_answer(connection)
                     raise
         except NotFound as exc:
@@ -427,7 +427,7 @@ class WebHdfsInput(RangedInput):
             with place.border():
                 connection = place.begin("GET", "OPEN", {}, offset=str(offset), length=str(end - offset))
         except StoreError:
-            # The file may have become shorter, so that the range now begins beyond the file's end.
+            # The file may have shrunk, so that the range now begins beyond the file's end.
             self._check()
             raise
         with contextlib.closing(connection):
@@ -451,7 +451,8 @@ class WebHdfsInput(RangedInput):
             raise Unreachable(f"WebHDFS at {place.peer} sent {self.uri} only up to byte {offset} instead of {end}.", uri=self.uri)
 
     def _check(self) -> None:
-        """Raises InputChanged if the file has changed. Each range is opened by name, and answers don't identify the file's version."""
+        """Raises InputChanged if the file has changed. Each range is opened by name, and the responses don't identify the file's
+        version."""
         try:
             status = self._place.ask("GET", "GETFILESTATUS")["FileStatus"]
         except NotFound as exc:

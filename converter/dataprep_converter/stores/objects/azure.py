@@ -1,11 +1,11 @@
 """Azure Blob Storage and Data Lake Storage, `abfs://container@account.dfs.core.windows.net/path`, through the Blob service's REST API.
 
 An upload sends blocks, and one conditional request with a block list turns them into the blob. Uncommitted blocks belong to the blob's
-name, not to an upload. Uncommitted blocks are discarded by any commit under that name, or by the service after a week. So uploads can't
-be aborted, and a sweep has nothing to remove.
+name, not to an upload. They are discarded by any commit under that name, or by the service after a week. So uploads can't be aborted, and a
+sweep has nothing to remove.
 """
 
-# Bucket and Transfer in objects.py document the public methods.
+# The public methods are documented on the classes `Bucket` and `Transfer`, in `objects.py`.
 # ruff: noqa: D102
 
 import base64
@@ -161,7 +161,7 @@ class Container(Bucket):
             return Entry(uri=uri, size=int(answer.headers.get("content-length", 0)), pin=tag), _digest(answer)
         if _is_absent(answer):
             return None
-        # The answer to HEAD has no body, so send a GET to learn the reason. The fault may be gone by the time the GET is sent.
+        # The response to HEAD has no body, so send a GET to learn the reason. The fault may be gone by the time the GET is sent.
         second_answer = self.requests.send("GET", key, headers={"range": "bytes=0-0"})
         if _is_absent(second_answer):
             return None
@@ -180,7 +180,7 @@ class Container(Bucket):
         if answer.ok:
             return Entry(uri=uri, size=len(data), pin=unquoted(answer.headers.get("etag")))
         if answer.code in _EXISTS:
-            # An earlier attempt of ours, which got no answer, may have succeeded.
+            # One of our own earlier attempts may have succeeded although we got no response.
             existing = self.look(uri, key) if answer.in_doubt else None
             if existing is not None and is_written(existing, data):
                 return existing[0]
@@ -242,7 +242,7 @@ class Blocks:
         return block
 
     def hold(self) -> None:
-        # A sweep can't discard blocks, so at least a blob that is written from now on isn't replaced.
+        # A sweep can't discard blocks. So make sure at least that `complete` doesn't replace a blob that is written from now on.
         existing = self._container.look(self._uri, self._key)
         self._held = _condition(replace=False) if existing is None else {"if-match": f'"{existing[0].pin}"'}
 
@@ -262,7 +262,7 @@ class Blocks:
             return Entry(uri=self._uri, size=size, pin=unquoted(answer.headers.get("etag")))
         if answer.code in _EXISTS or answer.code == "InvalidBlockList" or (self._held and answer.code == "BlobNotFound"):
             existing = self._container.look(self._uri, self._key)
-            # An earlier attempt of ours, which got no answer, may have succeeded.
+            # One of our own earlier attempts may have succeeded although we got no response.
             if existing is not None and answer.in_doubt and self._committed_blocks() == tags:
                 return existing[0]
             if existing is not None and not replace:
@@ -356,7 +356,7 @@ def _entries(uri: str, prefix: str, name: str, blob: ET.Element) -> Iterator[Ent
 
 
 def _is_absent(answer: Answer) -> bool:
-    """Returns whether the answer says that the blob doesn't exist in an existing container."""
+    """Returns whether the response says that the container exists but the blob doesn't."""
     return answer.code in ("BlobNotFound", "ResourceNotFound", "PathNotFound") or (answer.status == 404 and not answer.code)
 
 

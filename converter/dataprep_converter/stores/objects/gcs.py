@@ -1,6 +1,6 @@
 """Google Cloud Storage, `gs://bucket/path`, through its XML API.
 
-The API differs from S3's protocol in three points: requests contain tokens, conditions use other headers, and uploads are completed
+The API differs from S3's protocol in three ways: requests contain tokens, conditions use other headers, and uploads are completed
 differently.
 
 In this API, the request that completes a multipart upload can't be conditional. So the upload's parts become a hidden object in the
@@ -8,7 +8,7 @@ target's folder. The store then copies the hidden object to the target's name, o
 the hidden object.
 """
 
-# Bucket and Transfer in objects.py document the public methods.
+# The public methods are documented on the classes `Bucket` and `Transfer`, in `objects.py`.
 # ruff: noqa: D102
 
 import base64
@@ -120,7 +120,7 @@ class HiddenMultipart(Multipart):
         if answer.ok:
             tag = answer.xml().findtext("{*}ETag")
         elif answer.status == 412:
-            # An earlier attempt of ours, which got no answer, may have succeeded.
+            # One of our own earlier attempts may have succeeded although we got no response.
             existing = self._gcs.look(self._uri, self._target) if answer.in_doubt else None
             if existing is None or existing[0].size != size or not self._is_same():
                 raise AlreadyExists(f"{self._uri} exists already.", uri=self._uri)
@@ -148,7 +148,7 @@ class HiddenMultipart(Multipart):
         if not answer.ok and answer.code not in ("NoSuchUpload", "InvalidPart"):
             raise self._gcs.refusal(answer, self._key, doing="write")
         if not answer.ok:
-            # An earlier attempt, which got no answer, may have completed the upload. No other upload uses this object's name.
+            # An earlier attempt may have completed the upload although we got no response. No other upload uses this object's name.
             existing = self._gcs.look(self._uri, self._key)
             if existing is None or existing[0].size != size:
                 raise self._gone()
@@ -160,13 +160,12 @@ class HiddenMultipart(Multipart):
             self._gcs.delete(self._key)
 
     def _gone(self) -> Unreachable:
-        # A commit of the data set sweeps the leftovers of failed attempts, and has swept this upload with them. A new attempt uploads
-        # again.
+        # The data set's commit sweeps away the leftovers of failed attempts, including this upload. A new attempt uploads again.
         return Unreachable(f"The upload of {self._uri} is gone: something else has removed it.", uri=self._uri)
 
 
 class GcsRequests(Requests):
-    """Requests to one bucket, with a token, or anonymous without credentials."""
+    """Requests to one bucket, with a token, or anonymous if there are no credentials."""
 
     def __init__(self, address: Address, *, credentials: CredentialChain | None) -> None:
         super().__init__(address, service="Cloud Storage")

@@ -1,11 +1,11 @@
 """Object stores: the common part of S3, Cloud Storage and Azure. obstore reads objects; our own requests write, list and delete them.
 
-Each store has its own file with a `Bucket` and a `Transfer`. `Bucket` and `Transfer` define how a bucket is addressed, listed and written,
-and how requests are signed. An object isn't visible until its upload is completed. Completion is conditional, so that exactly one of
-several writers succeeds.
+Each store has its own file with a `Bucket` and a `Transfer`, which define how a bucket is addressed, listed and written, and how requests
+are signed. An object isn't visible until its upload is completed. Completion is conditional, so that exactly one of several writers
+succeeds.
 """
 
-# Store, Upload and Input in __init__.py document the public methods.
+# The public methods are documented on the classes `Store`, `Upload` and `Input`, in `stores/__init__.py`.
 # ruff: noqa: D102
 
 import contextlib
@@ -53,7 +53,7 @@ class Transfer(Protocol):
         ...
 
     def hold(self) -> None:
-        """Called after the last part, if `complete` follows later. From then on, a sweep makes `complete` fail (see `Upload.stage`)."""
+        """Called after the last part, if `complete` follows later. A sweep after this call makes `complete` fail (see `Upload.stage`)."""
         ...
 
     def complete(self, tags: list[str], *, size: int, replace: bool) -> Entry:
@@ -92,7 +92,7 @@ class Bucket(ABC):
 
     @abstractmethod
     def put(self, uri: str, key: str, data: bytes, *, replace: bool) -> Entry:
-        """Writes an object in one request. Unless `replace` is set, the request is conditional: no object may exist under this name."""
+        """Writes an object in one request. Unless `replace` is set, the request succeeds only if no object has this name."""
 
     @abstractmethod
     def delete(self, key: str) -> None:
@@ -120,7 +120,7 @@ class Bucket(ABC):
         return bytes(result.bytes()), unquoted(result.meta["e_tag"])
 
     def fetch(self, key: str, options: "GetOptions") -> "GetResult":
-        """Asks obstore for an object when it is this request's turn. Call it within `border`."""
+        """Requests an object through obstore, when it is this request's turn. Call this method within `border`."""
         sent_at = self.requests.budget.wait_turn()
         try:
             return obstore.get(self.client, key, options=options)
@@ -130,12 +130,12 @@ class Bucket(ABC):
             raise
 
     def refusal(self, answer: Answer, key: str, *, doing: str) -> ConvertError:
-        """Returns the error for an unsuccessful answer."""
+        """Returns the error for an unsuccessful response."""
         return self.error(answer.status, answer.code, answer.message, key, doing=doing)
 
     @contextlib.contextmanager
     def border(self, key: str, *, doing: str) -> Iterator[None]:
-        """Wraps every call of obstore and translates its errors."""
+        """Wraps every obstore call and translates its errors."""
         uri = f"{self.root}{key}"
         try:
             yield
@@ -324,7 +324,7 @@ def client_options(scheme: str) -> "ClientConfig":
 
 
 def retry_config() -> "RetryConfig":
-    """Returns the retry settings to use for obstore's clients. The clients never retry, because their requests would not wait for their
+    """Returns the retry settings to use for obstore's clients. The clients never retry, because their retries would not wait for their
     turn. `retrying` repeats their calls instead."""
     return {"max_retries": 0}
 

@@ -1,13 +1,13 @@
 """Alibaba Cloud OSS through its own SDK, with V4 signatures. AppendObject is never used: it isn't atomic, and is limited to 5 GB.
 
 An object isn't visible until its upload is completed. Completion sends x-oss-forbid-overwrite, so that exactly one of several writers
-succeeds. On buckets with versioning, OSS ignores x-oss-forbid-overwrite, as the documentation of OSS says.
+succeeds. According to its documentation, OSS ignores x-oss-forbid-overwrite on buckets with versioning.
 
-The SDK's own check of uploads is switched off, because it computes CRC-64 while holding the GIL, so that four threads are slower than one.
-Instead of the SDK's check, every part is sent with its MD5, and OSS checks the MD5 before it stores the part.
+The SDK's own upload check is switched off: it computes CRC-64 while holding the GIL, which makes four threads slower than one. Instead,
+every part is sent with its MD5, which OSS checks before it stores the part.
 """
 
-# Store, Upload and Input in __init__.py document the public methods.
+# The public methods are documented on the classes `Store`, `Upload` and `Input`, in `stores/__init__.py`.
 # ruff: noqa: D102
 
 import base64
@@ -70,7 +70,7 @@ class OssStore:
             "server_side_encryption": settings.server_side_encryption,
             "server_side_encryption_key_id": settings.kms_key_id,
         }
-        """Headers for requests that create an object."""
+        """Fields of requests that create an object."""
 
     def list(self, uri: str, *, recursive: bool = True) -> Iterator[Entry]:
         bucket, key = place_of(uri)
@@ -150,8 +150,7 @@ class OssStore:
 
     def delete(self, uri: str) -> None:
         bucket, key = place = place_of(uri)
-        # Use the batch request, because our documentation asks users to grant only the right that this request needs, and no other right to
-        # delete.
+        # Use the batch request, because our documentation asks users only for the right that this request needs.
         request = oss.DeleteMultipleObjectsRequest(bucket=bucket, objects=[oss.DeleteObject(key=key)], quiet=True)
         self._client.persistently("delete_multiple_objects", request, place=place, doing="delete")
 
@@ -290,8 +289,7 @@ class OssUpload:
         except NotFound as exc:
             if exc.uri == f"oss://{self._bucket}":
                 raise
-            # A commit of the data set sweeps the leftovers of failed attempts, and has swept this upload with them. A new attempt uploads
-            # again.
+            # The data set's commit sweeps away the leftovers of failed attempts, including this upload. A new attempt uploads again.
             raise Unreachable(str(exc), uri=self.uri) from exc
         self._sums[number] = (answer.hash_crc64, len(data))
         tag: str = answer.etag

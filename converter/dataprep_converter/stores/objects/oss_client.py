@@ -1,4 +1,4 @@
-"""Calls OSS's SDK with retries and translated errors, and finds out whether a completion without an answer succeeded.
+"""Calls the OSS SDK with retries and translated errors, and finds out whether a completion that got no response succeeded.
 
 See `oss` for the store.
 """
@@ -57,7 +57,7 @@ _COMPLETION_POLICY = RetryPolicy(attempts=4, total_seconds=40)
 
 
 class PacedHttpClient(RequestsHttpClient):  # type: ignore[misc] # the SDK has no types
-    """The SDK's HTTP client, which sends each request in its turn. The SDK's own retries use this client too."""
+    """The SDK's HTTP client, with requests that wait for their turn. The SDK's own retries use this client too."""
 
     def __init__(self, budget: RequestBudget, *, connect_timeout: float, readwrite_timeout: float) -> None:
         super().__init__(connect_timeout=connect_timeout, readwrite_timeout=readwrite_timeout)
@@ -65,7 +65,7 @@ class PacedHttpClient(RequestsHttpClient):  # type: ignore[misc] # the SDK has n
 
     # The SDK's requests and responses have no type annotations.
     def send(self, request: Any, **options: Any) -> Any:
-        """Returns the answer to a request."""
+        """Sends a request and returns the response."""
         sent_at = self._budget.wait_turn()
         answer = super().send(request, **options)
         self._budget.answered(answer.status_code, sent_at=sent_at)
@@ -95,8 +95,8 @@ class OssClient:
     def end(self, operation: str, request: Any, *, place: tuple[str, str], is_ours: Callable[[], Entry | None]) -> Any:
         """Returns the result of the operation that makes an object visible.
 
-        If an earlier attempt got no answer but succeeded, returns the object's entry instead. The SDK's own retries are switched off here,
-        because they would raise an error instead of returning the entry.
+        If an earlier attempt got no response but succeeded, returns the object's entry instead. The SDK's own retries are switched off
+        here, because they would raise an error instead of returning the entry.
         """
         in_doubt = False
 
@@ -127,7 +127,7 @@ class OssClient:
 
     @contextlib.contextmanager
     def border(self, place: tuple[str, str], *, doing: str) -> Iterator[None]:
-        """Wraps every call of the SDK and translates its errors."""
+        """Wraps every SDK call and translates its errors."""
         try:
             yield
         except (sdk.BaseError, requests.RequestException, OSError) as exc:
@@ -148,8 +148,8 @@ class OssClient:
         if isinstance(error, sdk.ServiceError):
             return self._service_error(error, place[0], uri, doing=doing)
         if isinstance(error, sdk.DeserializationError):
-            # A gateway in front of OSS may answer in its own format. A gateway's 502 response lacks the Date header, which the SDK
-            # requires.
+            # A gateway in front of OSS may respond in its own format. For example, a gateway's 502 response lacks the Date header, which
+            # the SDK requires.
             return Unreachable(f"OSS at {self.peer}: the answer for {uri} doesn't have the format of OSS: {_line(error)}.", uri=uri)
         if isinstance(error, sdk.RequestError | sdk.ResponseError | requests.RequestException | OSError):
             return Unreachable(f"OSS: cannot connect to {self.peer}, or the connection broke at {uri}: {_line(error)}.", uri=uri)

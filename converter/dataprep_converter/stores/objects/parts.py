@@ -10,14 +10,14 @@ PART_BYTES: Final = 8 << 20
 PART_LIMIT: Final = 10_000
 """The maximum number of parts of an upload, on S3 and OSS."""
 IN_FLIGHT: Final = 4
-"""The maximum number of parts that are sent concurrently. An upload keeps at most one part more than this number in memory."""
+"""The maximum number of parts that are sent concurrently. An upload keeps at most one more part in memory."""
 
 _GROWN_AFTER = 5_000
 _SHOWN = 5
 
 
 def part_bytes_for(size_hint: int | None) -> int:
-    """Returns the size of a part for an object of about this size: 8 MiB, or more if the object would have over 9,000 parts."""
+    """Returns the part size for an object of about `size_hint` bytes: 8 MiB, or more if there would otherwise be over 9,000 parts."""
     if size_hint is None:
         return PART_BYTES
     return max(PART_BYTES, math.ceil(size_hint / 9_000 / (1 << 20)) << 20)

@@ -1,6 +1,6 @@
 """S3 and compatible stores. `gcs.py` uses this module too, because the XML API of Cloud Storage resembles S3's."""
 
-# Bucket and Transfer in objects.py document the public methods.
+# The public methods are documented on the classes `Bucket` and `Transfer`, in `objects.py`.
 # ruff: noqa: D102
 
 import contextlib
@@ -71,7 +71,7 @@ class S3Store(ObjectStore):
             settings.region or environment.get("AWS_REGION") or environment.get("AWS_DEFAULT_REGION") or AwsProfile().region or "us-east-1"
         )
         endpoint = settings.endpoint or environment.get("AWS_ENDPOINT_URL_S3") or environment.get("AWS_ENDPOINT_URL")
-        # Self-hosted endpoints mostly have no DNS names for buckets. Amazon's accept both styles.
+        # Most self-hosted endpoints have no DNS names for buckets. Amazon's endpoints accept both styles.
         self._path_style = settings.path_style or (endpoint is not None and _is_bare_host(endpoint))
         self._endpoint = with_scheme(endpoint or f"https://s3.{self._region}.{domain_of(self._region)}")
         self._credentials = None if settings.anonymous else CredentialChain(settings.credentials, region=self._region)
@@ -92,9 +92,9 @@ class XmlBucket(Bucket):
     """A bucket of any service that speaks S3's protocol."""
 
     exclusively: dict[str, str] = {"if-none-match": "*"}
-    """Headers of a request that must not replace an object."""
+    """Headers for a request that must not replace an object."""
     making: Mapping[str, str] = MappingProxyType({})
-    """Headers of a request that creates an object."""
+    """Headers for a request that creates an object."""
     rights: Mapping[str, str] = RIGHT_OF
 
     def list_objects(self, uri: str, prefix: str, *, recursive: bool) -> Iterator[Entry]:
@@ -133,7 +133,7 @@ class XmlBucket(Bucket):
         if answer.ok:
             size = answer.headers.get("content-length", "0")
         else:
-            # The answer to HEAD has no body, so send a GET to learn the reason.
+            # The response to HEAD has no body, so send a GET to learn the reason.
             answer = self.requests.send("GET", key, headers={"range": "bytes=0-0"})
             if answer.code in ("NoSuchKey", "NoSuchVersion") or (answer.status == 404 and not answer.code):
                 return None
@@ -144,12 +144,12 @@ class XmlBucket(Bucket):
         return Entry(uri=uri, size=int(size), pin=tag), tag
 
     def put(self, uri: str, key: str, data: bytes, *, replace: bool) -> Entry:
-        # Send our own request, because obstore doesn't report whether an attempt without an answer may have succeeded.
+        # Send our own request, because obstore doesn't report whether an attempt that got no response may have succeeded.
         answer = self.send_conditional("PUT", key, headers={**self.making, **({} if replace else self.exclusively)}, body=data)
         if answer.ok:
             return Entry(uri=uri, size=len(data), pin=unquoted(answer.headers.get("etag")))
         if answer.status == 412:
-            # An earlier attempt of ours, which got no answer, may have succeeded.
+            # One of our own earlier attempts may have succeeded although we got no response.
             existing = self.look(uri, key) if answer.in_doubt else None
             if existing is not None and is_written(existing, data):
                 return existing[0]
@@ -159,7 +159,7 @@ class XmlBucket(Bucket):
     def send_conditional(
         self, method: str, key: str, *, query: Mapping[str, str] | None = None, headers: Mapping[str, str], body: bytes = b""
     ) -> Answer:
-        """Sends a conditional write and returns S3's answer. Repeats the request while S3 answers that another write is in progress."""
+        """Sends a conditional write and returns S3's response. Repeats the request while S3 reports that another write is in progress."""
         for _ in range(_CONFLICTS):
             answer = self.requests.send(method, key, query=query, headers=headers, body=body)
             if answer.status != 409:
@@ -284,8 +284,7 @@ class Multipart:
     def send(self, number: int, data: memoryview) -> str:
         answer = self._bucket.requests.send("PUT", self._key, query={"partNumber": str(number), "uploadId": self._upload_id}, body=data)
         if answer.code == "NoSuchUpload":
-            # A commit of the data set sweeps the leftovers of failed attempts, and has swept this upload with them. A new attempt uploads
-            # again.
+            # The data set's commit sweeps away the leftovers of failed attempts, including this upload. A new attempt uploads again.
             raise Unreachable(f"The upload of {self._uri} is gone: something else has aborted or completed it.", uri=self._uri)
         if not answer.ok:
             raise self._bucket.refusal(answer, self._key, doing="write")
@@ -299,8 +298,8 @@ class Multipart:
         answer = self.asked_to_complete(tags, headers={} if replace else self._bucket.exclusively)
         if answer.ok:
             return Entry(uri=uri, size=size, pin=unquoted(answer.xml().findtext("{*}ETag")))
-        # An earlier attempt, which got no answer, may have completed the upload. If an earlier attempt has completed the upload, the upload
-        # no longer exists, or the condition fails because our own object exists.
+        # An earlier attempt may have completed the upload although we got no response. In this case, the upload no longer exists, or the
+        # condition fails because our own object exists.
         if answer.code == "NoSuchUpload" or (answer.in_doubt and answer.status == 412):
             existing = self._bucket.look(uri, self._key)
             if existing is not None and existing[0].size == size and existing[0].pin == _pin_of_parts(tags):
@@ -316,7 +315,7 @@ class Multipart:
         raise self._bucket.refusal(answer, self._key, doing="write")
 
     def asked_to_complete(self, tags: list[str], *, headers: dict[str, str]) -> Answer:
-        """Returns the answer to the request that joins the parts into one object."""
+        """Sends the request that joins the parts into one object, and returns the response."""
         root = ET.Element("CompleteMultipartUpload")
         for number, tag in enumerate(tags, start=1):
             part = ET.SubElement(root, "Part")
@@ -331,8 +330,8 @@ class Multipart:
         )
 
     def drop(self) -> None:
-        # A part that is still being sent may arrive after the abort. S3's documentation says to repeat the abort until no part is left. The
-        # sweep does this.
+        # A part that is still being sent may arrive after the abort. S3's documentation says that the abort must be repeated until no part
+        # is left. The sweep does this.
         with contextlib.suppress(StoreError):
             answer = self._bucket.requests.send("DELETE", self._key, query={"uploadId": self._upload_id})
             if answer.status == 403:

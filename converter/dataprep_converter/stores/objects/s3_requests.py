@@ -15,7 +15,7 @@ from dataprep_converter.stores.store_requests import Address, Requests, encoded
 
 
 class S3Requests(Requests):
-    """Requests to one bucket, signed with the current credentials, or anonymous without credentials."""
+    """Requests to one bucket, signed with the current credentials, or anonymous if there are no credentials."""
 
     def __init__(self, address: Address, *, region: str, credentials: CredentialChain | None) -> None:
         super().__init__(address, service="S3")

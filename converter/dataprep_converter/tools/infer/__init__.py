@@ -1,1 +1,1 @@
-"""`dataprep infer`: drafts a job for files that people have."""
+"""`dataprep infer`: drafts a job for the user's files."""

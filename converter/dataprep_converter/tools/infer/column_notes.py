@@ -1,6 +1,6 @@
-"""What `infer` tells about the first records: the types and values of the columns, and likely mistakes.
+"""Notes that `infer` writes about the first records: the columns' types and values, and likely mistakes.
 
-The functions are pure. They see only the first records, so each note says how many these are.
+The functions are pure. They see only the first records.
 """
 
 import re
@@ -14,18 +14,18 @@ from dataprep_converter.formats.nested.descriptions import nested_type
 
 MOST_CLASSES: Final = 100
 _ENOUGH: Final = 20
-"""In fewer records, that all values are equal or different means nothing."""
+"""With fewer records than this, it means nothing if all values are equal or all are different."""
 _MOST_SHOWN: Final = 3
 _ID: Final = re.compile(r"(?i:(.*[_ -])?(id|uuid|guid|index|key|rowid)|unnamed.*)|.*[a-z](Id|ID)")
 
 
 def type_text(kind: pa.DataType) -> str:
-    """Returns a column's type for a comment."""
+    """Returns a column's type as text for a comment."""
     return f"{value_type(kind)}{list(shape_of(kind))}" if is_tensor(kind) else str(kind)
 
 
 def note_on(name: str, kind: pa.DataType, records: pa.RecordBatch | None) -> str:
-    """Returns a column's type and, if the column has plain values, its empty cells, the number of different values, and examples."""
+    """Returns a column's type and, if its values are plain, the number of empty cells, the number of distinct values, and examples."""
     nested = _nested_type(records, name)
     if nested is not None:
         return f"column {name}: {nested}, which parquet, arrow and jsonl keep, and other formats write as JSON"
@@ -55,8 +55,8 @@ def class_values(records: pa.RecordBatch | None, column: str) -> list[str]:
 
 
 def likely_mistakes(records: pa.RecordBatch, columns: Sequence[str], *, label: str | None) -> Iterator[str]:
-    """Yields a warning for each column of `columns` that probably should not be what it is: a constant, a number of the row, a copy of the label,
-    or a label with too many classes."""
+    """Yields a warning for each of these columns that is probably a mistake: a constant, a row number, a copy of the label, or a label with
+    too many classes."""
     if records.num_rows < _ENOUGH:
         return
     count = f"the first {records.num_rows:,} records"
@@ -87,7 +87,7 @@ def _nested_type(records: pa.RecordBatch | None, name: str) -> pa.DataType | Non
 
 
 def _plain_values(records: pa.RecordBatch | None, name: str) -> Any:
-    """A column's values, or None if they are tensors, lists or structs, or if there are no records."""
+    """Returns a column's values, or None if they are tensors, lists or structs, or if there are no records."""
     if (
         records is None
         or _nested_type(records, name) is not None
@@ -104,7 +104,7 @@ def _filled(values: Any) -> Any:
 
 
 def _is_id(name: str, values: Any, distinct: int) -> bool:
-    """Whether a column looks like a key: different in each record, and whole numbers that count up or a name such as `user_id`."""
+    """Whether a column looks like a key: no value repeats, and the values are integers that count up or the name is like `user_id`."""
     if distinct < len(values) or values.null_count or not (pa.types.is_integer(values.type) or pa.types.is_string(values.type)):
         return False
     if _ID.fullmatch(name):

@@ -1,7 +1,7 @@
 """Detects the layout of a CSV file from its first rows: the delimiter, the lines above the rows, and whether there is a header.
 
-A header is recognised by its own cells and by the cells below them. Its cells are distinct and usually no numbers. One column is enough to
-prove a header: a name above numbers. The names of pandas' `to_csv()` and R's `write.csv` begin with an empty cell above the row names.
+A header is recognised by its own cells, which are distinct and usually not numbers, and by the cells below them. A single column with a
+name above numbers proves a header. Headers written by pandas' `to_csv()` and R's `write.csv` begin with an empty cell above the row names.
 """
 
 import csv
@@ -51,11 +51,11 @@ class CsvLayout:
 
     @cached_property
     def _is_named(self) -> bool:
-        """Whether the first row looks like the columns' names.
+        """Whether the first row looks like column names.
 
-        The names are distinct. They are no numbers, except numbers that count up, such as years. A name above numbers proves a header.
-        Without such a name, no name may occur again in its column. A column without a name either has no empty cells, like an index, or
-        nothing else.
+        Column names are distinct, and aren't numbers, except for numbers that count up, such as years. A name above numbers proves a
+        header. If there is no such name, no name is allowed to occur again in its column, and in a column without a name, either no cell is
+        empty, as in an index, or every cell is.
         """
         if not self.rows or not self._names:
             return False
@@ -69,10 +69,12 @@ class CsvLayout:
 
     @property
     def short_header(self) -> list[str]:
-        """The names of all columns if the line above the rows has a name for each column but the first, as R's `write.table` makes it,
-        otherwise an empty list. The first column holds the names of the rows."""
+        """All column names if the line above the rows names each column but the first, as R's `write.table` does; otherwise an empty list.
+
+        The first column then contains the row names.
+        """
         names = list(self.above)
-        # Otherwise the line is a title above a header.
+        # If the first row looks like a header itself, the line above it is a title.
         is_title = self._is_named and (self.columns < 3 or self._is_above_numbers)
         if (
             is_title
@@ -85,23 +87,23 @@ class CsvLayout:
 
     @property
     def unnamed(self) -> list[int]:
-        """The columns for which the header has no name."""
+        """The columns that have no name in the header."""
         return [at for at, name in enumerate(self.rows[0]) if not name.strip()] if self.header else []
 
     @property
     def first_is_foreign(self) -> bool:
-        """Whether the first row, which wasn't recognized as a header, has text in a column where all other rows have numbers."""
+        """Whether the first row, which wasn't recognised as a header, has text in a column where all other rows have numbers."""
         return not self.header and len(self.rows) >= 3 and self._is_above_numbers
 
     @property
     def duplicate_name(self) -> str | None:
-        """The first name that prevents the first row from being a header, because two columns have it."""
+        """The first name that two columns share, if such a duplicate prevents the first row from being a header."""
         duplicates = [name for name in self._names if self._names.count(name) > 1]
         return duplicates[0] if self.first_is_foreign and duplicates else None
 
     @property
     def commas_in_numbers(self) -> list[int]:
-        """The columns whose numbers have a comma instead of a point, such as `1,5`."""
+        """The columns whose numbers have a decimal comma instead of a decimal point, such as `1,5`."""
         rows = self.rows[1:] if self.header else self.rows
         cells = [[row[at] for row in rows if row[at] not in _EMPTY] for at in range(self.columns)]
         return [
@@ -114,7 +116,7 @@ class CsvLayout:
 
     @cached_property
     def _is_above_numbers(self) -> bool:
-        """Whether the first row has a text above a column of numbers."""
+        """Whether the first row has text above a column of numbers."""
         for at, cell in enumerate(self.rows[0]):
             below = [row[at] for row in self.rows[1:] if row[at].strip() not in _EMPTY]
             if cell.strip() not in _EMPTY and not _is_amount(cell) and below and all(map(_is_amount, below)):
@@ -123,7 +125,7 @@ class CsvLayout:
 
     @cached_property
     def _counts_up(self) -> bool:
-        """Whether the numbers in the first row are names that a program has counted: 0, 1, 2, … or years. The rows below don't count up."""
+        """Whether the numbers in the first row are generated column names (0, 1, 2, …) or years, and no row below repeats them."""
         first = _whole_numbers(self.rows[0])
         if first is None or any(_whole_numbers(row) == first for row in self.rows[1:]):
             return False
@@ -143,8 +145,8 @@ class CsvLayout:
 def layout_of(text: bytes) -> CsvLayout:
     """Returns the layout with the delimiter that splits at least 80 % of the first rows into the same number of cells.
 
-    If several delimiters qualify, returns the one that splits all rows alike, and then the one that gives the most cells. If none qualifies,
-    returns a comma. A space qualifies only between numbers, and in tables of R, in which texts are quoted.
+    If several delimiters qualify, those that split all rows alike are preferred, and then the one that gives the most cells. If none
+    qualifies, the delimiter is a comma. A space qualifies only between numbers, and in tables written by R, in which texts are quoted.
     """
     lines = text.decode("utf-8", "replace").removeprefix("\ufeff")
     candidates = [_split(lines, delimiter) for delimiter in _DELIMITERS]
@@ -152,7 +154,7 @@ def layout_of(text: bytes) -> CsvLayout:
     if fitting:
         return max(fitting, key=lambda each: each[0])[1]
     spaced_rank, spaced = _split(lines, " ")
-    # R's `write.table` writes quotes around texts and the names of columns.
+    # R's `write.table` quotes texts and column names.
     is_table = _holds_numbers(spaced.rows[1:]) or (lines.startswith('"') and spaced.short_header)
     if spaced_rank is not None and spaced.columns > 1 and len(spaced.rows) > 1 and is_table:
         return spaced
@@ -186,12 +188,12 @@ def is_number(cell: str) -> bool:
 
 
 def _is_amount(cell: str) -> bool:
-    """Whether a cell is a number, with a point or a comma."""
+    """Whether a cell is a number, with a decimal point or a decimal comma."""
     return is_number(cell) or _WITH_COMMA.fullmatch(cell.strip()) is not None
 
 
 def _split(lines: str, delimiter: str) -> tuple[tuple[bool, bool, int] | None, CsvLayout]:
-    """Returns the layout with this delimiter, and how well the delimiter fits. The latter is None if the delimiter doesn't fit."""
+    """Returns a rank of how well this delimiter fits, or None if it doesn't fit, and the layout with this delimiter."""
     reader = csv.reader(io.StringIO(lines, newline=""), delimiter=delimiter)
     rows: list[list[str]] = []
     ends: list[int] = []
@@ -209,7 +211,7 @@ def _split(lines: str, delimiter: str) -> tuple[tuple[bool, bool, int] | None, C
     layout = CsvLayout(delimiter, regular, ends[first - 1] if above else 0, above)
     if len(regular) < _FITTING * len(rows) and not (above and len(regular) >= _FITTING * (len(rows) - first)):
         return None, layout
-    # In `1,5;2,5`, both characters split every row, and the comma belongs to the numbers.
+    # In rows such as `1,5;2,5`, both characters split every row, but the comma is a decimal comma.
     is_decimal = delimiter == ";" and any("," in cell for row in regular for cell in row)
     is_decimal = is_decimal and all("," not in cell or _is_amount(cell) for row in regular[1:] for cell in row)
     return (len(regular) == len(rows), is_decimal, usual), layout
@@ -220,6 +222,6 @@ def _holds_numbers(rows: Sequence[Sequence[str]]) -> bool:
 
 
 def _whole_numbers(row: Sequence[str]) -> list[int] | None:
-    """The numbers of a row, or None if it has none, or others than whole numbers without a sign."""
+    """Returns the numbers in a row, or None if there are none or if some aren't unsigned integers."""
     numbers = [cell for cell in row if is_number(cell)]
     return [int(number) for number in numbers] if numbers and all(number.isascii() and number.isdigit() for number in numbers) else None

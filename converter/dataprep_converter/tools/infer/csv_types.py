@@ -1,7 +1,7 @@
-"""Decides whether a job must list the columns of a CSV file, because what the planner infers from the first rows would make records bad.
+"""Decides whether a job must list a CSV file's columns because the types that the planner would infer don't fit all cells.
 
-The planner takes a column as numbers if nearly all cells are numbers, and the other cells make their records bad. `infer` has seen such a
-cell, and takes the column as text. It also looks at more rows than the planner does.
+The planner treats a column as numeric if nearly all of its cells are numbers; the records with other cells become bad records. If `infer`
+finds such a cell, it makes the column text. It also looks at more rows than the planner does.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -16,17 +16,17 @@ from dataprep_converter.readers.text.csv_inference import Kind, kinds_of, with_m
 from dataprep_converter.readers.text.csv_starts import INFERRED_BYTES, Preamble
 
 _MOST_COLUMNS: Final = 1024
-"""The most columns that `source.csv.columns` takes."""
+"""Maximum number of columns in `source.csv.columns`."""
 _MOST_SHOWN: Final = 20
 
 
 @dataclass(frozen=True)
 class CsvTypes:
-    """The types of the columns of a CSV file."""
+    """The column types of a CSV file."""
 
     types: Mapping[str, str]
     misfits: Mapping[str, Kind]
-    """The columns that are text because a few cells are not of the type that all others have, which is the type of the Kind."""
+    """The columns that are text only because a few cells don't have the type of all other cells, which is `Kind.type`."""
     planned: Mapping[str, str]
     """The types that the planner infers."""
 
@@ -39,7 +39,7 @@ class CsvTypes:
         return differ and len(self.types) <= _MOST_COLUMNS
 
     def notes(self) -> Iterator[str]:
-        """Yields why columns are text."""
+        """Yields the reasons why columns are text."""
         for name, kind in list(self.misfits.items())[:_MOST_SHOWN]:
             yield (
                 f"column {name} is text, because of {kind.cells:,} cells, {kind.misfits}; if such cells are wrong, "
@@ -57,7 +57,7 @@ class Body:
 
 
 def body_of(text: bytes, *, delimiter: str, skip_lines: int, header: bool) -> Body:
-    """Returns what is in the beginning of a file."""
+    """Returns the header names and the rows at the beginning of a file."""
     try:
         start = Preamble(Dialect(delimiter, '"'), skip_lines, header).strip_from(text, at_end=True)
     except BadSample:
@@ -70,8 +70,10 @@ def body_of(text: bytes, *, delimiter: str, skip_lines: int, header: bool) -> Bo
 def types_of(
     text: bytes, words: Mapping[str, Sequence[str]], *, more: bytes, delimiter: str, skip_lines: int, header: bool
 ) -> CsvTypes | None:
-    """Returns the types, or None for text that isn't CSV. `text` is the beginning of a file as UTF-8, `more` are rows of other files, and
-    `words` are the columns' words for missing values."""
+    """Returns the types, or None for text that isn't CSV.
+
+    `text` is the beginning of a file as UTF-8, `more` contains rows of other files, and `words` maps columns to their missing-value words.
+    """
     dialect = Dialect(delimiter, '"', by_column={name: tuple(each) for name, each in words.items()})
     try:
         start = Preamble(dialect, skip_lines, header).strip_from(text, at_end=True)

@@ -29,7 +29,7 @@ _LIBSVM: Final = re.compile(rb"[-+]?[\d.]+([eE][-+]?\d+)?(,[-+\d.]+)*( +qid:\d+)
 
 
 def extension(path: str) -> str:
-    """Returns the extension of a file name, in lower case and without that of a compression."""
+    """Returns the extension of a file name, in lower case and ignoring a compression suffix."""
     name = without_suffix(path.rpartition("/")[2].lower())
     return name.rpartition(".")[2] if "." in name else ""
 
@@ -45,7 +45,7 @@ def kind_of(path: str, head: bytes) -> str | None:
     text = text_of(head)
     if text is None or head.startswith(b"%PDF-"):
         return None
-    # A .txt file may hold any line-based format.
+    # A .txt file can have any line-based format.
     return _BY_NAME[ending] if ending in _BY_NAME else _kind_of_lines(text.lines, or_else="text" if ending in ("", "txt") else None)
 
 
@@ -63,7 +63,7 @@ def _is_idx(head: bytes) -> bool:
 
 
 def _is_webdataset(head: bytes) -> bool:
-    """Whether a tar file begins with members of which at least two belong to a sample. Other tar files are archives of single files."""
+    """Whether at least two of a tar file's first members belong to the same sample. Other tar files are archives of single files."""
     if head[257:262] != b"ustar":
         return False
     keys: list[str] = []
@@ -95,7 +95,7 @@ _MAGIC: Final[Sequence[tuple[str, Callable[[bytes], bool]]]] = (
 
 
 def _kind_of_lines(text: bytes, *, or_else: str | None) -> str | None:
-    """Returns the kind of a line-based text whose name is inconclusive."""
+    """Returns the kind of a line-based text file whose name is inconclusive."""
     if begins_like_array(text.removeprefix(b"\xef\xbb\xbf")):
         return "jsonl"
     lines = [line for line in text.removeprefix(b"\xef\xbb\xbf").split(b"\n")[:20] if line.strip()]

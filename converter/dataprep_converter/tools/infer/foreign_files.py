@@ -1,4 +1,4 @@
-"""Names the kinds of files that no source reads, with advice. `infer` shows them instead of a guess."""
+"""Names the types of files that no source reads, and gives advice on them. `infer` shows this instead of a guess."""
 
 import re
 from collections.abc import Callable, Sequence
@@ -58,12 +58,12 @@ _LIST_OF_OBJECTS: Final = re.compile(rb'"([A-Za-z_][A-Za-z0-9_]*)"\s*:\s*\[\s*\{
 
 
 def is_document(text: bytes) -> bool:
-    """Whether a JSON object holds records in a list, so that it is hardly a record itself. `text` may be only the beginning."""
+    """Whether a JSON object contains a list of records, so that it is probably not a record itself. `text` can be just its beginning."""
     return _LIST_OF_OBJECTS.search(text) is not None
 
 
 def description_of(head: bytes) -> tuple[str, str]:
-    """Returns the name of a file's kind, and what the user can do with it. `head` is the beginning of the decompressed file."""
+    """Returns the name of a file's type, and advice on what to do with it. `head` is the beginning of the decompressed file."""
     for name, advice, matches in _KINDS:
         if matches(head):
             return name, advice

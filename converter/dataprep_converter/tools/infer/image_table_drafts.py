@@ -1,7 +1,7 @@
-"""Finds the table that lists the images of a folder, for `infer`: a CSV, JSON Lines or Parquet file, one column of which names the images.
+"""For `infer`, finds the table that lists a folder's images: a CSV, JSON Lines or Parquet file with a column that names the images.
 
-`metadata.csv` of Hugging Face's image folders is such a table, and so are most label files of competitions. The column may have paths, file
-names, or file names without extension.
+Examples are `metadata.csv` in Hugging Face image folders and most label files in competitions. The column can contain paths, or file names
+with or without an extension.
 """
 
 import json
@@ -26,7 +26,7 @@ _LABELS: Final = ("label", "labels", "class", "target", "category", "breed", "sp
 _MOST_TABLES: Final = 8
 _ROWS: Final = 200
 _FITTING: Final = 0.5
-"""At least this share of the first rows must name images. Some images may be missing, or in another folder."""
+"""At least this share of the first rows must name images. Some images can be missing or in another folder."""
 
 _NAMES_KEYS: Final = re.compile(r"id$|^id|key|image|img|file|name|photo|picture", re.IGNORECASE)
 
@@ -39,13 +39,13 @@ class _Head:
 
     names: Sequence[str]
     rows: Sequence[Sequence[Any]]
-    """The cells of each row. A cell of a CSV is text."""
+    """The cells of each row. CSV cells are text."""
     options: dict[str, Any]
-    """Fields of `images.list` that the file's layout needs."""
+    """Fields of `images.list` that the file's layout requires."""
 
 
 def table_of(uri: str, files: Sequence[File], images: Sequence[File], access: Access) -> tuple[File, dict[str, Any]] | None:
-    """Returns the table that lists the images, and the source's fields `list` and `labelFrom`. None if there is no such table."""
+    """Returns the table that lists the images, and the source's fields `list` and `labelFrom`, or None if there is no such table."""
     tables = [file for file in files if extension(file.path) in _TABLES]
     for file in sorted(tables, key=lambda file: file.path.count("/"))[:_MOST_TABLES]:
         head = _head_of(file, access)
@@ -59,7 +59,7 @@ def _fields(uri: str, table: File, head: _Head, images: Sequence[File]) -> dict[
     folder = table.path.rpartition("/")[0]
     below = {file.path.removeprefix(f"{folder}/") if folder else file.path for file in images}
     names = [file.path.rpartition("/")[2] for file in images]
-    # A name that several images have can't be matched, so only paths are left for them.
+    # If several images have the same file name, they can only be matched by path.
     is_unique = len(set(names)) == len(names)
     keys = [name.rpartition(".")[0] for name in names]
     ways: list[tuple[str, set[str]]] = [("Path", below), ("FileName", set(names) if is_unique else set())]
@@ -68,7 +68,7 @@ def _fields(uri: str, table: File, head: _Head, images: Sequence[File]) -> dict[
         for place, name in enumerate(head.names):
             cells = [row[place] for row in head.rows]
             if match == "Key" and all(str(cell).isdigit() for cell in cells) and not _NAMES_KEYS.search(name):
-                continue  # Small numbers, such as classes, would match images that are numbered.
+                continue  # Small numbers, such as class numbers, would match the names of numbered images.
             found = sum(isinstance(cell, (str, int)) and str(cell).removeprefix("./") in known for cell in cells)
             if known and cells and found >= _FITTING * len(cells):
                 return _list_of(uri, table, head, name, match)
@@ -89,7 +89,7 @@ def _list_of(uri: str, table: File, head: _Head, path: str, match: str) -> dict[
 
 
 def _head_of(file: File, access: Access) -> _Head | None:
-    """The first rows of a table, or None if it has a form that a list of images can't have."""
+    """Returns a table's first rows, or None if the file can't be a list of images."""
     if extension(file.path) == "parquet":
         return _parquet_head(file, access)
     text = text_of(head_of(file, access))

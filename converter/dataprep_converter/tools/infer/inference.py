@@ -1,7 +1,8 @@
 """Infers a job from the files below a URI. `file_types.py` detects the kind of source, and the source's reader determines the columns.
 
-The effort is bounded: at most MOST_NAMES names are listed, and only the beginning of some files is read. In addition, the columns and first
-records of one file are read; for images and IDX, all files are listed. The result is an ordinary, complete job that the user can change.
+The effort is bounded: at most MOST_NAMES names are listed, and only the beginnings of a few files are read. In addition, the columns and
+first records of one file are read; for images and IDX, all files are listed. The result is an ordinary, complete job that the user can
+edit.
 """
 
 import itertools
@@ -54,16 +55,16 @@ MOST_NAMES: Final = 100_000
 _FIRST_RECORDS: Final = 1000
 _MOST_SHOWN: Final = 20
 _NO_DATA: Final = (".md", ".rst", "LICENSE", "README")
-"""Endings of the names of files that accompany data but are not data."""
+"""Name endings of files that accompany data but are not data."""
 _LABELS: Final = ("label", "labels", "class", "target", "category", "species", "y", "outcome")
 _OUTPUT: Final = Output(uri="dataset")
-"""The default output. Columns that can't be stored in the format of this output are left out."""
+"""The default output. Columns that can't be stored in this output's format are left out."""
 _BY_HEAD: Final = frozenset({"csv", "jsonl", "text", "libsvm"})
 """Sources whose columns can be read from the beginning of a file."""
 _WITH_PARTITIONS: Final = frozenset({"csv", "jsonl", "text", "parquet", "arrow", "avro", "orc"})
 """Sources that support Hive partitions."""
 _TABLES: Final = frozenset({"csv", "jsonl", "parquet", "arrow", "avro", "orc"})
-"""Sources whose columns are features that people chose, so that a comment can say what is likely wrong with them."""
+"""Sources whose columns are features chosen by people, so that comments can point out likely mistakes in them."""
 _BY_ALL: Final = frozenset({"images", "idx", "mds"})
 """Sources that are inspected completely, because listing the files or reading their headers is enough."""
 
@@ -84,14 +85,14 @@ def infer(uri: str, access: Access, *, output: str | None = None, stores: Sequen
 
 
 def _from_data_set(uri: str, access: Access) -> Draft | None:
-    """Returns the source for a finished data set of dataprep, or None for anything else."""
+    """Returns the source for a finished dataprep data set, or None for anything else."""
     if access.store(uri).stat(uri) is not None:
-        return None  # A file isn't a data set. List nothing below a file's URI, because a web address may end in a signature.
+        return None  # A file isn't a data set. List nothing below a file's URI, because a web address can end in a signature.
     folder = OutputFolder(uri, access)
     try:
         success = folder.success()
     except NotWhole:
-        return None  # a _SUCCESS of another program, such as Spark
+        return None  # another program, such as Spark, wrote this `_SUCCESS`
     if success is None:
         return None
     manifest = folder.manifest(success)
@@ -139,9 +140,9 @@ def _from_files(uri: str, access: Access) -> Draft:
 
 
 def _most_common_kind(files: Sequence[File], access: Access) -> tuple[str, list[File]]:
-    """Returns the most common kind of source, and its files. The kind of each extension is detected from a few of its files.
+    """Returns the most common kind of source, and its files. The kind for each extension is detected from a few files.
 
-    Raises BadSpec, which names the first file's kind, if no source reads any of the files.
+    If no source reads any of the files, raises BadSpec naming the first file's type.
     """
     kinds: dict[str, str | None] = {}
     for ending, group in itertools.groupby(sorted(files, key=lambda file: extension(file.path)), key=lambda file: extension(file.path)):
@@ -225,7 +226,7 @@ def _add_contents(draft: Draft, chosen_files: Sequence[File], access: Access) ->
 
 @contextmanager
 def _naming(file: File, folder: Path) -> Iterator[None]:
-    """In errors about the copy of the file's beginning in `folder`, names the file itself."""
+    """In errors about the partial copy in `folder`, replaces the copy's path with the URI of the file itself."""
     copy = re.compile(rf"{re.escape(str(folder))}/(.*/)?{re.escape(without_suffix(file.path.rpartition('/')[2]))}")
     try:
         yield
@@ -234,7 +235,7 @@ def _naming(file: File, folder: Path) -> Iterator[None]:
 
 
 def _label_of(spec: Mapping[str, Any], columns: Sequence[str], default_label: str) -> str | None:
-    """The name of the label's column, if a column is the label."""
+    """Returns the name of the label column, or None if no column is the label."""
     if "labels" not in spec:
         return default_label if default_label in columns else None
     entry = spec["labels"][0]
@@ -272,7 +273,7 @@ def _count_by_subset(units: UnitTable) -> str:
 def _choose_columns(draft: Draft, schema: pa.Schema, columns: Sequence[str], default_label: str, records: pa.RecordBatch | None) -> None:
     """Picks the label by name, or the last column if the columns have no names.
 
-    Lists the features if some columns can't be written, or if unnamed columns of numbers should form one feature.
+    Lists the features if some columns can't be written, or if unnamed numeric columns should form one feature.
     """
     writable = [name for name in columns if _can_be_written(name, schema)]
     label = next((name for label_name in _LABELS for name in writable if name.lower() == label_name), None)
@@ -311,7 +312,7 @@ def _can_be_written(name: str, schema: pa.Schema) -> bool:
 
 
 def _default_output(uri: str) -> str:
-    """Returns a folder next to the input, which later runs do not read as input."""
+    """Returns a folder next to the input that later runs do not read as input."""
     base = re.split(r"/?[^/]*[*?\[]", uri, maxsplit=1)[0].rstrip("/")
     if base in ("", ".", ".."):
         base = str(Path(base or ".").resolve())

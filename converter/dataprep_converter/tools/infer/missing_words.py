@@ -1,7 +1,8 @@
 """Finds the words for missing values in the columns of a CSV file, such as `NA` and `?`.
 
-What is a missing value depends on the column. In a column of numbers, such a word always stands for a missing value. In a column of text, a word may be a value:
-`none` is an answer, `NA` is the code of Namibia among other codes, and `-` is one of two signs beside `+`.
+Whether such a word means a missing value depends on the column. In a column of numbers, it always does. In a column of text, the word can
+be a value: `none` can be an answer, `NA` is Namibia's code in a column of country codes, and `-` is a sign in a column that also contains
+`+`.
 """
 
 import re
@@ -17,14 +18,14 @@ from dataprep_converter.readers.text.csv_inference import MISSING, kinds_of, wit
 from dataprep_converter.readers.text.csv_starts import INFERRED_BYTES, Preamble
 
 MOST_WORDS: Final = 16
-"""The most words that `source.csv.nullWordsOf` takes for a column."""
+"""Maximum number of words for a column in `source.csv.nullWordsOf`."""
 MOST_COLUMNS: Final = 1024
-"""The most columns that `source.csv.nullWordsOf` takes."""
+"""Maximum number of columns in `source.csv.nullWordsOf`."""
 _LONGEST: Final = 64
 _AMONG_NUMBERS: Final = frozenset(
     (*(word.lower() for word in MISSING), "nan", "nil", "missing", "unknown", "-", "--", "?", ".", "*", "\\n")
 )
-"""In lower case, the words that stand for a missing value in a column of numbers or truth values."""
+"""Words, in lower case, that stand for a missing value in a numeric or boolean column."""
 _AMONG_TEXTS: Final = frozenset(("NA", "N/A", "n/a", "#N/A", "<NA>", "NULL", "null", "NaN", "nan", "\\N"))
 _SIGNS: Final = frozenset(("-", "--", "?"))
 _CODE: Final = re.compile(r"[A-Z]{2}")
@@ -32,10 +33,10 @@ _SHOWN_COLUMNS: Final = 20
 
 
 def missing_words(text: bytes, *, delimiter: str, skip_lines: int, header: bool) -> dict[str, list[str]]:
-    """Returns the words for missing values by column, for the columns that have any. An empty cell is a word only in columns of text,
-    because any other column can't have an empty text.
+    """Returns each column's words for missing values, for the columns that have any.
 
-    `text` is the beginning of a file as UTF-8, and ends with a complete row. If it isn't CSV, returns no words.
+    The empty cell is a word only in columns of text, because an empty text isn't a possible value in other columns. `text` is the beginning
+    of a file as UTF-8, and ends with a complete row. If it isn't CSV, returns no words.
     """
     dialect = Dialect(delimiter, '"')
     try:
@@ -58,7 +59,7 @@ def missing_words(text: bytes, *, delimiter: str, skip_lines: int, header: bool)
     }
     filled = {name: sorted(each)[:MOST_WORDS] for name, each in words.items() if each and len(name) <= 256}
     if len(filled) > MOST_COLUMNS:
-        # The planner itself takes these words for missing values among numbers.
+        # In columns of numbers, the planner itself treats the words in MISSING as missing values.
         texts = {name for name, kind in zip(names, kinds, strict=True) if kind.type == "String"}
         filled = {name: each for name, each in filled.items() if name in texts or not set(each) <= set(MISSING)}
     return dict(list(filled.items())[:MOST_COLUMNS])
@@ -83,12 +84,12 @@ def _distinct_cells(data: bytes, names: Sequence[str], dialect: Dialect) -> dict
 
 
 def _is_candidate(cell: str) -> bool:
-    """Whether a cell may be a missing value. A cell with only spaces is one in a column of numbers."""
+    """Whether a cell can be a missing value. In a column of numbers, a cell with only spaces is a missing value."""
     return len(cell) <= _LONGEST and (cell.strip() == "" or cell.strip().lower() in _AMONG_NUMBERS)
 
 
 def _among_texts(cells: Sequence[str]) -> list[str]:
-    """The words for missing values in a column of text with these distinct cells."""
+    """Returns the words for missing values in a text column with these distinct cells."""
     values = [cell.strip() for cell in cells if cell.strip() not in _AMONG_TEXTS | _SIGNS | {""}]
     are_codes = bool(values) and all(map(_CODE.fullmatch, values))
     are_signs = not any(sign.isalnum() for value in values for sign in value)

@@ -29,7 +29,7 @@ from dataprep_converter.tools.infer.text_heads import HEAD_BYTES, text_of
 HEADS: Final = 3
 """For each extension, the number of files whose first bytes are read."""
 _ROWS_BYTES: Final = 4 << 20
-"""The bytes of a CSV file in which words for missing values are searched."""
+"""Number of bytes of a CSV file that are searched for missing-value words."""
 _MOST_URIS: Final = 64
 _SUBSETS: Final = {
     "train": "train", "training": "train", "val": "validation", "valid": "validation", "validation": "validation", "dev": "validation",
@@ -55,8 +55,10 @@ class Listing:
     """The files of this kind."""
 
     def uris(self, uri: str) -> list[str]:
-        """Returns the URI itself if all its files are of the chosen kind, or else a glob for each extension of that kind, and the URI of each
-        file without an extension."""
+        """Returns the URI itself if all files below it are of the chosen kind.
+
+        Otherwise returns a glob for each extension of that kind, and the URI of each file without an extension.
+        """
         if len(self.files) == len(self.chosen_files):
             return [uri]
         others = [file.entry.uri for file in self.chosen_files if not extension(file.path)]
@@ -93,7 +95,7 @@ def head_of(file: File, access: Access, *, most: int = HEAD_BYTES) -> bytes:
 
 
 def add_encoding(draft: Draft, chosen_files: Sequence[File], access: Access) -> None:
-    """Sets the encoding of the files, unless they are UTF-8 or a mark names it. Raises BadSpec if the files have several encodings."""
+    """Sets the files' encoding unless it is UTF-8 or given by a byte order mark. Raises BadSpec if the files have different encodings."""
     texts = [(file, text) for file in chosen_files[:HEADS] if (text := text_of(head_of(file, access))) is not None and not text.is_marked]
     # Files with only ASCII characters fit every encoding except UTF-16.
     telling = [(file, text) for file, text in texts if text.encoding != "Utf8" or text.sample]
@@ -128,25 +130,25 @@ def by_folder(uri: str, listing: Listing, access: Access) -> Draft:  # noqa: ARG
 
 
 def mds_of(uri: str, files: Sequence[File], access: Access) -> Draft | None:
-    """Drafts the source `mds`, if the files have an index of MDSWriter."""
+    """Drafts the source `mds` if the files include an MDSWriter index, otherwise returns None."""
     indexes = [file for file in files if file.path.rpartition("/")[2] == INDEX]
     for file in sorted(indexes, key=lambda index: index.path.count("/"))[:HEADS]:
         head = head_of(file, access)
-        # A long index has more than the head, but its first shard is within it.
+        # A long index extends beyond the head, but the head contains its first shard.
         if b'"shards"' in head and b'"mds"' in head:
             return Draft("mds", {"uris": [uri.removesuffix(f"/{INDEX}")]})
     return None
 
 
 def _lines_of(file: File, access: Access) -> bytes:
-    """The first rows of a CSV file as UTF-8."""
+    """Returns the first rows of a CSV file as UTF-8."""
     head = head_of(file, access, most=_ROWS_BYTES)
     text = text_of(head)
     return text.lines if text is not None else head
 
 
 def whole_rows(lines: bytes, delimiter: str, *, most: int) -> bytes:
-    """The first rows of a CSV file without one that is cut within a quoted cell. Only a file of more than `most` bytes is cut."""
+    """Returns the rows without a last row that is cut off within a quoted cell. Only a CSV file of more than `most` bytes is cut off."""
     return lines if len(lines) < most // 2 else lines[: Dialect(delimiter, '"').rows(lines, at_end=False).size] or lines
 
 
@@ -241,7 +243,7 @@ def _idx(uri: str, listing: Listing, access: Access) -> Draft:
 
 
 def _numpy(uri: str, listing: Listing, access: Access) -> Draft:
-    """Drafts a source of numpy files.
+    """Drafts a source for NumPy files.
 
     Several .npy files with the same number of entries become columns of the same records. Otherwise they hold different records.
     """

@@ -1,7 +1,7 @@
 """Recognises the encoding of a text file from its first bytes.
 
-A byte order mark settles the encoding. Bytes without a mark that are UTF-8 are taken as UTF-8. Zeros at every second place are UTF-16.
-Anything else is a guess, which the user must be told: most files that are neither are Windows-1252, of which Latin-1 is a part.
+A byte order mark settles the encoding. Without a mark, valid UTF-8 is taken as UTF-8, and text whose every second byte is zero as UTF-16.
+Anything else is a guess, and the user must be told so: most other files are Windows-1252, which includes Latin-1.
 """
 
 import re
@@ -17,7 +17,7 @@ _UNDEFINED: Final = b"\x81\x8d\x8f\x90\x9d"
 """The bytes that Windows-1252 leaves undefined."""
 _CUT_CHARACTER: Final = re.compile(rb"[\xc0-\xff][\x80-\xbf]{0,3}\Z")
 _MOST_HIGH: Final = 0.3
-"""In text of Western languages, at most this share of the bytes aren't ASCII."""
+"""Maximum share of non-ASCII bytes in text in a Western language."""
 
 
 @dataclass(frozen=True)
@@ -32,7 +32,7 @@ class TextHead:
 
     @property
     def sample(self) -> str:
-        """The first word with a character that isn't ASCII, as it is read, or an empty text."""
+        """The first decoded word with a non-ASCII character, or an empty string if there is none."""
         return next((word for word in self.lines.decode("utf-8", "replace").split() if not word.isascii()), "")[:40]
 
 
@@ -63,7 +63,7 @@ def _encoding_of(head: bytes) -> Encoding | None:
 
 
 def _utf16_of(head: bytes) -> Encoding | None:
-    """UTF-16 without a mark: most characters of most texts are ASCII, so every second byte is zero."""
+    """Detects UTF-16 without a mark: most characters of most texts are ASCII, so nearly every second byte is zero."""
     pairs = len(head) // 2
     even, odd = head[0::2].count(0), head[1::2].count(0)
     if odd > 0.7 * pairs and not even:
@@ -82,5 +82,5 @@ def _complete_lines(head: bytes, encoding: Encoding) -> bytes:
         return head[: at + 2] if at >= 0 else head[:-2]
     if b"\n" in head:
         return head[: head.rfind(b"\n") + 1]
-    # Leave out a character of UTF-8 that the end of the head cuts.
+    # Leave out a UTF-8 character that is cut off at the end of the head.
     return _CUT_CHARACTER.sub(b"", head) if encoding == "Utf8" else head

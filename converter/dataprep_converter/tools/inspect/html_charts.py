@@ -1,4 +1,4 @@
-"""Charts as inline SVG: histograms that share one axis for all splits, and bars. Pure functions, without scripts; tooltips are SVG titles."""
+"""Draws charts as inline SVG without scripts: bars, and histograms that share one axis for all splits. Tooltips are SVG titles. Pure."""
 
 import math
 from collections.abc import Mapping, Sequence
@@ -28,14 +28,14 @@ class Axis:
     is_log: bool = False
     is_whole: bool = False
     last: float = 0.0
-    """The maximum value. If the values are integers, the last bin may extend beyond this maximum."""
+    """The maximum value. If the values are integers, the last bin can extend beyond this maximum."""
 
     def position(self, value: float) -> float:
         """Returns a value's distance from the left end of the axis, in bins."""
         low, high = self.low, self.high
         if self.is_log:
             value, low, high = math.log(max(value, low)), math.log(low), math.log(high)
-        # The values are halved first, because the difference of two floats can overflow.
+        # The values are halved first, because the difference between two floats can overflow.
         return self.bins * (value / 2 - low / 2) / (high / 2 - low / 2)
 
     def value(self, position: float) -> float:
@@ -113,7 +113,7 @@ def histogram(counts: Sequence[float], on: Axis, *, color: int, name: str) -> st
 
 
 def scale(on: Axis) -> str:
-    """Returns the labels below histograms: every integer if there are few integers, otherwise the axis's ends and its middle."""
+    """Returns the labels below histograms: every integer if there are few integers, otherwise the ends and the middle of the axis."""
     if on.is_whole and on.bins <= _MOST_LABELS and on.last - on.low < on.bins:
         marks = [math.ceil(on.low) + place for place in range(on.bins)]
         return f'<div class="scale each">{"".join(f"<span>{short(mark)}</span>" for mark in marks)}</div>'

@@ -38,7 +38,7 @@ _MAGIC: Final[Mapping[bytes, str]] = {
 
 @dataclass
 class ContactSheet:
-    """Images keyed by class, with the names of their feature and label."""
+    """Images by class, with the names of their feature and label."""
 
     feature: str
     label: str | None
@@ -48,11 +48,11 @@ class ContactSheet:
     """Number of images that couldn't be converted to a thumbnail."""
     files: int = 0
     is_small: bool = False
-    """Whether single pixels should be visible."""
+    """Whether individual pixels should be visible."""
 
 
 def contact_sheet(manifest: Manifest, folder: OutputFolder, access: Access) -> ContactSheet | None:
-    """Returns images from the first records of some files of the largest split, or None for a data set without images."""
+    """Returns images from the first records in some files of the largest split, or None for a data set without images."""
     split = max(manifest.splits, key=lambda each: each.records, default=None)
     if split is None or any(feature.get("record") for feature in manifest.features):
         return None
@@ -103,7 +103,7 @@ def _is_full(sheet: ContactSheet, classes: set[str]) -> bool:
 
 
 def _image_feature(manifest: Manifest, values: Mapping[str, Any]) -> str | None:
-    """Returns the feature that holds images: a uint8 tensor of an image's shape, or bytes that begin like an image file."""
+    """Returns the feature that contains images: uint8 tensors with the shape of an image, or bytes that begin like an image file."""
     for feature in manifest.features:
         if feature["label"] or feature["sequence"] or feature["name"] not in values:
             continue

@@ -115,7 +115,7 @@ def _balance(statistics: Document | None) -> Iterator[str]:
     for label in sorted({label for split in splits.values() for label in split["classes"]}):
         by_split = {name: {each["class"]: each for each in split["classes"].get(label, [])} for name, split in splits.items()}
         classes = list({key: each for split in by_split.values() for key, each in split.items()}.values())
-        # If there are many classes, only the most frequent are shown, in the order of their numbers.
+        # If there are many classes, only the most frequent ones are shown, ordered by class number.
         totals = {each["class"]: sum(split.get(each["class"], {}).get("count", 0) for split in by_split.values()) for each in classes}
         largest = set(sorted(totals, key=lambda key: -totals[key])[:_CLASSES])
         shown_classes = [each for each in classes if each["class"] in largest]
@@ -203,7 +203,7 @@ def _card(feature: Mapping[str, Any], by_split: Mapping[str, Mapping[str, Any]])
 
 
 def _is_worth_a_list(by_split: Mapping[str, Mapping[str, Any]], feature: Mapping[str, Any]) -> bool:
-    """Whether to list frequent values: repeated strings, or frequent numbers if the histogram doesn't show single numbers."""
+    """Whether to list frequent values: repeated strings, or frequent numbers that the histogram doesn't show individually."""
     first = next((each for each in by_split.values() if each.get("top")), None)
     if first is None or first["top"][0]["count"] < 2:
         return False

@@ -37,7 +37,7 @@ from dataprep_converter.tools.inspect import html_pictures, html_report, statist
 _BAR = 30
 _BAR_LEAST = 5
 _CLASS_NAME = 24
-"""The characters that a line has for the name of a class and the borders of the table."""
+"""Number of characters that each line reserves for the class name and the table borders."""
 _SHADES = " .:-=+*#%@"
 _SHOWN_VALUES = 8
 _SHOWN_TEXT = 60
@@ -45,7 +45,7 @@ _PLAIN_WIDTH = 1000
 
 
 def show(uri: str, access: Access, *, records: int, as_json: bool, stream: TextIO) -> None:
-    """Prints files, class histogram, statistics and the first records. Raises NotFound if there is no finished data set."""
+    """Prints the files, class histograms, statistics and first records. Raises NotFound if there is no finished data set."""
     folder, success = _find_finished(uri, access)
     manifest = folder.manifest(success)
     statistics = stored_statistics(manifest, folder)
@@ -96,7 +96,7 @@ def show_records(uri: str, access: Access, *, records: int, as_json: bool, strea
 def console_of(stream: TextIO) -> Console:
     """Returns a console that prints values verbatim, because rich would interpret `[/a]` and `:x:`.
 
-    On a terminal, lines fold at its width. Lines for a file or pipe may have any width.
+    On a terminal, lines fold at its width. Lines written to a file or pipe can have any width.
     """
     return _Console(file=raw(stream), highlight=False, markup=False, emoji=False, width=None if stream.isatty() else _PLAIN_WIDTH)
 
@@ -143,7 +143,7 @@ def _count_ignored(folder: OutputFolder, manifest: Manifest) -> int:
 
 
 def first_records(manifest: Manifest, folder: OutputFolder, access: Access, *, count: int) -> list[dict[str, list[Any]]]:
-    """Returns the first records of the first non-empty file, as lists by feature. Decimals are texts."""
+    """Returns the first records of the first non-empty file, each as a mapping from feature to list of values. Decimals are texts."""
     for file in [each for each in manifest.files if is_read(each.file, manifest)] if count else ():
         uri = folder.at(file.file)
         with access.store(uri).open(uri) as source:
@@ -156,7 +156,7 @@ def first_records(manifest: Manifest, folder: OutputFolder, access: Access, *, c
 
 
 def _decimals(record: Any, manifest: Manifest) -> dict[str, list[Any]]:
-    """Returns the features of decimals as texts with all digits. Only formats of tables keep decimals."""
+    """Returns the decimal features as texts with all digits. Only table formats keep decimals."""
     kinds = {name: parse_description(described) for name, described in manifest.types.items()}
     columns = {name: kept_values([record], name) for name, kind in kinds.items() if pa.types.is_decimal(kind)}
     return {name: [f"{value:f}" for value in values.to_pylist() if value is not None] for name, values in columns.items()}
@@ -171,7 +171,7 @@ def listing(uri: str, access: Access, *, stream: TextIO) -> None:
 
 
 def listing_document(uri: str, access: Access) -> list[dict[str, Any]]:  # Any: JSON
-    """Returns what `listing` shows, with a value of null where it shows a dash. `modified` is in UTC."""
+    """Returns what `listing` shows, with null instead of each dash. `modified` is in UTC."""
     entries, _ = _entries(uri, access)
     return [
         {
@@ -254,7 +254,7 @@ def _histogram(manifest: Manifest, label: str, names: list[str], *, width: int) 
     for split in splits:
         table.add_column(split.name, justify="right", overflow="fold")
     table.add_column("all", no_wrap=True)
-    # The bars get what the numbers and a name of some length leave of the line.
+    # The bars get the part of the line that the numbers and a class name of moderate length leave over.
     numbers = sum(3 + max(len(split.name), len(f"{max(split.label_counts[label].values(), default=0):,}")) for split in splits)
     longest = max(_BAR_LEAST, min(_BAR, width - numbers - _CLASS_NAME))
     for name in classes[:50]:
@@ -285,7 +285,7 @@ def _print_record(console: Console, manifest: Manifest, sample: dict[str, list[A
 def picture(content: bytes, dtype: str, shape: list[int]) -> str:
     """Draws a small 2-D uint8 tensor in ten shades of characters, with two characters per pixel.
 
-    A 3-D tensor with a single channel is drawn like a 2-D tensor. For any other tensor, the text is empty.
+    A 3-D tensor with a single channel is drawn like a 2-D tensor. For any other tensor, returns an empty text.
     """
     if dtype != "uint8" or len([size for size in shape if size != 1]) != 2 or max(shape) > 64:
         return ""

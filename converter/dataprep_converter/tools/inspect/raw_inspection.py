@@ -1,4 +1,4 @@
-"""Shows files that any program wrote (`dataprep inspect`, `dataprep head`): their form, columns and first records."""
+"""Shows the format, columns and first records of files written by any program (`dataprep inspect`, `dataprep head`)."""
 
 import json
 import math
@@ -38,16 +38,16 @@ class RawData:
     form: str
     files: int
     size: int
-    """Bytes of the files of this form."""
+    """Total size in bytes of the files with this format."""
     first: str
     """The URI of the file whose records are shown."""
     contents: RawRecords
 
 
 def is_raw(uri: str, access: Access) -> bool:
-    """Whether there are files at the URI that aren't a data set of dataprep, finished or not."""
+    """Whether there are files at the URI that aren't a dataprep data set, finished or not."""
     if access.store(uri).stat(uri) is not None:
-        return True  # Nothing is listed below a file's URI, because a web address may end in a signature.
+        return True  # Nothing is listed below a file's URI, because a web address can end in a signature.
     folder = OutputFolder(uri, access)
     try:
         if folder.success() is not None or folder.read(names.OWNER) is not None:
@@ -61,7 +61,7 @@ def is_raw(uri: str, access: Access) -> bool:
 
 
 def look(uri: str, access: Access, *, records: int) -> RawData:
-    """Reads the first records of a file. Raises BadSpec, which names the kind of the files, if their records can't be shown."""
+    """Reads the first records of a file. If the files' records can't be shown, raises BadSpec naming the type of the files."""
     files = [File(path, entry) for _, path, entry in input_files(access, [uri]) if entry.size]
     if not files:
         raise NotFound(f"{uri} has only empty files.", uri=uri)
@@ -74,14 +74,14 @@ def look(uri: str, access: Access, *, records: int) -> RawData:
 
 
 def _most_common_form(files: Sequence[File], access: Access) -> tuple[list[File], Form]:
-    """Returns the files of the most common extension whose form is known. Only the first file of each extension is looked at."""
+    """Returns the files with the most common extension whose format is known. Only the first file of each extension is examined."""
     known: list[tuple[list[File], Form]] = []
     for ending, _ in Counter(extension(file.path) for file in files).most_common():
         alike = [file for file in files if extension(file.path) == ending]
         form = form_of(alike[0].path, head_of(alike[0], access))
         if form is not None:
             known.append((alike, form))
-    # Beside its shards, a folder of MDS has an index.json, which is JSON, too.
+    # MDS shards take precedence, because an MDS folder also contains an index.json, which is JSON.
     shards = next((each for each in known if each[1].name == "MDS"), None)
     if not known:
         raise _unknown(files[0], access)
@@ -101,7 +101,7 @@ def _unknown(file: File, access: Access) -> BadSpec:
 
 
 def show(data: RawData, *, as_json: bool, stream: TextIO, only_records: bool = False) -> None:
-    """Prints the form, the columns and the records, or only the records."""
+    """Prints the format, the columns and the records, or only the records."""
     if as_json:
         records = [{name: _jsonable(value) for name, value in record.items()} for record in data.contents.records]
         document = records if only_records else _document(data) | {"records": records}
@@ -177,7 +177,7 @@ def _short_bytes(content: bytes, size: int) -> str:
 
 
 def _jsonable(value: Any) -> Any:
-    """Converts a value to JSON: bytes become Latin-1 text, NaN and the infinities their names, and what JSON lacks becomes text."""
+    """Converts a value to JSON. Bytes become Latin-1 text, NaN and the infinities become names, and types that JSON lacks become text."""
     if isinstance(value, dict):
         return {str(name): _jsonable(each) for name, each in value.items()}
     if isinstance(value, list | tuple):

@@ -1,7 +1,7 @@
-"""Reads the first records of files that any program wrote, for `inspect` and `head`: one function for each form of file.
+"""For `inspect` and `head`, reads the first records of files written by any program, with one function for each file format.
 
-The readers of sources are apart from this: they plan all files of a source and refuse what a job couldn't convert. Here only the beginning
-of one file is read, and every value is shown as it is.
+The source readers are independent of this module: they plan all files of a source and refuse what a job couldn't convert. This module reads
+only the beginning of one file, and every value is shown as it is.
 """
 
 import csv
@@ -34,12 +34,12 @@ from dataprep_converter.tools.infer.file_types import kind_of
 from dataprep_converter.tools.infer.text_heads import HEAD_BYTES, text_of
 
 _SHOWN_BYTES: Final = 64 << 10
-"""Of a member of a tar file, at most this many bytes are read."""
+"""Maximum number of bytes read from a tar member."""
 _MOST_LEVELS: Final = 100
-"""The most levels of lists and objects in a value that is shown."""
+"""Maximum nesting depth of lists and objects in a value that is shown."""
 _LONGEST_CONFIG: Final = 1 << 20
 _TEXTS: Final = frozenset({"txt", "text", "caption", "json", "cls", "cls2", "index", "inx", "id", "transcript"})
-"""Extensions of members that are text, as the library webdataset decodes them."""
+"""Extensions of the members that the webdataset library decodes as text."""
 _MDS_NUMBERS: Final = frozenset({
     "int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64", "float16", "float32", "float64",
 })  # fmt: skip
@@ -57,7 +57,7 @@ class RawFile:
     uri: str
     source: Input
     head: bytes
-    """Its first bytes, decompressed."""
+    """The file's first bytes, decompressed."""
     compression: Compression | None
 
     def forward(self) -> ForwardReader:
@@ -70,25 +70,25 @@ class RawRecords:
     """The first records of a file."""
 
     columns: Mapping[str, str]
-    """Maps each column to its type, in the file's words if the file has types."""
+    """Maps each column to its type, named as in the file if the file declares types."""
     records: Sequence[Mapping[str, Any]]
     total: int | None = None
-    """The number of all records of the file, if the file says it."""
+    """The file's total number of records, if the file states it."""
 
 
 @dataclass(frozen=True)
 class Form:
-    """A form of file."""
+    """A file format whose records can be shown."""
 
     name: str
     matches: Callable[[str, bytes], bool]
     """Called with a file's path and its first bytes, decompressed."""
     read: Callable[[RawFile, int], RawRecords]
-    """Returns at most this many records. Raises BadData if the file isn't of this form."""
+    """Returns at most this many records. Raises BadData if the file doesn't have this format."""
 
 
 def form_of(path: str, head: bytes) -> Form | None:
-    """Returns the form of a file, or None if its records can't be shown."""
+    """Returns a file's format, or None if its records can't be shown."""
     return next((form for form in FORMS if form.matches(path, head)), None)
 
 
@@ -127,8 +127,10 @@ def _values_of(batch: Any) -> list[dict[str, Any]]:
 
 
 def _value(scalar: Any) -> Any:
-    """Returns a value as Arrow does. A time that Python can't represent becomes text: nanoseconds in ISO 8601, a time beyond Python's years as a
-    number."""
+    """Returns a value as Arrow does, except that a time that Python can't represent becomes text.
+
+    Nanoseconds become ISO 8601 text, and a time beyond Python's years becomes the text of its number.
+    """
     if not scalar.is_valid:
         return None
     kind = scalar.type
@@ -201,7 +203,7 @@ def _check_depth(value: Any) -> None:
 
 
 def _elements(text: str, *, is_whole: bool) -> Iterator[Any]:
-    """Yields the elements of a JSON array. Unless the text is whole, an element that its end cuts off is left out."""
+    """Yields the elements of a JSON array. Unless the text is whole, a cut-off last element is left out."""
     at = _past_space(text, text.index("[") + 1)
     if text[at : at + 1] == "]":
         return
@@ -272,7 +274,7 @@ def _member(extension: str, content: bytes, size: int) -> Any:
             return content.decode()
         if last == "npy" and len(content) == size:
             return np.load(io.BytesIO(content), allow_pickle=False).tolist()
-    except ValueError:  # an encoding or an array that is none
+    except ValueError:  # invalid UTF-8 or an invalid array
         pass
     return Cut(content, size)
 
@@ -306,7 +308,7 @@ def _mds(file: RawFile, count: int) -> RawRecords:
 
 
 def _split(record: bytes, sizes: Sequence[int | None]) -> Iterator[bytes]:
-    """Yields the contents of a record's columns. The sizes of those that vary come first."""
+    """Yields the contents of a record's columns. The record begins with the sizes of its variable-size columns."""
     at = 4 * sum(size is None for size in sizes)
     varying = iter(np.frombuffer(record[:at], "<u4").tolist())
     for size in sizes:
@@ -327,7 +329,7 @@ def _mds_value(content: bytes, encoding: str) -> Any:
     if kind == "ndarray" and dtype in _MDS_NUMBERS:
         sizes = [int(size) for size in shape.split(",")] if shape else None
         if sizes is None:
-            # ndim << 2 | n, and then the shape in uint<8 << n>
+            # The first byte is `ndim << 2 | n`. Then the shape follows as integers of `8 << n` bits.
             width = 1 << (content[0] & 3)
             end = 1 + (content[0] >> 2) * width
             sizes, content = np.frombuffer(content[1:end], f"<u{width}").tolist(), content[end:]
@@ -340,14 +342,14 @@ def _mds_value(content: bytes, encoding: str) -> Any:
 
 
 def _is_mds(path: str, head: bytes) -> bool:
-    """Whether the file begins like an MDS shard: a count, and offsets of which the first is behind the offsets and a description."""
+    """Whether the file begins like an MDS shard: with a count and offsets, the first of which points past the offsets and a description."""
     count, first = int.from_bytes(head[:4], "little"), int.from_bytes(head[4:8], "little")
     begin = 4 * (count + 2)
     return ".mds" in path.rpartition("/")[2] and begin < first <= begin + _LONGEST_CONFIG and head[begin : begin + 1] in (b"{", b"")
 
 
 def _types_of(records: Sequence[Mapping[str, Any]]) -> dict[str, str]:
-    """Returns the types of the values by column, in the order in which the columns occur."""
+    """Returns the value types of each column, in the order in which the columns occur."""
     types: dict[str, list[str]] = {}
     for record in records:
         for name, value in record.items():
@@ -378,4 +380,4 @@ FORMS: Final[Sequence[Form]] = (
     Form("JSON", _kind("jsonl"), _json),
     Form("CSV", _kind("csv"), _csv),
 )
-"""The forms, with those first that are recognised by their bytes."""
+"""All formats. Those that are recognised by their bytes come first."""

@@ -1,4 +1,4 @@
-"""Prints the statistics of a data set as a table on the terminal."""
+"""Prints a data set's statistics as a table on the terminal."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Final
@@ -12,7 +12,7 @@ from dataprep_converter.tools.inspect.html_charts import percent, short
 _ROWS: Final = 60
 _TEXT: Final = 32
 _WIDE: Final = 110
-"""On a narrower terminal, the counts and the numbers have tables of their own."""
+"""On a terminal narrower than this, the counts and the numbers are printed as two tables."""
 _COUNTS: Final = ("count", "missing")
 _NUMBERS: Final = ("min", "median", "mean", "deviation", "max")
 
@@ -38,7 +38,7 @@ def _features(splits: Mapping[str, Any]) -> list[str]:
 
 
 def _tables(rows: list[tuple[str, str, Mapping[str, Any]]], *, narrow: bool) -> Iterator[Table]:
-    """Yields one table or, for a narrow terminal, one of the counts and one of the numbers."""
+    """Yields one table or, for a narrow terminal, one table with the counts and one with the numbers."""
     of_counts: list[tuple[str, ...]] = []
     of_numbers: list[tuple[str, ...]] = []
     for name, split, feature in rows[:_ROWS]:
@@ -68,7 +68,7 @@ def _tables(rows: list[tuple[str, str, Mapping[str, Any]]], *, narrow: bool) -> 
 def _table(
     title: str, texts: Sequence[str], numbers: Sequence[str], rows: Sequence[Sequence[str]], *, last: str | None = None, more: int = 0
 ) -> Table:
-    """Returns a table with columns of texts, then of numbers, and then a last column of texts. Texts fold, numbers don't."""
+    """Returns a table with text columns, then number columns, and then a last text column. Texts fold; numbers don't."""
     table = Table(title=title, title_justify="left")
     for column in texts:
         table.add_column(column, overflow="fold")
@@ -84,7 +84,7 @@ def _table(
 
 
 def _numbers(feature: Mapping[str, Any]) -> tuple[str, Mapping[str, Any]]:
-    """Returns the statistics to show: those of the values or, for byte strings, those of their lengths."""
+    """Returns the statistics to show: of the values or, for byte strings, of their lengths."""
     if "histogram" in feature:
         return "values", feature
     return ("bytes", feature["lengths"]) if "lengths" in feature else ("", {})

@@ -1,7 +1,6 @@
-"""What the pods of a job do: the phase, and the reason and message of the condition `Running`. All functions are pure.
+"""Describes what a job's pods are doing: the phase, and the reason and message of the condition `Running`. All functions are pure.
 
-Normally each step is an activity. The pod of the plan step of a small job also converts and commits it, so the pod's reports tell what it
-does.
+Normally each step is one activity. A small job's plan pod, however, also converts and commits, so its reports determine the activity.
 """
 
 from collections.abc import Mapping, Sequence
@@ -17,7 +16,7 @@ from dataprep_operator.objects.pods import Pod
 
 
 class Activity(NamedTuple):
-    """What pods do, in the words of the status."""
+    """What pods are doing, in the words of the status."""
 
     phase: Phase
     reason: Reason
@@ -29,7 +28,7 @@ OF_STEP: Final[Mapping[str, Activity]] = {
     "Convert": Activity("Running", Reason.CONVERTING, "Converter pods write shards."),
     "Commit": Activity("Committing", Reason.COMMITTING, "The commit step checks every shard and writes the manifest."),
 }
-"""The activity of the pods of each step."""
+"""What the pods of each step do."""
 _CONVERTS_ALONE: Final = Activity("Running", Reason.CONVERTING, "The pod of the plan step writes the shards of this small job.")
 _COMMITS_ALONE: Final = Activity(
     "Committing", Reason.COMMITTING, "The pod of the plan step checks every shard of this small job and writes the manifest."
@@ -37,10 +36,10 @@ _COMMITS_ALONE: Final = Activity(
 
 
 def of_plan_pod(status: DataPrepJobStatus, observed: Observed, child: Child | None) -> Activity:
-    """Return what the pod of the plan step does. A report counts only as long as the pod that sent it exists and hasn't ended."""
+    """Return what the plan pod is doing. A report counts only as long as the pod that sent it exists and hasn't ended."""
     live, pods = observed.live_progress, observed.pods_of(child) if child is not None else ()
     if live.shards_total is None:
-        # Another operator process may have got the reports so far. If a pod has ended, it may be the one that sent them.
+        # Another operator process may have received the earlier reports. If a pod has ended, it may be the pod that sent them.
         return _shown(status) if _may_have_reported(status, pods) and not any(pod.finished for pod in pods) else OF_STEP["Plan"]
     if not any(pod.uid == live.pod_uid and not pod.finished for pod in pods):
         return OF_STEP["Plan"]
@@ -48,13 +47,13 @@ def of_plan_pod(status: DataPrepJobStatus, observed: Observed, child: Child | No
 
 
 def _may_have_reported(status: DataPrepJobStatus, pods: Sequence[Pod]) -> bool:
-    """Return whether one of the pods can have sent the reports in the status, because it was there before them."""
+    """Return whether one of the pods may have sent the reports in the status, because it was scheduled before they arrived."""
     reported_at = times.parse(status.progress.updated_at) if status.progress is not None else None
     return reported_at is not None and any(pod.scheduled_at is not None and pod.scheduled_at <= reported_at for pod in pods)
 
 
 def _shown(status: DataPrepJobStatus) -> Activity:
-    """Return what the pod of the plan step does according to the status."""
+    """Return what the plan pod is doing according to the status."""
     running = conditions.find(status.conditions, ConditionType.RUNNING)
     shown = [each for each in (_CONVERTS_ALONE, _COMMITS_ALONE) if running is not None and running.message == each.message]
     return shown[0] if shown else OF_STEP["Plan"]

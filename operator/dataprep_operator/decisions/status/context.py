@@ -1,4 +1,4 @@
-"""The inputs from which a status is derived, and how its phase and conditions are set. All functions are pure."""
+"""The inputs from which a status is derived, and functions that set its phase and conditions. All functions are pure."""
 
 from dataclasses import dataclass
 from datetime import datetime
@@ -30,7 +30,7 @@ class Context:
 
 
 def with_activity(context: Context, status: DataPrepJobStatus, doing: Activity) -> DataPrepJobStatus:
-    """Return the status of a job whose pods do this."""
+    """Return the status of a job whose pods are doing this."""
     return with_phase(context, status, doing.phase, "True", doing.reason, doing.message)
 
 

@@ -79,7 +79,7 @@ def _complete_plan(context: Context, status: DataPrepJobStatus, result: PlanResu
             "warnings": bounded_warnings(result.warnings),
             "timings": _with_duration(status, "planning_seconds", child, ended_at=_last_end(context.observed, child)),
             "progress": Progress(
-                # The percentage never decreases, even if the workers repeat what the pod of the plan step has done.
+                # The percentage never decreases, even if the workers repeat what the plan pod has done.
                 percent=status.progress.percent if status.progress is not None else 0,
                 summary=f"0/{result.shards}",
                 shards=ShardProgress(total=result.shards),
@@ -98,7 +98,7 @@ def _complete_plan(context: Context, status: DataPrepJobStatus, result: PlanResu
 def _complete_in_one_pod(
     context: Context, status: DataPrepJobStatus, child: Child | None, result: PlanResult, commit: CommitResult
 ) -> DataPrepJobStatus:
-    """Complete a small job, of which the pod of the plan step has done all steps."""
+    """Complete a small job whose plan pod has done all steps."""
     timings = status.timings or Timings()
     later_seconds = (result.work_seconds or 0.0) + (result.commit_seconds or 0.0)
     planning_seconds = None if timings.planning_seconds is None else max(0.0, timings.planning_seconds - later_seconds)

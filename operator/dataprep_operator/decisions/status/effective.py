@@ -1,4 +1,4 @@
-"""What the convert step runs on and with: the accelerator, the parallelism and the image. All functions are pure."""
+"""Determines the accelerator, the parallelism and the image of the convert step. All functions are pure."""
 
 from typing import Literal
 
@@ -35,7 +35,7 @@ def fall_back_to_cpu(context: Context, status: DataPrepJobStatus) -> DataPrepJob
 
 
 def with_effective(context: Context, status: DataPrepJobStatus, child: Child | None) -> DataPrepJobStatus:
-    """Return the status with what the convert step runs with, and the selector of its pods."""
+    """Return the status with the convert step's effective values, and the label selector of its pods."""
     completions = child.completions if child is not None else status.tasks or 1
     queue = queueing.admitted(context.observed, status.attempt)
     most = queue.parallelism if queue is not None else completions

@@ -1,4 +1,4 @@
-"""How a job ends or pauses: it succeeds, fails, is suspended or goes on. All functions are pure."""
+"""Derives the status of a job that succeeds, fails, is suspended or is resumed. All functions are pure."""
 
 from collections.abc import Sequence
 
@@ -118,7 +118,7 @@ def suspend(context: Context, status: DataPrepJobStatus) -> DataPrepJobStatus:
 
 
 def resume(context: Context, status: DataPrepJobStatus) -> DataPrepJobStatus:
-    """Return the status of a job that is no longer suspended, if it was."""
+    """Return the status with the suspension ended, if the job was suspended."""
     condition = conditions.find(status.conditions, ConditionType.SUSPENDED)
     if condition is None or condition.status == "False":
         return status
@@ -126,5 +126,5 @@ def resume(context: Context, status: DataPrepJobStatus) -> DataPrepJobStatus:
 
 
 def bounded_warnings(warnings: Sequence[str]) -> list[str]:
-    """Return the warnings without repetitions, as many and as long as a status may hold."""
+    """Return the warnings without duplicates, limited to the number and length that a status may contain."""
     return [warning[:1024] for warning in dict.fromkeys(warnings)][:10]

@@ -51,7 +51,7 @@ def running(status: DataPrepJobStatus, live: LiveProgress, child: Child | None, 
 
 
 def planning(status: DataPrepJobStatus, live: LiveProgress, child: Child | None, *, now: datetime) -> Progress | None:
-    """Return the progress of the plan step, whose pod also does the work of a small job. Without such reports, it is unchanged."""
+    """Return the progress of the plan step, whose pod also does a small job's work. Without reports of such work, it is unchanged."""
     if live.shards_total is None:
         return status.progress
     before = status.progress or Progress()
@@ -66,7 +66,7 @@ def _remaining_seconds(now: datetime, child: Child, records: RecordProgress, rat
     worked_seconds = times.seconds_between(child.started_at, now) or 0.0
     if rate is None or rate <= 0 or not records.total or fraction < ETA_AFTER_FRACTION or worked_seconds < ETA_AFTER_SECONDS:
         return None
-    # The rate of a stalled job approaches zero. No estimate is shown then.
+    # A stalled job's rate approaches zero, and then no estimate is shown.
     remaining = max(0, records.total - records.in_) / rate
     return round(remaining) if remaining <= LONGEST_ETA_SECONDS else None
 

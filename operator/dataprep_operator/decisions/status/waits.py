@@ -1,4 +1,4 @@
-"""Why a job can't go on: the other objects that it waits for, and whatever keeps its pods from starting. All functions are pure."""
+"""Determines why a job can't continue: it waits for other objects, or something keeps its pods from starting. All functions are pure."""
 
 from collections.abc import Sequence
 from datetime import datetime
@@ -14,8 +14,8 @@ from dataprep_operator.objects.pods import Blockage
 
 def blockage_by_others(context: Context) -> Blockage | None:
     """Return the blockage if other objects keep the job from starting or working."""
-    # Dependencies are checked before the output, because a job that waits for other jobs doesn't write yet. Often one of the jobs that a
-    # job waits for uses the same output.
+    # Dependencies are checked before the output: a job that waits for other jobs doesn't write yet, and one of those jobs often has the
+    # same output.
     return (
         _profile_blockage(context)
         or _dependency_blockage(context.observed.dependencies)
@@ -63,7 +63,7 @@ def _rival_blockage(context: Context) -> Blockage | None:
 
 
 def report_blockage(context: Context, status: DataPrepJobStatus, blockage: Blockage) -> DataPrepJobStatus:
-    """Return the status of a job that waits, or of a failed job if it has waited for too long."""
+    """Return the status of a waiting job, or of a failed job if it has waited too long."""
     since = _blocked_since(context, status, blockage)
     waited_seconds = (context.now - since).total_seconds()
     before = conditions.find(status.conditions, ConditionType.RUNNING)

@@ -89,10 +89,10 @@ def user() -> str:
 
 
 class Name(http.server.BaseHTTPRequestHandler):
-    """Answers with the name of the pod."""
+    """Responds with the pod's name."""
 
     def do_GET(self) -> None:
-        """Answer."""
+        """Respond."""
         self.send_response(200)
         self.end_headers()
         self.wfile.write(socket.gethostname().encode())

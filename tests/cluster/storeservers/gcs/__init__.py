@@ -1,4 +1,4 @@
-"""A fake of Google Cloud Storage: the part of its XML API that the stores use, with tokens and rights.
+"""A fake of Google Cloud Storage: the part of its XML API that the stores use, with tokens and access rights.
 
 service   the server, in its own process
 fake      the tests' side: starts the server, makes buckets and tokens, inspects what was written

@@ -1,7 +1,7 @@
 """The fake's process: `python -m storeservers.gcs.service --host 127.0.0.1 --port 8080 --dir data`.
 
 Its folder holds `tokens.json` (the rights of each token), `public.pem` (the key of the service account for which it issues tokens), and
-`buckets/` and `parts/` with a file per content. The metadata of objects is in memory, so it is lost when the fake ends.
+`buckets/` and `parts/` with one file for each object or part. The metadata of objects is in memory, so it is lost when the fake ends.
 """
 
 from __future__ import annotations
@@ -91,23 +91,23 @@ class Handler(http.server.BaseHTTPRequestHandler):
         """Log failures only."""
 
     def do_GET(self) -> None:
-        """Answer."""
+        """Respond."""
         self._serve()
 
     def do_HEAD(self) -> None:
-        """Answer."""
+        """Respond."""
         self._serve()
 
     def do_PUT(self) -> None:
-        """Answer."""
+        """Respond."""
         self._serve()
 
     def do_POST(self) -> None:
-        """Answer."""
+        """Respond."""
         self._serve()
 
     def do_DELETE(self) -> None:
-        """Answer."""
+        """Respond."""
         self._serve()
 
     def _serve(self) -> None:
@@ -253,7 +253,7 @@ class Handler(http.server.BaseHTTPRequestHandler):
     def _stored(self, path: Path, body: bytes, *, md5: bytes | None) -> Stored:
         generation = next(self.server.numbers)
         crc = base64.b64encode(google_crc32c.value(body).to_bytes(4, "big")).decode()
-        # Like the service: the MD5 of a single upload, else an opaque value.
+        # As in the service, the ETag of an object uploaded in one request is its MD5. All other ETags are opaque.
         etag = f'"{md5.hex()}"' if md5 is not None else f'"-C{generation}="'
         digest = None if md5 is None else base64.b64encode(md5).decode()
         return Stored(path, len(body), etag, crc, digest, generation, datetime.now(UTC))
@@ -295,7 +295,7 @@ class Handler(http.server.BaseHTTPRequestHandler):
         after = base64.b64decode(query.get("continuation-token", "")).decode()
         lines: list[str] = []
         last = ""
-        # Items are keys, and prefixes that stand for all keys below them.
+        # The items are keys, and prefixes that each stand for all keys below them.
         for key in sorted((key for where, key in list(self.server.objects) if where == bucket and key.startswith(prefix)), key=str.encode):
             rest = key[len(prefix) :]
             item = prefix + rest[: rest.index(delimiter) + 1] if delimiter and delimiter in rest else key
@@ -325,7 +325,7 @@ class Handler(http.server.BaseHTTPRequestHandler):
         ]
         self._answer(200, f"<ListMultipartUploadsResult>{''.join(lines)}</ListMultipartUploadsResult>")
 
-    # -- answers ------------------------------------------------------------------------------------------------
+    # -- responses ----------------------------------------------------------------------------------------------
 
     def _answer_json(self, status: int, document: object) -> None:
         self._answer(status, json.dumps(document), {"content-type": "application/json", "metadata-flavor": "Google"})

@@ -1,4 +1,4 @@
-"""A fake of MaxCompute. It implements the protocols of tables and of the tunnel, with signatures and rights, on a thread of the test
+"""A fake of MaxCompute. It implements the protocols of tables and of the tunnel, with signatures and access rights, on a thread of the test
 process.
 
 It supports what pyodps needs to read and write tables, and has never been compared with the real service.

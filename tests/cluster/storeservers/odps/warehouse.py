@@ -19,7 +19,7 @@ _arrow: Any = pa  # the stubs lack some functions
 
 @dataclass(frozen=True)
 class Rows:
-    """Rows that may be generated on demand."""
+    """Rows that can be generated on demand."""
 
     count: int
     at: Callable[[int, int], pa.Table]

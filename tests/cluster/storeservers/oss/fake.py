@@ -99,7 +99,7 @@ class FakeOss(OneServer):
     # -- controls -----------------------------------------------------------------------------------------------
 
     def make_bucket(self, bucket: str, *, versioning: str | None = None) -> None:
-        """Create a bucket. Versioning is None, Enabled or Suspended; the fake keeps only its consequences.
+        """Create a bucket. Versioning is None, Enabled or Suspended; the fake doesn't keep versions.
 
         With versioning enabled or suspended, the header that forbids overwriting has no effect.
         """

@@ -13,7 +13,7 @@ class Page:
 
     keys: Sequence[str]
     folders: Sequence[str]
-    """Common prefixes of keys up to the delimiter that follows the prefix; each counts as an entry of the page."""
+    """The keys' common prefixes, each up to the first delimiter after the requested prefix. Each counts as an entry of the page."""
     last: str
     """The key or folder after which the next page begins."""
     is_truncated: bool

@@ -110,7 +110,7 @@ class _Handler(BaseHTTPRequestHandler):
         return _Reply(answer, most_bytes=fault.size if fault is not None and fault.kind == "truncate" else None)
 
     def _disturbed(self, fault: Fault) -> _Reply | None:
-        """Return the response that a fault produces; None if the real one is to be sent, perhaps late."""
+        """Return the response that a fault produces; None if the real response is to be sent, perhaps late."""
         if fault.kind == "drop":
             return _DROPPED
         if fault.kind == "error":
@@ -137,7 +137,7 @@ class _Handler(BaseHTTPRequestHandler):
             self._throw_away_body()
             size = 0 if self.command == "HEAD" else _size_of(reply.answer)
         sent_bytes = size if reply.most_bytes is None else min(size, reply.most_bytes)
-        # Logged before it is sent, so that a client with a response finds its request in the log.
+        # Logged before it is sent, so that a client that has the response finds its request in the log.
         self.server.controls.log(
             LoggedRequest(
                 time=time.time(),
@@ -173,7 +173,7 @@ class _Handler(BaseHTTPRequestHandler):
             self.wfile.write(answer.body[:sent_bytes])
             return
         with answer.body.file as file:
-            if sent_bytes:  # sendfile takes 0 for everything
+            if sent_bytes:  # sendfile would send everything if the count were 0
                 self.connection.sendfile(file, offset=answer.body.offset, count=sent_bytes)
 
     # -- receiving ----------------------------------------------------------------------------------------------

@@ -269,7 +269,7 @@ class Service:
         return Answer(headers={**_written(content), "ETag": f'"{stored.etag}"', "Content-MD5": _base64_md5(content)})
 
     def _append_object(self, _request: Request) -> Answer:
-        # Real OSS would append. An object is visible while data is appended to it, so the product must not use this operation.
+        # Real OSS would append. The object would be visible while data is appended to it, so the product must not use this operation.
         raise OssError(405, "MethodNotAllowed", "AppendObject is refused here: an object must not be visible before it is complete.")
 
     def _copy_object(self, request: Request) -> Answer:
@@ -442,7 +442,7 @@ class Service:
         return [*encoding, ("Key", _encoder_of(request)(request.key))]
 
 
-# -- what requests say ----------------------------------------------------------------------------------------------
+# -- parsing requests -----------------------------------------------------------------------------------------------
 
 
 def _check_key(key: str) -> None:
@@ -477,7 +477,7 @@ def _limit_of(request: Request, name: str, *, unless_asked: int) -> int:
 
 
 def _comes_after(key: str, upload_id: str, marker: tuple[str, str]) -> bool:
-    # Without an upload id the marker covers all uploads of its key.
+    # Without an upload id, the marker skips all uploads of its key.
     return (key, upload_id) > marker if marker[1] else key > marker[0]
 
 
@@ -509,7 +509,7 @@ def _is_unchanged(request: Request, stored: StoredObject) -> bool:
 
 
 def _range_of(request: Request, *, size: int) -> tuple[int, int] | None:
-    """Return offset and size of the requested range, or None for the complete object.
+    """Return the offset and size of the requested range, or None for the complete object.
 
     Without `x-oss-range-behavior: standard`, OSS ignores a range that is not within the object, and sends the complete object.
     """
@@ -531,7 +531,7 @@ def _range_of(request: Request, *, size: int) -> tuple[int, int] | None:
     return first, min(last, size - 1) - first + 1
 
 
-# -- what answers say -----------------------------------------------------------------------------------------------
+# -- building responses ---------------------------------------------------------------------------------------------
 
 
 def _document_answer(root: str, children: str | Children) -> Answer:

@@ -1,6 +1,6 @@
-"""Buckets, objects and uploads on disk: a file for each content, and a small JSON document for each object that names its file.
+"""Buckets, objects and uploads on disk. Each object consists of a file with its content and a small JSON document that names the file.
 
-An object is replaced by renaming its document, so after a kill every object is complete, old or new.
+An object is replaced by renaming its document, so every object is complete after a kill, whether it is the old or the new one.
 
     <root>/<bucket>/bucket.json
     <root>/<bucket>/objects/<sha-256 of the key>.json          the object
@@ -56,7 +56,7 @@ class StoredObject:
 
 @dataclass(frozen=True)
 class Part:
-    """A part of an upload. A part that is sent again replaces the first."""
+    """A part of an upload. A part that is sent again replaces the earlier one."""
 
     number: int
     content: Content
@@ -139,13 +139,13 @@ class Shelf:
         return found
 
     def stats(self, bucket: str, keys: Iterable[str]) -> list[StoredObject]:
-        """Return the objects with these keys, as far as they exist."""
+        """Return the objects with these keys, except those that don't exist."""
         with self._lock:
             objects = self.bucket(bucket).objects
             return [objects[key] for key in keys if key in objects]
 
     def open(self, bucket: str, key: str) -> tuple[StoredObject, BinaryIO]:
-        """Return an object and its content. Readers are not disturbed if it is replaced or deleted later."""
+        """Return an object and its content, which stays readable if the object is replaced or deleted later."""
         with self._lock:
             stored = self.stat(bucket, key)
             return stored, (self._root / bucket / "content" / stored.content.name).open("rb")
@@ -230,7 +230,7 @@ class Shelf:
         """Add a received part to an upload."""
         part = Part(number=number, content=content, last_modified=time.time())
         with self._lock:
-            # The upload may have been aborted while the part was being received.
+            # The upload might have been aborted while the part was being received.
             upload = self.upload(bucket, key, upload_id)
             _write(self._root / bucket / "uploads" / upload_id / f"{number}.json", asdict(part))
             replaced = upload.parts.get(number)

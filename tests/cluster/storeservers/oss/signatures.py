@@ -1,7 +1,7 @@
 """Authenticates requests: signature versions 4 and 1, in the Authorization header.
 
-Implemented from the protocol's description, independently of the client, so that a client that signs wrongly is rejected here as by the
-real service.
+Implemented from the protocol's description, independently of the client, so a client that signs incorrectly is rejected here, as it is by
+the real service.
 """
 
 from __future__ import annotations
@@ -151,7 +151,7 @@ def _check_token(request: SignedRequest, *, key: AccessKey, now: dt.datetime) ->
         raise OssError(403, "InvalidSecurityToken", "The security token you provided is invalid.", ec="0002-00000912")
 
 
-# Version 4:  method | uri | query | headers | names of additional headers | payload, hashed, below algorithm | time | scope
+# Version 4:  algorithm | time | scope | hash of (method | uri | query | headers | names of additional headers | payload)
 def _v4_text(request: SignedRequest, *, date: str, region: str, additional: list[str]) -> str:
     uri = quote(f"/{request.bucket}/{request.key}" if request.bucket else "/", safe="/")
     encoded = sorted((quote(name, safe=""), quote(value, safe="")) for name, value in request.query.items())

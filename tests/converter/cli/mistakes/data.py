@@ -1,4 +1,4 @@
-"""Mistakes that only the data shows: paths, columns, classes, the output."""
+"""Mistakes that show only in the data: paths, columns, classes, the output."""
 
 from collections.abc import Sequence
 from typing import Final
