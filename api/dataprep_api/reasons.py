@@ -142,7 +142,7 @@ MEANING: Final[dict[Reason, str]] = {
     Reason.BAD_CREDENTIALS: "A store rejected the credentials.",
     Reason.STORE_UNREACHABLE: "A store can't be reached. The message names the host.",
     Reason.STORE_FULL: "The destination has no space or quota left.",
-    Reason.STORE_REFUSED: "A store refused a request for another reason, or gave an unexpected answer. The message contains the answer.",
+    Reason.STORE_REFUSED: "A store refused a request for another reason, or sent an unexpected response. The message contains the response.",
     Reason.BAD_RECORDS: "There are more bad records than onBadRecord allows. The message names the first one.",
     Reason.SCRIPT_FAILED: "The program of spec.script ended with an error. The message contains its exit code and the end of its output.",
     Reason.NO_GPU_NODES: "accelerator.policy is Required and no node has the requested GPUs, so the pods wait.",

@@ -200,7 +200,7 @@ def _raw(output: Path) -> Iterator[Piece]:
         if index.exists():
             framed = np.concatenate(sizes) + _FRAME
             if not np.array_equal(np.loadtxt(index, np.int64, ndmin=2), np.stack([np.cumsum(framed) - framed, framed], axis=1)):
-                raise ValueError(f"{index.name} has wrong offsets of records")
+                raise ValueError(f"{index.name} has wrong record offsets")
 
 
 def _index(output: Path, path: Path) -> Path:

@@ -69,7 +69,7 @@ class Options:
             if value is not None and value < bound:
                 raise ValueError(f"{name} must be at least {bound}, got {value}.")
         if self.rank >= self.world_size:
-            raise ValueError(f"rank must be less than world_size, {self.world_size}, got {self.rank}.")
+            raise ValueError(f"rank must be less than world_size ({self.world_size}), got {self.rank}.")
         if self.as_ not in ("numpy", "arrow"):
             raise ValueError(f"as_ must be 'numpy' or 'arrow', got {self.as_!r}.")
         if self.shuffle is not None and (isinstance(self.shuffle, bool) or not isinstance(self.shuffle, int)):
@@ -205,7 +205,7 @@ class Reader:
         for name, value in self._identity.items():
             if state["of"].get(name) != value:
                 raise ValueError(
-                    f"The state is of a reader with another order: {name} was {state['of'].get(name)!r}, and now is {value!r}."
+                    f"The state comes from a reader with a different record order: {name} was {state['of'].get(name)!r} and is now {value!r}."
                 )
         self._place = Place(*(int(state[name]) for name in Place._fields))
         self._resumes = True

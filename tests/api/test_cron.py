@@ -55,7 +55,7 @@ def test_each_time_may_be_a_version() -> None:
 def test_each_time_may_extend_one_data_set() -> None:
     source, output = {"csv": {"uris": ["/in"]}}, {"uri": "/out", "overwrite": "Extend"}
     assert DataPrepCronJob.parse(a_cron(jobTemplate={"spec": {"source": source, "output": output}})).spec.job_template is not None
-    with pytest.raises(SpecError, match=r"spec\.jobTemplate\.spec: overwrite: Extend: limit chooses among all records"):
+    with pytest.raises(SpecError, match=r"spec\.jobTemplate\.spec: overwrite: Extend: limit chooses from all records"):
         DataPrepCronJob.parse(a_cron(jobTemplate={"spec": {"source": source, "output": output, "limit": 5}}))
 
 
@@ -64,7 +64,7 @@ def test_the_time_in_the_param_is_utc() -> None:
 
 
 REFUSED: dict[str, tuple[dict[str, Any], str]] = {
-    "no schedule": ({"schedule": None}, "spec.schedule: has no value (in YAML, ~ and null are no value either); expected text"),
+    "no schedule": ({"schedule": None}, "spec.schedule: has no value (in YAML, ~ and null also mean no value); expected text"),
     "six fields": ({"schedule": "0 0 3 * * *"}, "spec.schedule: must match the pattern"),
     "macro": ({"schedule": "@daily"}, "spec.schedule: must match the pattern"),
     "policy": ({"concurrencyPolicy": "Wait"}, "spec.concurrencyPolicy: expected 'Allow', 'Forbid' or 'Replace'"),

@@ -95,7 +95,7 @@ def test_params_don_t_reach_the_pods(a_job: Builder, where: str) -> None:
         pytest.param(
             {"output.shards.targetSize": "1Ki"}, "spec.output.shards: targetSize must be at least 64Ki, got 1Ki", id="tiny shards"
         ),
-        pytest.param({"output.overwrite": "Extend", "limit": 5}, "spec: overwrite: Extend: limit chooses among all records", id="Extend"),
+        pytest.param({"output.overwrite": "Extend", "limit": 5}, "spec: overwrite: Extend: limit chooses from all records", id="Extend"),
         pytest.param(
             {"features": [{"name": "a"}], "labels": [{"name": "a"}]},
             "spec: the feature 'a' is named twice in features and labels",

@@ -127,11 +127,11 @@ def test_the_version_of_a_part_changes_the_run_ids_of_the_jobs_that_use_it_and_o
         pytest.param(
             {},
             None,
-            "was made by version 1 of shuffle, and this release uses version 2, which makes different records",
+            "was made by version 1 of shuffle, but this release uses version 2, which makes different records",
             id="an old rule that is gone",
         ),
-        pytest.param({"shuffle": 3}, 1, "was made by version 3 of shuffle, and this release supports version 2", id="a newer rule"),
-        pytest.param({"hash": 2}, 1, "was made by version 2 of hash, and this release supports no such part", id="a newer part"),
+        pytest.param({"shuffle": 3}, 1, "was made by version 3 of shuffle, but this release supports version 2", id="a newer rule"),
+        pytest.param({"hash": 2}, 1, "was made by version 2 of hash, but this release supports no such part", id="a newer part"),
     ],
 )
 def test_versions_that_this_release_does_not_make_are_told(made_by: dict[str, int], oldest: int | None, expected: str | None) -> None:

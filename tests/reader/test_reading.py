@@ -238,23 +238,25 @@ def test_a_reader_restored_at_the_end_has_nothing_more_of_that_pass(folder: Path
 @pytest.mark.parametrize(
     ("options", "fault"),
     [
-        ({"batch_size": 7}, "batch_size was 10, and now is 7."),
-        ({"shuffle": 6}, "shuffle was 5, and now is 6."),
-        ({"world_size": 2}, "world_size was 1, and now is 2."),
+        ({"batch_size": 7}, "batch_size was 10 and is now 7."),
+        ({"shuffle": 6}, "shuffle was 5 and is now 6."),
+        ({"world_size": 2}, "world_size was 1 and is now 2."),
         ({"shuffle_window": 9}, "shuffle_window was "),
-        ({"drop_remainder": True}, "drop_remainder was False, and now is True."),
+        ({"drop_remainder": True}, "drop_remainder was False and is now True."),
     ],
 )
 def test_a_state_of_another_order_is_refused(folder: Path, options: dict[str, Any], fault: str) -> None:
     state = opened(folder, batch_size=10, shuffle=5).state()
-    with pytest.raises(ValueError, match=exactly(f"The state is of a reader with another order: {fault}")):
+    with pytest.raises(ValueError, match=exactly(f"The state comes from a reader with a different record order: {fault}")):
         opened(folder, **{"batch_size": 10, "shuffle": 5} | options).restore(state)
 
 
 def test_a_state_that_was_saved_before_orders_had_versions_is_refused_if_it_is_shuffled(folder: Path) -> None:
     shuffled, plain = (opened(folder, batch_size=10, shuffle=seed).state() for seed in (5, None))
     del shuffled["of"]["shuffle_version"]
-    with pytest.raises(ValueError, match=exactly("The state is of a reader with another order: shuffle_version was None, and now is 2.")):
+    with pytest.raises(
+        ValueError, match=exactly("The state comes from a reader with a different record order: shuffle_version was None and is now 2.")
+    ):
         opened(folder, batch_size=10, shuffle=5).restore(shuffled)
     assert "shuffle_version" not in plain["of"]
     opened(folder, batch_size=10).restore(plain)
@@ -262,7 +264,7 @@ def test_a_state_that_was_saved_before_orders_had_versions_is_refused_if_it_is_s
 
 def test_a_state_of_another_data_set_is_refused(folder: Path, tmp_path: Path) -> None:
     state = opened(folder).state()
-    with pytest.raises(ValueError, match="The state is of a reader with another order: data was"):
+    with pytest.raises(ValueError, match="The state comes from a reader with a different record order: data was"):
         opened(numbers(tmp_path, count=5)).restore(state)
     with pytest.raises(ValueError, match="This is not a reader's state of version 1"):
         opened(folder).restore({"epoch": 1})

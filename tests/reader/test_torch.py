@@ -93,7 +93,7 @@ def test_a_state_goes_on_in_the_worker_that_it_was_taken_in(folder: Path, torch:
     fake.worker = WorkerInfo(0, 2)
     wrong = batches()
     wrong.load_state_dict(state)
-    with pytest.raises(ValueError, match="The state is of a reader with another order: rank was 1, and now is 0"):
+    with pytest.raises(ValueError, match="The state comes from a reader with a different record order: rank was 1 and is now 0"):
         next(iter(wrong))
 
 

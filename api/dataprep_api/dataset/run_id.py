@@ -294,13 +294,13 @@ def fault_of_versions(made_by: Mapping[str, int], spec: DataPrepJobSpec, *, part
     for name in sorted(made_by):
         if name not in parts or made_by[name] > parts[name].version:
             supported = f"version {parts[name].version}" if name in parts else "no such part"
-            return f"was made by version {made_by[name]} of {name}, and this release supports {supported}; use the release that made it, or a later one"
+            return f"was made by version {made_by[name]} of {name}, but this release supports {supported}; use the release that made it, or a later one"
     for name, part in sorted(parts.items()):
         version = made_by.get(name, 1)
         oldest = part.version if part.oldest is None else part.oldest
         if part.is_used(spec) and version < oldest:
             return (
-                f"was made by version {version} of {name}, and this release uses version {part.version}, which makes different records. "
+                f"was made by version {version} of {name}, but this release uses version {part.version}, which makes different records. "
                 "Use the release that made it, or set output.overwrite: Always, which replaces the data set"
             )
     return None

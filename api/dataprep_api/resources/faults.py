@@ -57,7 +57,7 @@ def fault(root: type[BaseModel], error: Any, document: object) -> Fault:
     if kind in ("model_type", "model_attributes_type"):
         message += _fields(model_at(root, location))
     if value is None and message.startswith("expected "):
-        return Fault(path, f"has no value (in YAML, ~ and null are no value either); {message}")
+        return Fault(path, f"has no value (in YAML, ~ and null also mean no value); {message}")
     got = _echo(value) if isinstance(value, str | int | float) else "a list" if isinstance(value, list) else "a mapping"
     suffix = f", got {got}" if "got " not in message and (isinstance(value, str | int | float) or message.startswith("expected ")) else ""
     if kind == "literal_error" and isinstance(value, str):

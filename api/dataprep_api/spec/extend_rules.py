@@ -20,17 +20,17 @@ def faults(spec: "DataPrepJobSpec") -> Iterator[str]:
     elif spec.source.kind in _UNDIVIDED_SOURCES:
         yield f"source.{type(spec.source).model_fields[spec.source.kind].alias or spec.source.kind} doesn't show which records are new"
     if spec.limit is not None:
-        yield "limit chooses among all records, and with new records it would choose others"
+        yield "limit chooses from all records, so new records would change the selection"
     if spec.deduplicate is not None:
         yield "deduplicate compares all records with each other"
     rules = spec.splits
     if rules is None:
         return
     if rules.exact:
-        yield "splits.exact divides by the number of records, so records would move to other splits; without exact, each record stays in its split"
+        yield "splits.exact depends on the number of records, so new records would move others to different splits; without exact, each record stays in its split"
     if rules.stratify_by is not None:
-        yield "splits.stratifyBy divides by the number of records of each class, so records would move to other splits"
+        yield "splits.stratifyBy depends on the number of records of each class, so new records would move others to different splits"
     for split in rules.into:
         for name in ("first", "count"):
             if getattr(split, name) is not None:
-                yield f"the split {split.name!r} takes a number of records ({name}), and with new records it would take others"
+                yield f"the split {split.name!r} takes a number of records ({name}), so new records would change the selection"

@@ -90,9 +90,9 @@ def _repair(arguments: argparse.Namespace) -> Exit:
     job = with_code(job_of(arguments)) if arguments.job else None
     result = repair.repair(arguments.uri, access_to(arguments), job=job, workers=workers)
     for file in result.shards:
-        sys.stdout.write(one_line(f"made again: {file}") + "\n")
+        sys.stdout.write(one_line(f"rewritten: {file}") + "\n")
     for fault in result.other_faults:
-        sys.stdout.write(one_line(f"put right: {fault}") + "\n")
+        sys.stdout.write(one_line(f"repaired: {fault}") + "\n")
     if not result.shards and not result.other_faults:
         sys.stdout.write("nothing to repair\n")
     sys.stdout.write(f"{arguments.uri} is whole; manifest {result.manifest_sha256}\n")

@@ -74,7 +74,7 @@ class Display:
 
     def reused(self, result: CommitResult) -> None:
         """Shows that a finished data set is reused."""
-        self._say(f"reused: there is a finished data set of the same spec and inputs ({result.manifest_uri})")
+        self._say(f"reused: there is a finished data set with the same spec and inputs ({result.manifest_uri})")
 
     def finished(self, result: CommitResult) -> None:
         """Shows the result of a finished job."""
@@ -90,7 +90,7 @@ class Display:
             self._say(f"{bottleneck}; over all workers, encoding waited {result.seconds.get(READ_WAIT, 0.0):,.1f} s for reading")
         if self._ignored:
             self._say(
-                f"ignored: {self._ignored:,} file{'s' * (self._ignored != 1)} among the inputs (hidden, of another kind, or of data sets)"
+                f"ignored: {self._ignored:,} file{'s' * (self._ignored != 1)} among the inputs (hidden, of another kind, or part of a data set)"
             )
         if result.records.filtered:
             self._say(f"filtered out: {result.records.filtered:,} record{'s' * (result.records.filtered != 1)}")

@@ -152,5 +152,5 @@ def _translate(exc: Exception, url: str) -> ConvertError:
     if isinstance(exc, HTTPUnauthorized):
         return NotPermitted(f"{without_password(url)} refuses the user. Set code.git.secretRef to a Secret with username and password.")
     if isinstance(exc, NotGitRepository):
-        return NotFound(f"{without_password(url)} isn't a Git repository, or only some users may see it.")
+        return NotFound(f"{without_password(url)} isn't a Git repository, or this user isn't allowed to see it.")
     return Unreachable(text)

@@ -27,7 +27,7 @@ def lines(plan: PlanResult, preview: "Preview | None" = None) -> Iterator[str]:
     to = one_line(f": {preview.format} at {preview.output}") if preview is not None else ""
     yield f"writes  {_count(plan.shards, 'shard')} in {_count(plan.tasks, 'task')}{to}"
     if plan.ignored:
-        yield f"ignores {_count(plan.ignored, 'file')} (hidden, of another kind, or of data sets)"
+        yield f"ignores {_count(plan.ignored, 'file')} (hidden, of another kind, or part of a data set)"
     if plan.splits:
         yield ""
         yield from _aligned([("split", *_NUMBERS), *map(_split, plan.splits)])

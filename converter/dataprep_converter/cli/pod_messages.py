@@ -52,7 +52,7 @@ def exit_code(code: int) -> int:
     """
     if code not in _KILLED or not _has_left_a_plan():
         return code
-    sys.stderr.write("dataprep: the process was killed after it had stored the plan, so the steps convert and commit do the rest\n")
+    sys.stderr.write("dataprep: the process was killed after it had stored the plan, so the convert and commit steps do the rest\n")
     return int(Exit.DONE)
 
 

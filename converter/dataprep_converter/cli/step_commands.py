@@ -50,7 +50,7 @@ def _add_whole_jobs(commands: "argparse._SubParsersAction[argparse.ArgumentParse
     plan.add_argument(
         "--dry-run", action="store_true", help="print what the job would do, and what is likely wrong, without writing anything"
     )
-    add_json(plan, "the plan's figures (without --dry-run, they always are JSON)")
+    add_json(plan, "the plan's figures (without --dry-run, the figures are always JSON)")
     plan.set_defaults(command=_plan)
 
     validate = job_command(commands, "validate", "check a job file without touching any store")
@@ -128,7 +128,7 @@ def _plan(arguments: argparse.Namespace) -> Exit:
             result = planned.result
             tell(run_id=result.run_id, tasks=result.tasks, records=result.records)
         outcome = (
-            "reused: there is a finished data set of the same spec and inputs"
+            "reused: there is a finished data set with the same spec and inputs"
             if result.reused
             else f"{result.tasks} task{'s' * (result.tasks != 1)}"
         )
@@ -188,7 +188,7 @@ def _work(arguments: argparse.Namespace) -> Exit:
     ):
         plan = _stored_plan(job, kind, access, arguments)
         if task >= plan.head.tasks:
-            raise BadSpec(f"The plan has the tasks 0 to {plan.head.tasks - 1}, got {task}.")
+            raise BadSpec(f"The plan has tasks 0 to {plan.head.tasks - 1}, got task {task}.")
         shards = shards_of_task(plan.head, task)
         access.share_among(min(job.spec.workers.parallelism, plan.head.tasks))
         result = kind.work(

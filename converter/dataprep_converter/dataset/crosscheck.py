@@ -141,7 +141,7 @@ def _plan_faults(manifest: Manifest, reports: Sequence[ShardReport | None], fold
     try:
         head = folder.parse(PlanHead, path, content)
     except ValidationError:
-        yield Fault(path, f"{path} is no plan")
+        yield Fault(path, f"{path} isn't a plan")
         return
     sha256 = hashlib.sha256(content).hexdigest()
     planned = Counter(report.plan_sha256 for report in reports if report is not None)

@@ -119,7 +119,7 @@ def _move_away(store: MovesFiles, uris: Sequence[str], *, removed: str, check: C
         except NotFound as exc:
             check()
             if store.stat(uri) is not None:
-                raise Unreachable(f"{removed} is gone, so {uri} can't be moved there: something has removed it.", uri=uri) from exc
+                raise Unreachable(f"{uri} can't be moved into {removed}, because something has removed that folder.", uri=uri) from exc
     store.remove_folder(removed)
 
 

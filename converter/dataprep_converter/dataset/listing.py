@@ -82,7 +82,7 @@ def missing_data_set(uri: str, access: Access) -> NotFound:
     """Returns the error for a URI without a finished data set. The error says whether anything else is there."""
     store = access.store(uri)
     if store.stat(uri) is None and next(iter(store.list(uri)), None) is None:
-        return NotFound(f"{uri} names nothing: no such file, and no file below it{absence(uri)}.", uri=uri)
+        return NotFound(f"{uri} doesn't exist: there is no such file, and no file below it{absence(uri)}.", uri=uri)
     return NotFound(f"{uri} has no _SUCCESS: there is no finished data set. For raw data, run dataprep infer.", uri=uri)
 
 

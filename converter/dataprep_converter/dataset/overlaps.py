@@ -136,7 +136,7 @@ def _is_hidden(below: Steps) -> bool:
 
 
 def _is(uri: str, field: str, target: str) -> str:
-    return f"{field} {target} is the input {uri} itself, and a job may not write where it reads: choose another {field}."
+    return f"{field} {target} is the input {uri} itself, but a job must not write to its own input: choose another {field}."
 
 
 def _lies_in(uri: str, field: str, target: str) -> str:

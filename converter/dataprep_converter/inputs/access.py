@@ -110,10 +110,10 @@ class Access:
         An archive member (`photos.zip!/1.jpg`) has a read-only store. Raises BadSpec if no store matches the URI.
         """
         if "\0" in uri:
-            raise BadSpec(f"{uri!r} has a NUL character in it, which no store takes.", uri=uri)
+            raise BadSpec(f"{uri!r} contains a NUL character, which no store accepts.", uri=uri)
         if has_user(uri):
             raise BadSpec(
-                f"…@{uri.rpartition('@')[2]} holds a user or a key: credentials come from an entry of stores or from the environment."
+                f"…@{uri.rpartition('@')[2]} contains a user or a key: put credentials into an entry of stores or into the environment."
             )
         if split_archive_uri(uri) is not None:
             return self._archive_store()

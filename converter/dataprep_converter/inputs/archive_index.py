@@ -130,7 +130,7 @@ def _tar_members(source: "Input | _BoundedInput", uri: str) -> Iterator[TarMembe
             if file.read(_BLOCK).strip(b"\0"):
                 raise BadData(f"{uri}: there is no valid member header at offset {archive.offset}.", uri=uri)
     except (tarfile.TarError, ValueError, OverflowError, EOFError) as exc:
-        raise BadData(f"{uri} is no whole tar file: {exc}.", uri=uri) from exc
+        raise BadData(f"{uri} is not a complete tar file: {exc}.", uri=uri) from exc
 
 
 def _check(info: tarfile.TarInfo, uri: str) -> None:

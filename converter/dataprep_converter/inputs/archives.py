@@ -85,7 +85,7 @@ class ArchiveStore(ReadOnlyStore):
 
     def refusal(self, uri: str) -> BadSpec:
         """Returns the error for a write: archives are read-only."""
-        return BadSpec(f"{uri} lies within an archive; archives are only read.", uri=uri)
+        return BadSpec(f"{uri} is inside an archive; archives are read-only.", uri=uri)
 
     def _archive(self, uri: str, pin: str) -> "_Archive":
         # Hold the lock, so that concurrent threads create only one index.
@@ -167,7 +167,7 @@ def _split(uri: str) -> tuple[str, str]:
     """Returns the pair (archive, path within it). Raises BadSpec if the URI names no archive."""
     parts = split_archive_uri(uri)
     if parts is None:
-        raise BadSpec(f"{uri}: {_EXPECTED}; a glob may be inside an archive, but not name archives.", uri=uri)
+        raise BadSpec(f"{uri}: {_EXPECTED}; a glob can match members of an archive, but not archives themselves.", uri=uri)
     return parts
 
 

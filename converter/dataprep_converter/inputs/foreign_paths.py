@@ -29,7 +29,7 @@ def refuse_foreign(uri: str) -> None:
                 uri=uri,
             )
     if uri == "~" or uri.startswith("~/"):
-        raise BadSpec(f"{uri}: only a shell replaces ~ by a home folder; write {os.path.expanduser(uri)}.", uri=uri)  # noqa: PTH111 - a Path would normalize the text
+        raise BadSpec(f"{uri}: only a shell replaces ~ with a home folder; write {os.path.expanduser(uri)}.", uri=uri)  # noqa: PTH111 - a Path would normalize the text
     if variable := _VARIABLE.match(uri):
         raise BadSpec(
             f"{uri}: only a shell replaces {variable[0]}; write the path, or ${{NAME}} and --set params.NAME={variable[0]}.", uri=uri

@@ -378,7 +378,7 @@ def _border(uri: str, peer: str) -> Iterator[None]:
     except (DecodeError, OSError, pa.ArrowException) as exc:
         raise Unreachable(f"{uri}: the rows that {peer} sent could not be read: {_line(exc)}", uri=uri) from exc
     except _NOT_UNDERSTOOD as exc:
-        raise Unreachable(f"{uri}: {peer} gave an answer that could not be read: {type(exc).__name__}: {_line(exc)}", uri=uri) from exc
+        raise Unreachable(f"{uri}: {peer} sent a response that could not be read: {type(exc).__name__}: {_line(exc)}", uri=uri) from exc
 
 
 def _to_our_error(error: Any, uri: str, peer: str) -> ConvertError:

@@ -54,7 +54,7 @@ def members(source: Input, uri: str) -> Iterator[Member]:
         with zipfile.ZipFile(RangedFile(source)) as archive:
             infos = archive.infolist()
     except (zipfile.BadZipFile, NotImplementedError, struct.error, ValueError, OverflowError, EOFError) as exc:
-        raise BadData(f"{uri} is no whole zip file: {exc}.", uri=uri) from exc
+        raise BadData(f"{uri} is not a complete zip file: {exc}.", uri=uri) from exc
     _check_places(infos, source.size, uri)
     for info in infos:
         name = info.filename
@@ -81,7 +81,7 @@ def _check_places(infos: list[zipfile.ZipInfo], size: int, uri: str) -> None:
     end = 0
     for info in sorted(infos, key=lambda entry: entry.header_offset):
         if info.header_offset < end:
-            raise BadData(f"{uri}: the member {info.filename!r} lies within another one.", uri=uri)
+            raise BadData(f"{uri}: the member {info.filename!r} overlaps another member.", uri=uri)
         end = info.header_offset + _LOCAL.size + info.compress_size
         if end > size:
             raise BadData(f"{uri}: the member {info.filename!r} would end beyond the end of the file.", uri=uri)

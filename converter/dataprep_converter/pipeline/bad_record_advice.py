@@ -38,7 +38,7 @@ def advice_for(reason: str, spec: DataPrepJobSpec, *, first: str = "the first fi
     if outside is not None and label is not None:
         value = int(outside["value"])
         if value < 0:
-            return f"Classes are numbered from 0; number the values of {label.name!r} by a vocabulary in transforms."
+            return f"Classes are numbered from 0; use a vocabulary in transforms to number the values of {label.name!r}."
         return f"If {value} is a class, numClasses of the label {label.name!r} must be at least {value + 1}, got {label.num_classes}."
     word = _NO_NUMBER.fullmatch(reason)
     if word is not None and spec.source is not None and spec.source.csv is not None and word["text"].strip().lower() in _MISSING:
@@ -54,7 +54,7 @@ def advice_for(reason: str, spec: DataPrepJobSpec, *, first: str = "the first fi
         )
     no_value = _NO_VALUE.fullmatch(reason)
     if no_value is not None and (default := _default_in_sequence(no_value["before"], no_value["name"], spec)) is not None:
-        return f"A sequence has no null among its steps; {default}. Otherwise, set {_SKIP}"
+        return f"The steps of a sequence can't be null; {default}. Otherwise, set {_SKIP}"
     if _ENCODING in reason:
         return f"If the file has another encoding, name it in the source, such as encoding: Latin1. Otherwise, set {_SKIP}"
     if _PLUGIN in reason:

@@ -302,7 +302,7 @@ class _ClassNumbers:
         """Returns the number assigned to the value. Raises BadSpec for too many values."""
         if value not in self._numbers and len(self._numbers) >= MOST_CLASSES:
             raise BadSpec(
-                f"splits.stratifyBy: the column {self._column!r} has more than {MOST_CLASSES:,} values; is it a class? groupBy takes any number."
+                f"splits.stratifyBy: the column {self._column!r} has more than {MOST_CLASSES:,} values; is it a class? groupBy accepts any number of values."
             )
         return self._numbers.setdefault(value, len(self._numbers))
 

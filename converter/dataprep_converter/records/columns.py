@@ -107,7 +107,7 @@ def format_names(names: Sequence[str]) -> str:
     return (", ".join(names[:_SHOWN_COLUMNS]) or "no columns") + more
 
 
-NUMBER_TEXT: Final = "number the texts by a vocabulary in transforms"
+NUMBER_TEXT: Final = "turn the text into numbers with the transform vocabulary"
 """The advice for text where numbers are needed."""
 
 

@@ -107,7 +107,7 @@ def _module(name: str) -> Any:
         return loaded
     spec = importlib.util.spec_from_file_location(name, file)
     if spec is None or spec.loader is None:
-        raise ImportError(f"{file} is no module")
+        raise ImportError(f"{file} isn't a module")
     module = importlib.util.module_from_spec(spec)
     sys.modules[name] = module
     spec.loader.exec_module(module)

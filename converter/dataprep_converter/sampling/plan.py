@@ -63,7 +63,7 @@ def load_plan(plan: PlanHead, head_bytes: bytes, tables: Tables) -> Plan:
     for name, actual, expected in (("units", tables.units.sha256, plan.units_sha256), ("splits", codes_sha256, plan.codes_sha256)):
         if actual != expected:
             raise NotWhole(
-                f"{name}.parquet of run {plan.run_id} is not the one that plan.json names. The plan step or dataprep repair can write it again."
+                f"{name}.parquet of run {plan.run_id} doesn't have the digest in plan.json. The plan step or dataprep repair can write the file again."
             )
     codes = SplitAssignments(tables.codes) if tables.codes is not None else None
     return Plan(head=plan, sha256=hashlib.sha256(head_bytes).hexdigest(), units=tables.units.units(), codes=codes)

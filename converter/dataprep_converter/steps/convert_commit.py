@@ -204,12 +204,12 @@ def _check_same_data(manifest: Manifest, original: Manifest) -> Manifest:
     for new_file, old_file in zip(manifest.files, original.files, strict=False):
         if new_file != old_file:
             packed = (
-                f", in which zlib {original.tools.get('zlib')} packed it and now {manifest.tools['zlib']}"
+                f"; it was compressed with zlib {original.tools.get('zlib')} before, and with zlib {manifest.tools['zlib']} now"
                 if new_file.raw_sha256 == old_file.raw_sha256
                 else ""
             )
             raise NotWhole(
-                f"{new_file.file} was made again with other bytes than before: SHA-256 {new_file.sha256} instead of {old_file.sha256}{packed}."
+                f"{new_file.file} was made again with different bytes: SHA-256 {new_file.sha256} instead of {old_file.sha256}{packed}."
             )
     # An earlier release's reports, which are kept, don't count lossy values.
     passing = {"tools"} if original.lossy else {"tools", "lossy"}

@@ -59,7 +59,7 @@ class ExtensionDraft(ConversionDraft):
         folder = self.existing.reports
         if success is not None and not is_untouched(folder.manifest(success), folder):
             raise NotWhole(
-                f"{folder.uri} is not as it was written, so it isn't extended. See dataprep verify and dataprep repair, or set output.overwrite: Always.",
+                f"{folder.uri} has changed since it was written, so it isn't extended. See dataprep verify and dataprep repair, or set output.overwrite: Always.",
                 uri=folder.uri,
             )
 
@@ -187,7 +187,7 @@ def _check_same(spec: DataPrepJobSpec, before: Mapping[str, Any], run: str) -> N
         return
     explanation = f"{', '.join(differing)} {'differs' if len(differing) == 1 else 'differ'}"
     if differing == ["output.fileName"] and "fileName" not in old:
-        explanation = "the names of its files say how many there are. Begin a data set with overwrite: Extend to extend it later"
+        explanation = "its file names contain the number of files. To be able to extend a data set later, make it with overwrite: Extend from the start"
     if differing == ["output.fileName"] and "fileName" in old and "fileName" not in new:
         explanation += f" (it was {old['fileName']!r}: set the same in the job)"
     raise BadSpec(

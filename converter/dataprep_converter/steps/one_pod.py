@@ -74,7 +74,7 @@ def finish(
             commit = kind.commit(job.spec, plan=plan, access=access)
             tell(files=commit.files, records=commit.records.out)
     except Exception as exc:  # the other steps handle any error better: with retries, more memory, a failure reason
-        logger.warning("the pod of the plan step can't finish this small job, so the steps convert and commit do: %s", exc)
+        logger.warning("the plan step's pod can't finish this small job, so the convert and commit steps will finish it: %s", exc)
         return planned.result
     seconds = {"work_seconds": round(worked - began, 3), "commit_seconds": round(clock() - worked, 3)}
     return planned.result.model_copy(update={"commit": commit, **seconds})

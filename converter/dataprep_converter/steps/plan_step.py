@@ -157,8 +157,8 @@ def _rule_warnings(draft: Draft, folder: RunFolder, success: Success) -> Iterato
         )
     if "decimals" in parts and "decimals" not in manifest.parts:
         yield (
-            f"the data set of run {manifest.run_id}, which this job replaces, may lack records, or have others, because decimals were compared as "
-            "float64. Now all their digits are compared"
+            f"the data set of run {manifest.run_id}, which this job replaces, may lack records or have additional ones, because decimals were "
+            "compared as float64. Now all their digits are compared"
         )
     if "int96" in parts and "int96" not in manifest.parts:
         yield (
@@ -260,7 +260,7 @@ def _whose(owner: Owner, job: str) -> str:
     """Returns words that say who is working on an unfinished run, if OWNER records it."""
     maker = next((each for each in owner.makers if not makers.has_ended(each)), None)
     if maker is not None:
-        return f" of the job {maker.job}, whose process {maker.pid} on {maker.host} may still be at work"
+        return f" of the job {maker.job}, whose process {maker.pid} on {maker.host} might still be running"
     other = next((each for each in owner.makers if not makers.is_of(each, job)), None)
     return f" of the job {other.job} of the user {other.user}" if other is not None else ""
 
@@ -275,7 +275,7 @@ def _refuse_foreign_files(draft: Draft, folder: RunFolder) -> None:
     for path, _ in folder.visible():
         if path not in known_files:
             raise OutputExists(
-                f"{folder.uri} holds {path}, which no run of dataprep planned there; it is never overwritten. Move it away or choose another output.uri.",
+                f"{folder.uri} contains {path}, which no dataprep run planned there; it is never overwritten. Move it away or choose another output.uri.",
                 uri=folder.uri,
             )
 

@@ -54,7 +54,7 @@ def check_source(access: Access, uri: str) -> None:
         return
     store = access.store(uri)
     if store.stat(uri) is None and next(iter(store.list(uri)), None) is None:
-        raise NotFound(f"The source {uri} names nothing: no such file, and no file below it{absence(uri)}.", uri=uri)
+        raise NotFound(f"The source {uri} doesn't exist: there is no such file, and no file below it{absence(uri)}.", uri=uri)
 
 
 def check_output(access: Access, uri: str) -> None:
@@ -73,7 +73,7 @@ def check_output(access: Access, uri: str) -> None:
     store.put(probe, content, replace=False)
     try:
         if store.get(probe) != content:
-            raise StoreError(f"{probe} has other content than was written to it.", uri=probe)
+            raise StoreError(f"The content of {probe} differs from what was written to it.", uri=probe)
         entries = list(store.list(folder, recursive=False))
         if all(entry.uri != probe for entry in entries):
             raise StoreError(f"{probe} was written, but is not in the listing of its folder.", uri=probe)
@@ -99,6 +99,6 @@ def _check_in_time(check: Callable[[], None], *, uri: str, seconds: float) -> No
     thread.start()
     thread.join(max(0.0, seconds))
     if thread.is_alive():
-        raise Unreachable(f"{uri}: the store has not answered within {LIMIT_SECONDS:.0f} s.", uri=uri)
+        raise Unreachable(f"{uri}: the store has not responded within {LIMIT_SECONDS:.0f} s.", uri=uri)
     if raised:
         raise raised[0]

@@ -284,7 +284,7 @@ class FileInput(Closeable):
         while (done := sum(map(len, pieces))) < count:
             piece = self._pread(offset + done, count - done)
             if not piece:
-                raise InputChanged(f"{self.uri} became shorter while it was read: {self._size} bytes, now {offset + done}.", uri=self.uri)
+                raise InputChanged(f"{self.uri} shrank while it was being read: from {self._size} to {offset + done} bytes.", uri=self.uri)
             pieces.append(piece)
         return b"".join(pieces)
 
@@ -338,7 +338,7 @@ class FileInput(Closeable):
         reopened = FileInput(self.uri)
         if (reopened._size, reopened._modified_ns) != (self._size, self._modified_ns):
             reopened.close()
-            raise InputChanged(f"{self.uri} was replaced while it was read.", uri=self.uri)
+            raise InputChanged(f"{self.uri} was replaced while it was being read.", uri=self.uri)
         self.close()
         self._descriptor, reopened._descriptor = reopened._descriptor, None
         try:

@@ -186,7 +186,7 @@ class FsspecStore(ReadOnlyStore):
         scheme, authority = scheme_of(uri), uri.partition("://")[2].partition("/")[0]
         if "@" in authority:
             raise BadSpec(
-                f"{scheme}://{authority.rpartition('@')[2]}/…: a URI can't hold a user and a password. Put them into a Secret of spec.stores, "
+                f"{scheme}://{authority.rpartition('@')[2]}/…: a URI must not contain a user and a password. Put them into a Secret of spec.stores, "
                 f"or into FSSPEC_{scheme.upper()}_USERNAME and FSSPEC_{scheme.upper()}_PASSWORD."
             )
         system = fsspec.get_filesystem_class(scheme)
@@ -230,7 +230,7 @@ class FsspecInput(RangedInput):
         """Raises InputChanged if the file has changed since it was opened."""
         now = self._store.stat(self.uri)
         if now is None or now.pin != self._entry.pin:
-            raise InputChanged(f"{self.uri} was replaced while it was read.", uri=self.uri)
+            raise InputChanged(f"{self.uri} was replaced while it was being read.", uri=self.uri)
 
 
 def _entry(uri: str, info: Info) -> Entry:
@@ -248,13 +248,13 @@ def translated(error: Exception, uri: str) -> ConvertError:
     scheme = scheme_of(uri)
     message = " ".join(str(error).split()) or type(error).__name__
     if isinstance(error, ImportError):
-        return BadSpec(f"{scheme}:// is read by fsspec, whose client for it is not installed: {message}.", uri=uri)
+        return BadSpec(f"{scheme}:// is read through fsspec, whose client for this scheme isn't installed: {message}.", uri=uri)
     if isinstance(error, ftplib.error_perm) and message.startswith(_LOGIN_REFUSED):
         return BadCredentials(f"{scheme}://{uri.partition('://')[2].partition('/')[0]} refuses the login: {message}.", uri=uri)
     if isinstance(error, FileNotFoundError | NotADirectoryError):
         return NotFound(f"{uri} does not exist.", uri=uri)
     if isinstance(error, PermissionError | ftplib.error_perm):
-        return NotPermitted(f"{uri} may not be read: {message}.", uri=uri)
+        return NotPermitted(f"Reading {uri} isn't permitted: {message}.", uri=uri)
     if isinstance(error, TypeError) and "required" in message:
         return BadSpec(f"{uri}: fsspec needs more than an address ({message}): set FSSPEC_{scheme.upper()}_… variables.", uri=uri)
     if isinstance(error, TypeError | ValueError):

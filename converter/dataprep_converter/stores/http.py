@@ -170,7 +170,7 @@ def _request(uri: str, method: str, headers: dict[str, str], budget: RequestBudg
     """Yields the response, after redirects. Translates errors that occur in the request and while the response is read."""
     parts = urllib.parse.urlsplit(uri)
     if "@" in parts.netloc:
-        raise BadSpec(f"An address can't hold a user and a password: {_without_secrets(uri)}.")
+        raise BadSpec(f"An address must not contain a user and a password: {_without_secrets(uri)}.")
     address = urllib.parse.quote(uri.partition("#")[0], safe=_AS_WRITTEN)
     # If the file were compressed in transit, its size and ranges would be those of the compressed data.
     request = urllib.request.Request(address, method=method, headers={"Accept-Encoding": "identity", "User-Agent": "dataprep", **headers})  # noqa: S310 - scheme_of saw http or https
@@ -192,7 +192,7 @@ def _request(uri: str, method: str, headers: dict[str, str], budget: RequestBudg
 def _read(answer: _Body, amount: int, uri: str) -> bytes:
     piece = answer.read(amount)
     if not piece:
-        raise Unreachable(f"{_without_secrets(uri)}: the answer ended too early.", uri=uri)
+        raise Unreachable(f"{_without_secrets(uri)}: the response ended too early.", uri=uri)
     return piece
 
 
@@ -201,7 +201,7 @@ def _refusal(error: urllib.error.HTTPError, uri: str) -> ConvertError:
     if error.code in (404, 410):
         return NotFound(f"{_without_secrets(uri)} does not exist: {reason}.", uri=uri)
     if error.code in (401, 403, 407):
-        return NotPermitted(f"{_without_secrets(uri)} may not be read: {reason}.", uri=uri)
+        return NotPermitted(f"Reading {_without_secrets(uri)} isn't permitted: {reason}.", uri=uri)
     if error.code in (412, 416):
         return InputChanged(f"{_without_secrets(uri)} was replaced since it was listed: {reason}.", uri=uri)
     if error.code // 100 == 5 or error.code in (408, 425, 429):

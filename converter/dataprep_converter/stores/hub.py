@@ -168,7 +168,7 @@ class HubStore(FsspecStore):
     def refusal(self, uri: str) -> BadSpec:
         """Returns the error for an attempt to write a single file to the Hub."""
         return BadSpec(
-            f"{uri}: dataprep writes only data sets to hf://, and no single files: each would be a commit of its own. "
+            f"{uri}: dataprep writes only data sets to hf://, not single files, because each file would be a separate commit. "
             "Upload other files with hf upload.",
             uri=uri,
         )
@@ -215,19 +215,20 @@ class HubStore(FsspecStore):
         repository = f"{folder.kind}s/{folder.repository}"
         if status == _MISSING:
             return NotFound(
-                f"{folder.uri}: there is no repository {repository}, or the token may not see it: {message}. "
+                f"{folder.uri}: there is no repository {repository}, or the token has no access to it: {message}. "
                 f"Create it: hf repos create {folder.repository} --type {folder.kind}",
                 uri=folder.uri,
             )
         if self._token() is None:
             return NotPermitted(
-                f"{folder.uri}: the Hub takes no data set without a token, or {repository} doesn't exist: {message}. "
+                f"{folder.uri}: the Hub needs a token to accept a data set, or {repository} doesn't exist: {message}. "
                 + _with_write_access(repository),
                 uri=folder.uri,
             )
         if status == _FORBIDDEN:
             return NotPermitted(
-                f"{folder.uri}: the token may not write to {repository}: {message}. {_with_write_access(repository)}", uri=folder.uri
+                f"{folder.uri}: the token isn't allowed to write to {repository}: {message}. {_with_write_access(repository)}",
+                uri=folder.uri,
             )
         return None
 
@@ -259,7 +260,7 @@ def _refused_content(folder: HubFolder, uri: str, message: str) -> ConvertError:
     """Returns the error for a large file whose content the Hub or its storage refuses."""
     repository = f"{folder.kind}s/{folder.repository}"
     return NotPermitted(
-        f"{uri}: the Hub doesn't take the content of this large file: {message}. The token may lack the permission to write to "
+        f"{uri}: the Hub refuses the content of this large file: {message}. The token may lack the permission to write to "
         f"{repository}, or a proxy may refuse uploads. {_with_write_access(repository)}",
         uri=uri,
     )
@@ -274,6 +275,7 @@ def _folder(uri: str, parsed: Any) -> HubFolder:
     revision = parsed.revision or _DEFAULT_REVISION
     if _COMMIT.fullmatch(revision) or revision.startswith("refs/"):
         raise BadSpec(
-            f"{uri}: an output must be on a branch, and {revision} is none. Name a branch, or none for {_DEFAULT_REVISION}.", uri=uri
+            f"{uri}: an output must be on a branch, but {revision} isn't a branch. Name a branch, or leave the revision out to use {_DEFAULT_REVISION}.",
+            uri=uri,
         )
     return HubFolder(uri=uri, repository=parsed.id, kind=parsed.type, revision=revision, path=parsed.path_in_repo.strip("/"))

@@ -230,7 +230,7 @@ class WorkingBranch:
             if published.get(path) != before.get(path):
                 raise OutputExists(
                     f"{self.folder.uri}: {path} was changed on {self.folder.revision} after this job had begun, so the finished data set isn't "
-                    f"published over it. Take that change back, or remove the branch {self.name} and run the job again.",
+                    f"published over that change. Revert the change, or remove the branch {self.name} and run the job again.",
                     uri=self.folder.uri,
                 )
 
@@ -243,7 +243,7 @@ class WorkingBranch:
         head = self._heads().get(self.name)
         if head not in (None, commit):
             raise MovedError(
-                f"{self.folder.uri}: the branch {self.name} isn't removed, because it has got another commit meanwhile.",
+                f"{self.folder.uri}: the branch {self.name} isn't removed, because another commit was made to it in the meantime.",
                 uri=self.folder.uri,
             )
         if head is None or not self._repository.delete_branch(self.name):
@@ -333,7 +333,7 @@ class WorkingBranch:
                     )
                 )
             elif not change.is_done(files.get(change.path)):
-                raise Unreachable(f"{change.uri} isn't in the commit {made} that was to write it.", uri=change.uri)
+                raise Unreachable(f"{change.uri} is missing from the commit {made}, which should have written it.", uri=change.uri)
             else:
                 undone.remove(change)
                 change.outcome.set_result(change.entry(files.get(change.path)))

@@ -160,11 +160,13 @@ class HubRepository:
             except errors.HfHubHTTPError as exc:
                 status = exc.response.status_code
                 if status in _MOVED:
-                    raise MovedError(f"{self.folder.uri}: {revision} has got another commit meanwhile.", uri=self.folder.uri) from exc
+                    raise MovedError(
+                        f"{self.folder.uri}: another commit was made to {revision} in the meantime.", uri=self.folder.uri
+                    ) from exc
                 if status != _TOO_MANY or waited >= _MOST_PAUSES_SECONDS:
                     raise
                 pause = pause_for(exc.response.headers.get("Retry-After"))
-                logger.warning("%s: the Hub takes no more commits now, again in %.0f s: %s", self.folder.uri, pause, exc)
+                logger.warning("%s: the Hub accepts no more commits for now, trying again in %.0f s: %s", self.folder.uri, pause, exc)
                 time.sleep(pause)
                 add_wait(pause)
                 waited += pause

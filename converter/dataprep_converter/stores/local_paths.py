@@ -23,12 +23,12 @@ def path_of(uri: str) -> str:
     Raises NotFound for a URI with a host, and BadSpec for a URI with a NUL character.
     """
     if "\0" in uri:
-        raise BadSpec(f"{uri!r} has a NUL character in it, which no path may have.", uri=uri)
+        raise BadSpec(f"{uri!r} contains a NUL character, which isn't allowed in paths.", uri=uri)
     if uri[: len("file://")].lower() != "file://":
         return uri
     host, slash, path = uri[len("file://") :].partition("/")
     if host not in ("", "localhost"):
-        raise NotFound(f"{uri}: a file URI names no host (file:///path), got {host!r}.", uri=uri)
+        raise NotFound(f"{uri}: a file URI has no host (file:///path), but this one has {host!r}.", uri=uri)
     return slash + path
 
 
@@ -51,9 +51,7 @@ def unstale(call: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
 
 def loop_error(path: str) -> NotFound:
     """Returns the error for a link that leads to itself."""
-    return NotFound(
-        f"{path} is a link that leads to itself, so it names nothing: remove it, or let it lead to a file or a folder.", uri=path
-    )
+    return NotFound(f"{path} is a symbolic link that leads back to itself: remove it, or make it point to a file or a folder.", uri=path)
 
 
 def translate(error: OSError, path: str) -> NoReturn:

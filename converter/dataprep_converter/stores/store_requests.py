@@ -74,7 +74,7 @@ class Answer:
             return ET.fromstring(self.body)  # noqa: S314 - current versions of expat limit entity expansion, and the store is the user's own
         except ET.ParseError as exc:
             raise StoreError(
-                f"The store's answer is not XML ({exc}): a key has control characters, or this is another service: {self.body[:200]!r}."
+                f"The store's response is not XML ({exc}): a key contains control characters, or the endpoint belongs to another service: {self.body[:200]!r}."
             ) from exc
 
     def _of_error(self, name: str) -> str:

@@ -102,7 +102,7 @@ def _files_below(uri: str, to: str, store: Store) -> Iterator[tuple[Entry, str]]
             is_empty = False
             yield entry, names.join(to, path)
     if is_empty:
-        raise NotFound(f"{uri} names nothing: no such file, and no file below it.", uri=uri)
+        raise NotFound(f"{uri} doesn't exist: there is no such file, and no file below it.", uri=uri)
 
 
 def _copy_all(files: Iterator[tuple[Entry, str]], source: Store, target: Store, *, overwrite: bool) -> CopyResult:
@@ -162,7 +162,8 @@ class _Copier:
                 new_pin = entry_of(self.source, entry.uri).pin
                 if size != entry.size or new_pin != entry.pin:
                     raise InputChanged(
-                        f"{entry.uri} changed while it was copied: {entry.pin} then, {new_pin} now. Copy it again.", uri=entry.uri
+                        f"{entry.uri} changed while it was being copied: its pin was {entry.pin} and is now {new_pin}. Copy it again.",
+                        uri=entry.uri,
                     )
                 upload.commit(replace=self.overwrite)
             except AlreadyExists:
@@ -175,7 +176,7 @@ class _Copier:
                 raise
         if digest_of(self.target, uri) != digest.hexdigest():
             self.target.delete(uri)
-            raise Unreachable(f"{uri} has other content than was written to it, so it was removed.", uri=uri)
+            raise Unreachable(f"The content of {uri} differs from what was written to it, so the file was removed.", uri=uri)
         logger.info("copied %s: %d bytes", uri, size)
         return True
 

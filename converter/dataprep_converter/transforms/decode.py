@@ -47,7 +47,7 @@ class DecodeStep:
             raise BadSpec(f"{_OF} takes the bytes of files, but the column {self._from!r} is {kind}.")
         self._to = self._from.removesuffix(ENCODED)
         if self._to != self._from and self._to in schema.names:
-            raise BadSpec(f"{_OF} makes a column {self._to!r} of {self._from!r}, but there is one already; rename it first.")
+            raise BadSpec(f"{_OF} turns {self._from!r} into the column {self._to!r}, but that column already exists; rename it first.")
         self._type = ImagesType(options)
         sizes = dict.fromkeys(size_columns(schema, self._to), pa.int64())
         fields = [field for field in schema if field.name != self._to + FORMAT]

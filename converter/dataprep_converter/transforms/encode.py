@@ -27,7 +27,7 @@ class EncodeStep:
         if self._encode.format == "Jpeg" and self._images.channels == 4:
             raise BadSpec(f"{_OF}: a Jpeg has no alpha channel, but {name!r} has 4 channels; decode to 3 channels, or set format: Png.")
         if name + ENCODED in schema.names:
-            raise BadSpec(f"{_OF} makes a column {name + ENCODED!r}, but there is one already; drop or rename it first.")
+            raise BadSpec(f"{_OF} makes the column {name + ENCODED!r}, but that column already exists; drop or rename it first.")
         fields: dict[str, pa.DataType] = {
             name + ENCODED: pa.large_binary(),
             name + FORMAT: pa.string(),

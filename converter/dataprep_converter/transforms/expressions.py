@@ -125,7 +125,9 @@ class Expression:
     def _check(self, value: object) -> None:
         """Raises BadSpec for a value that Arrow has no type for."""
         if isinstance(value, str) and any("\ud800" <= character <= "\udfff" for character in value):
-            raise BadSpec(f"{self._of}: {self._text!r}: the text {value!r} has half of a character, which isn't Unicode.")
+            raise BadSpec(
+                f"{self._of}: {self._text!r}: the text {value!r} contains half of a surrogate pair, which isn't a Unicode character."
+            )
         if isinstance(value, int) and not _LEAST <= value <= _MOST:
             raise BadSpec(
                 f"{self._of}: {self._text!r}: a whole number must be from {_LEAST} to {_MOST}, got {value}. "
@@ -209,7 +211,7 @@ class Expression:
                 value_set = members_array.cast(column.type)
             except (pa.ArrowInvalid, pa.ArrowNotImplementedError) as exc:
                 raise BadSpec(
-                    f"{self._of}: {self._text!r}: the values of the list must be {column.type}, as the value before `in` is: {_reason(exc)}."
+                    f"{self._of}: {self._text!r}: the list's values must be {column.type}, like the value before `in`: {_reason(exc)}."
                 ) from exc
             inside = pc.is_in(column, value_set=value_set)
             return pc.invert(inside) if negated else inside
@@ -231,7 +233,7 @@ class Expression:
         try:
             array: Array = pa.array(values)
         except (pa.ArrowInvalid, OverflowError) as exc:
-            raise BadSpec(f"{self._of}: {self._text!r}: no type of numbers holds all values of the list: {_reason(exc)}.") from exc
+            raise BadSpec(f"{self._of}: {self._text!r}: no numeric type can hold all values of the list: {_reason(exc)}.") from exc
         return array
 
     def _function(self, name: str, args: list[ast.expr], inner: Callable[[ast.expr], _Value]) -> _Value:

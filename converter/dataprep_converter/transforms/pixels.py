@@ -53,7 +53,7 @@ class ImagesType(pa.ExtensionType):
 
     def __str__(self) -> str:
         # Features and other steps that can't process a column of such images show this text in their error.
-        return "images of different sizes (add resize with height and width, cropOrPad or encode behind decode)"
+        return "images of different sizes (after decode, add resize with height and width, cropOrPad, or encode)"
 
     def __hash__(self) -> int:
         return hash(self.__arrow_ext_serialize__())

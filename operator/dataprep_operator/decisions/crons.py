@@ -154,7 +154,7 @@ def _decide_due_job(observed: ObservedCron, spec: DataPrepCronJobSpec, schedule:
     counted_from = max(begin, now - timedelta(seconds=limit)) if limit is not None else begin
     notes = []
     if schedule.has_more(after=counted_from, until=now, than=MANY_MISSED):
-        message = f"More than {MANY_MISSED} times have passed since {times.text(counted_from)}; one job is created, for {times.text(due)}."
+        message = f"More than {MANY_MISSED} scheduled times have passed since {times.text(counted_from)}; only one job is created, for {times.text(due)}."
         notes.append(Note("Warning", Reason.TOO_MANY_MISSED, f"{message} Set startingDeadlineSeconds, or check the clocks."))
     return Decision(base.status, due=due, removals=base.removals, notes=notes, requeue_after_seconds=base.requeue_after_seconds)
 

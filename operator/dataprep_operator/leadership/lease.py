@@ -69,7 +69,7 @@ class Lease:
                 async with asyncio.timeout(max(0.0, min(_TRY_SECONDS, self._renewed_at + RENEW_DEADLINE_SECONDS - self._clock()))):
                     is_held = await self.try_once()
             except (ClusterError, TimeoutError) as exc:
-                logger.warning("Lease %s/%s not renewed: %s", self._namespace, self._name, exc or "no answer in time")
+                logger.warning("Lease %s/%s not renewed: %s", self._namespace, self._name, exc or "no response in time")
                 is_held, pause = True, _AGAIN_SECONDS
             if not is_held:
                 raise LeaseLost(f"another replica holds the Lease {self._namespace}/{self._name}")

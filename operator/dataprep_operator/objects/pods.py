@@ -258,7 +258,7 @@ def _unschedulable_blockage(condition: Mapping[str, Any]) -> Blockage | None:
         return None
     return Blockage(
         reason=Reason.UNSCHEDULABLE,
-        message=untrusted.text(condition.get("message")) or "no node takes the pod",
+        message=untrusted.text(condition.get("message")) or "the pod can't be scheduled on any node",
         since=times.parse(condition.get("lastTransitionTime")),
     )
 

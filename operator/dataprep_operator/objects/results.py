@@ -21,7 +21,7 @@ def commit_fault(result: CommitResult, *, run_id: str | None) -> str | None:
         return f"The commit step reports the run {result.run_id}, expected {run_id}."
     if records.in_ + records.added != records.out + records.bad + records.filtered:
         added_text = f" and {records.added} were added" if records.added else ""
-        return f"{records.in_} records went in{added_text}, but the sum of {records.out} out, {records.bad} bad and {records.filtered} filtered differs from that number."
+        return f"The counts don't match: {records.in_} records were read{added_text}, but {records.out} were written, {records.bad} were bad and {records.filtered} were filtered out."
     return None
 
 

@@ -56,7 +56,7 @@ class Reviewer:
             token_review = await self._cluster.create(TOKEN_REVIEWS, "", _body("TokenReview", "authentication", {"token": token}))
             status = untrusted.mapping(token_review.get("status"))
             if status.get("authenticated") is not True:
-                return ReportRefused(401, "the token is not valid here")
+                return ReportRefused(401, "the token is not valid in this cluster")
             user = untrusted.mapping(status.get("user"))
             attributes = {
                 "user": untrusted.text(user.get("username")),

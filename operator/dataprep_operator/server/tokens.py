@@ -67,7 +67,7 @@ class Verifier:
                 options={"require": ["exp", "iss", "aud"]},
             )
         except jwt.InvalidTokenError as exc:
-            raise ReportRefused(401, f"the token is not valid here: {exc}") from exc
+            raise ReportRefused(401, f"the token is not valid in this cluster: {exc}") from exc
         return _bearer(claims)
 
     async def _key(self, kid: str) -> jwt.PyJWK:

@@ -118,7 +118,7 @@ class Cluster:
 
     def add_host(self, name: str, ip: str) -> None:
         """Let pods resolve this host name to an address."""
-        raise NotSupported(f"Cannot name {ip} {name}: the tests did not start the name server of this cluster.")
+        raise NotSupported(f"Cannot give {ip} the name {name}: the tests did not start this cluster's name server.")
 
     def down(self) -> None:
         """Stop the cluster, if we started it."""

@@ -42,7 +42,7 @@ class KindCluster(Cluster):
 
     def add_host(self, name: str, ip: str) -> None:
         """Raise NotSupported, because pods in a kind cluster have to use the address."""
-        raise NotSupported(f"Cannot name {ip} {name} in a kind cluster: use the address.")
+        raise NotSupported(f"Cannot give {ip} the name {name} in a kind cluster: use the address.")
 
     def down(self) -> None:
         """Delete the cluster."""

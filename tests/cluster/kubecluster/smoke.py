@@ -71,7 +71,7 @@ def _wait_for_service_account(cluster: Cluster) -> None:
 def _host_server(cluster: Cluster) -> Iterator[str]:
     """Serve a fixed word on the address that both pods and the host reach."""
     if cluster.bridge_ip is None:
-        raise StartFailed("The check needs an address that pods reach, and the given cluster names none.")
+        raise StartFailed("The check needs an address that pods can reach, but the given cluster has no such address.")
     server = http.server.ThreadingHTTPServer((cluster.bridge_ip, 0), _Hello)
     thread = threading.Thread(target=server.serve_forever, daemon=True)
     thread.start()

@@ -187,8 +187,8 @@ def not_finished(_: Path, output: Path) -> list[str | Path]:
 ERRORS = [
     pytest.param(broken_label, 3, ["train-images-idx3-ubyte.gz, record", "label 9 is outside 0"], id="bad data"),
     pytest.param(no_name_node, 4, ["127.0.0.1:1", "refused"], id="a store that does not answer"),
-    pytest.param(missing_input, 5, ["absent/train-images-idx3-ubyte.gz names nothing"], id="a missing input"),
-    pytest.param(not_empty, 5, ["holds thesis.txt, which no run of dataprep planned there"], id="somebody's files"),
+    pytest.param(missing_input, 5, ["absent/train-images-idx3-ubyte.gz doesn't exist"], id="a missing input"),
+    pytest.param(not_empty, 5, ["contains thesis.txt, which no dataprep run planned there"], id="somebody's files"),
     pytest.param(not_finished, 5, ["out has no _SUCCESS"], id="no finished data set"),
 ]
 

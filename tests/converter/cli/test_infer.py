@@ -406,7 +406,7 @@ def test_a_name_is_never_given_twice(tmp_path: Path) -> None:
 
 def test_lines_above_the_rows_are_told(tmp_path: Path) -> None:
     written, _ = inferred(text(tmp_path / "a.csv", "3,2,no,yes\n1,2,0\n4,5,1\n2,2,1\n"), tmp_path)
-    assert "# the first line is skipped, because the rows have another number of cells: 3,2,no,yes\n" in written
+    assert "# the first line is skipped, because the rows have a different number of cells: 3,2,no,yes\n" in written
     written, _ = inferred(text(tmp_path / "b.csv", "x,x\n1,2\n3,4\n"), tmp_path)
     assert (
         "# the first line has the name 'x' twice, so it can't be the header and is skipped; source.csv.columns can name the columns\n"
@@ -513,21 +513,21 @@ def a_picture_of_torch() -> bytes:
 
 
 UNKNOWN: dict[str, tuple[str, Callable[[Path], bytes], str]] = {
-    "Excel": ("a.xlsx", lambda _: a_workbook(), "is an Excel workbook, which no source is inferred for: save each sheet as CSV"),
-    "old Excel": ("a.xls", lambda _: b"\xd0\xcf\x11\xe0\xa1\xb1\x1a\xe1" + bytes(99), "is an old Excel or Office file, which"),
-    "PDF": ("a.pdf", lambda _: b"%PDF-1.4\n1 0 obj\n<< >>\nendobj\n", "is a PDF document, which no source is inferred for: extract its text"),
-    "7z": ("a.7z", lambda _: b"7z\xbc\xaf\x27\x1c\0\4" + bytes(24), "is a 7z archive, which no source is inferred for: unpack it"),
-    "zip": ("a.zip", lambda _: a_zip({"a.csv": b"x\n"}), "is a zip archive, which no source is inferred for: end its URI with !/ to read"),
-    "tar": ("a.tar.bz2", lambda _: PACKERS["bz2"](a_tar({"a.csv": b"x\n"})), "is a tar archive, which no source is inferred for: end its URI with !/"),
-    "SQLite": ("a.db", a_database, "is a SQLite database, which no source is inferred for: read it by source.sql"),
-    "PyTorch": ("a.pt", lambda _: a_picture_of_torch(), "is a PyTorch file, which no source is inferred for: save its tensors as .npy files"),
-    "pickle": ("a.pkl", lambda _: pickle.dumps([1]), "is a Python pickle, which no source is inferred for"),
-    "a JSON array of arrays": ("a.json", lambda _: b'[[1, 2],\n [3, 4]]\n', "is a JSON document, which no source is inferred for: source.jsonl reads one object per line, or an array of objects"),
-    "a JSON object with records": ("a.json", lambda _: b'{"n": 2, "rows": [{"x": 1}, {"x": 2}]}\n', "is a JSON document, which no source is inferred for: source.jsonl reads one object per line, or an array of objects; take the objects in 'rows' out, for example with jq -c '.rows[]'"),
-    "a JSON object": ("a.json", lambda _: b'{\n  "x": 1\n}\n', "is a JSON document, which"),
-    "HTML": ("a.html", lambda _: b"<!DOCTYPE html>\n<p>Text\n", "is an HTML page, which"),
-    "other text": ("a.md2", lambda _: b"Call me Ishmael.\n", "is text, but its name and content tell nothing about its records, which no source is inferred for: source.text"),
-    "anything": ("a.bin", lambda _: bytes([0, 1, 2, 255]), "is of no kind that infer knows (its first bytes are 00 01 02 ff), which no source is inferred for"),
+    "Excel": ("a.xlsx", lambda _: a_workbook(), "is an Excel workbook, so infer can't choose a source for it: save each sheet as CSV"),
+    "old Excel": ("a.xls", lambda _: b"\xd0\xcf\x11\xe0\xa1\xb1\x1a\xe1" + bytes(99), "is an old Excel or Office file, so infer"),
+    "PDF": ("a.pdf", lambda _: b"%PDF-1.4\n1 0 obj\n<< >>\nendobj\n", "is a PDF document, so infer can't choose a source for it: extract its text"),
+    "7z": ("a.7z", lambda _: b"7z\xbc\xaf\x27\x1c\0\4" + bytes(24), "is a 7z archive, so infer can't choose a source for it: unpack it"),
+    "zip": ("a.zip", lambda _: a_zip({"a.csv": b"x\n"}), "is a zip archive, so infer can't choose a source for it: end its URI with !/ to read"),
+    "tar": ("a.tar.bz2", lambda _: PACKERS["bz2"](a_tar({"a.csv": b"x\n"})), "is a tar archive, so infer can't choose a source for it: end its URI with !/"),
+    "SQLite": ("a.db", a_database, "is a SQLite database, so infer can't choose a source for it: read it by source.sql"),
+    "PyTorch": ("a.pt", lambda _: a_picture_of_torch(), "is a PyTorch file, so infer can't choose a source for it: save its tensors as .npy files"),
+    "pickle": ("a.pkl", lambda _: pickle.dumps([1]), "is a Python pickle, so infer can't choose a source for it"),
+    "a JSON array of arrays": ("a.json", lambda _: b'[[1, 2],\n [3, 4]]\n', "is a JSON document, so infer can't choose a source for it: source.jsonl reads one object per line, or an array of objects"),
+    "a JSON object with records": ("a.json", lambda _: b'{"n": 2, "rows": [{"x": 1}, {"x": 2}]}\n', "is a JSON document, so infer can't choose a source for it: source.jsonl reads one object per line, or an array of objects; extract the objects in 'rows', for example with jq -c '.rows[]'"),
+    "a JSON object": ("a.json", lambda _: b'{\n  "x": 1\n}\n', "is a JSON document, so infer"),
+    "HTML": ("a.html", lambda _: b"<!DOCTYPE html>\n<p>Text\n", "is an HTML page, so infer"),
+    "other text": ("a.md2", lambda _: b"Call me Ishmael.\n", "is text, but neither its name nor its content shows what its records are, so infer can't choose a source for it: source.text"),
+    "anything": ("a.bin", lambda _: bytes([0, 1, 2, 255]), "is of a type that infer doesn't know (its first bytes are 00 01 02 ff), so infer can't choose a source for it"),
 }  # fmt: skip
 
 
@@ -545,15 +545,15 @@ def test_what_no_source_reads_is_named(
 MISTAKES: dict[str, tuple[str, str]] = {
     "a constant": (
         "x,z\n" + "".join(f"{n % 3},a\n" for n in range(30)),
-        "column z has the same value in the first 30 records, so it tells nothing",
+        "column z has the same value in the first 30 records, so it carries no information",
     ),
     "an index": (
         ",x\n" + "".join(f"{n},{n % 3}\n" for n in range(30)),
-        "column 0 is different in each of the first 30 records, like a number of the row or a key: drop it if it is no feature",
+        "column 0 has a different value in each of the first 30 records, like a row number or a key: drop it if it isn't a feature",
     ),
     "a key": (
         "user_id,x\n" + "".join(f"u{n * 7 % 31},{n % 3}\n" for n in range(30)),
-        "column user_id is different in each of the first 30 records, like a number of the row or a key: drop it if it is no feature",
+        "column user_id has a different value in each of the first 30 records, like a row number or a key: drop it if it isn't a feature",
     ),
     "a label with many classes": (
         "x,label\n" + "".join(f"{n % 3},c{n}\n" for n in range(200)),
@@ -561,7 +561,7 @@ MISTAKES: dict[str, tuple[str, str]] = {
     ),
     "a copy of the label": (
         "x,code,label\n" + "".join(f"{n % 7},{'ab'[n % 2]},{n % 2}\n" for n in range(30)),
-        "column code determines the label label in the first 30 records, and the label determines it: drop it if it is made from the label",
+        "column code and the label label determine each other in the first 30 records: drop the column if it is made from the label",
     ),
 }
 

@@ -104,7 +104,9 @@ def test_files_with_other_headers_are_named_and_not_looked_at(header: str, tmp_p
     written, spec = inferred(tmp_path / "in", tmp_path)
     assert spec["source"]["csv"] == {"uris": [str(tmp_path / "in")], "header": True, "nullWordsOf": {"x": ["?"]}}
     notes = [line for line in written.splitlines() if "the header of" in line]
-    assert notes == [f"# check: the header of {tmp_path}/in/b.csv has other columns than {tmp_path}/in/a.csv, or another order"]
+    assert notes == [
+        f"# check: the header of {tmp_path}/in/b.csv has different columns from {tmp_path}/in/a.csv, or a different column order"
+    ]
 
 
 def test_a_first_file_with_only_a_header_has_the_columns_of_the_others(tmp_path: Path) -> None:
@@ -115,7 +117,9 @@ def test_a_first_file_with_only_a_header_has_the_columns_of_the_others(tmp_path:
     written, spec = inferred(tmp_path / "in", tmp_path)
     assert spec["source"]["csv"]["nullWordsOf"] == {"x": ["NA"]}
     notes = [line for line in written.splitlines() if "the header of" in line]
-    assert notes == [f"# check: the header of {tmp_path}/in/c.csv has other columns than {tmp_path}/in/a.csv, or another order"]
+    assert notes == [
+        f"# check: the header of {tmp_path}/in/c.csv has different columns from {tmp_path}/in/a.csv, or a different column order"
+    ]
 
 
 # The output of write.table(head(d), "a.txt") in R 4.3, with and without sep.

@@ -108,7 +108,7 @@ def test_the_text_of_a_plan_names_classes_ignored_files_and_warnings() -> None:
         "run abc: reuses the finished data set",
         "reads   1 record, 5,000 bytes",
         "writes  1 shard in 3 tasks",
-        "ignores 1 file (hidden, of another kind, or of data sets)",
+        "ignores 1 file (hidden, of another kind, or part of a data set)",
         "",
         "split  records  expected  shards",
         "all          1         -       1",

@@ -62,7 +62,7 @@ def test_progress_off_a_terminal_is_plain_lines(few: Path, tmp_path: Path) -> No
 def test_a_rerun_says_that_there_was_nothing_to_do(finished: Path, few: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert code_of("run", *mnist_run(few, finished)) == 0
     said = capsys.readouterr()
-    assert said.err.splitlines()[-1].startswith("reused: there is a finished data set of the same spec and inputs (")
+    assert said.err.splitlines()[-1].startswith("reused: there is a finished data set with the same spec and inputs (")
     assert said.out.endswith("/manifest.json\n")
 
 

@@ -268,7 +268,7 @@ def test_a_failed_task_names_itself(few: Path, tmp_path: Path, pod: Pod, step: S
 def test_a_task_beyond_the_plan_is_refused(few: Path, tmp_path: Path, step: Step, capsys: pytest.CaptureFixture[str]) -> None:
     job = mnist_run(few, tmp_path / "out", FIELDS)
     assert code_of("work", *job, *plan_of(step("plan", *job)), "--index", "4") == 2
-    assert capsys.readouterr().err == "dataprep: error: The plan has the tasks 0 to 3, got 4.\n"
+    assert capsys.readouterr().err == "dataprep: error: The plan has tasks 0 to 3, got task 4.\n"
 
 
 def test_a_commit_before_the_work_names_what_is_missing(few: Path, tmp_path: Path, step: Step, capsys: pytest.CaptureFixture[str]) -> None:

@@ -44,7 +44,7 @@ def test_a_hostile_name_in_an_error_is_escaped_and_stays_one_line(tmp_path: Path
 def test_a_key_in_the_uri_of_a_command_is_refused_and_not_said(command: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert code_of(command, f"s3://AKIA:{MARK}@bucket/x") == 2
     said = capsys.readouterr()
-    assert "holds a user or a key" in said.err
+    assert "contains a user or a key" in said.err
     assert MARK not in said.out + said.err
 
 

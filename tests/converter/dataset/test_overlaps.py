@@ -62,7 +62,7 @@ def refused(job: DataPrepJob, *, kept: Path, access: Access | None = None) -> st
 def test_a_data_set_is_not_made_of_itself(finished: Path, kind: str, changes: dict[str, Any]) -> None:
     source = {"dataset": {"uri": str(finished)}} if kind == "dataset" else {"tfrecord": {"uris": [str(finished)]}}
     assert refused(a_job(source, finished, **changes), kept=finished) == (
-        f"output.uri {finished} is the input {finished} itself, and a job may not write where it reads: choose another output.uri."
+        f"output.uri {finished} is the input {finished} itself, but a job must not write to its own input: choose another output.uri."
     )
     verify(str(finished), Access(), every_record=True)
 
@@ -122,7 +122,7 @@ def test_a_place_is_the_same_however_it_is_spelled(finished: Path, monkeypatch: 
     monkeypatch.chdir(finished.parent)
     written = spellings(finished)[how]
     told = refused(a_job({"tfrecord": {"uris": [written]}}, finished), kept=finished)
-    assert "may not write where it reads" in told or "lies in output.uri" in told
+    assert "must not write to its own input" in told or "lies in output.uri" in told
     assert str(finished) in told
     if how != "a glob":
         assert written in refused(a_job({"tfrecord": {"uris": [str(finished)]}}, written), kept=finished)
@@ -224,7 +224,7 @@ def test_a_folder_of_images_may_hold_the_output_where_its_folders_are_not_read(t
         images = {"list": {"uri": f"{tmp_path}/list.txt", "root": f"{tmp_path}/in"}}
     source = {"images": {**images, "labelFrom": "None"}}
     assert run_job(a_job(source, tmp_path / "in/out"))[1].records.out == 1
-    assert "may not write where it reads" in refused(a_job(source, tmp_path / "in"), kept=tmp_path)
+    assert "must not write to its own input" in refused(a_job(source, tmp_path / "in"), kept=tmp_path)
 
 
 def test_a_script_may_not_write_where_it_reads(tmp_path: Path) -> None:
@@ -233,7 +233,7 @@ def test_a_script_may_not_write_where_it_reads(tmp_path: Path) -> None:
     del document["spec"]["source"]
     document["spec"]["script"] = {"command": ["true"], "input": str(tmp_path / "in"), "outputs": ["*.jsonl"]}
     document["spec"]["output"]["format"] = "jsonl"
-    assert "may not write where it reads" in refused(DataPrepJob.parse(document), kept=tmp_path)
+    assert "must not write to its own input" in refused(DataPrepJob.parse(document), kept=tmp_path)
 
 
 # --- data sets below an input folder ----------------------------------------------------------------------------
@@ -421,7 +421,7 @@ def test_a_table_is_not_replaced_by_its_own_rows(source: str, table: str, overla
         overlaps.check([source], "/out", Access(), table=table)
         return
     with pytest.raises(
-        BadSpec, match="output.table.uri .* a job may not write where it reads|output.table.uri .* lies in|lies in output.table.uri"
+        BadSpec, match="output.table.uri .* a job must not write to its own input|output.table.uri .* lies in|lies in output.table.uri"
     ):
         overlaps.check([source], "/out", Access(), table=table)
 

@@ -119,7 +119,7 @@ def test_a_missing_value_is_refused() -> None:
 def test_a_shard_beyond_its_offsets_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(mds_encoder, "LARGEST", 1000)
     with pytest.raises(
-        BadSpec, match="A shard of mds would have 1,[0-9]{3} bytes, but an offset in it can be at most 1,000: set output.shards.targetSize"
+        BadSpec, match="An mds shard would have 1,[0-9]{3} bytes, but its offsets can be at most 1,000: set output.shards.targetSize"
     ):
         written("mds", {"b": pa.array([b"x" * 900])})
 
@@ -253,8 +253,8 @@ def number(value: int) -> bytes:
         (WHOLE.data[:-1], f"the file ends within a record: 13 of 14 bytes at offset {HEAD + 13}"),
         (WHOLE.data + b"x", f"bytes after the last record at offset {len(WHOLE.data)}"),
         (damaged(20, b"x"), "the columns are not those of the manifest at offset 16"),
-        (damaged(4, number(7)), "the table of offsets has a wrong first offset, 7 at offset 4"),
-        (damaged(8, number(7)), "according to the table of offsets, record 0 ends before it begins at offset 8"),
+        (damaged(4, number(7)), "the offset table has a wrong first offset, 7 at offset 4"),
+        (damaged(8, number(7)), "according to the offset table, record 0 ends before it begins at offset 8"),
         (damaged(HEAD, number(2)), f"the columns' sizes don't add up to the record's 13 bytes at offset {HEAD}"),
     ],
 )

@@ -239,7 +239,7 @@ def test_a_missing_value_has_no_member() -> None:
     made = written("webdataset", columns)
     assert names(made.data) == ["000000000000.cls", "000000000000.txt", "000000000001.cls"]
     assert made.records() == [{"a": [1], "b": [b"x"]}, {"a": [2], "b": []}]
-    with pytest.raises(BadData, match="A record has no value in any feature, but a sample of webdataset needs at least one"):
+    with pytest.raises(BadData, match="A record has no value for any feature, but a webdataset sample needs at least one value"):
         written("webdataset", {"b": pa.array([None], pa.string())}, nulls="Dropped")
 
 
@@ -293,8 +293,8 @@ def header_with(place: int, new: bytes) -> bytes:
         (header_with(156, b"5"), "a header that isn't the USTAR header of a file at offset 0"),
         (header_with(257, b"ustar  \0"), "a header that isn't the USTAR header of a file at offset 0"),
         (header_with(0, b"\0" * 100) + WHOLE.data[512:], "the name '' doesn't consist of a key and an extension at offset 0"),
-        (WHOLE.data[:1024] * 2 + WHOLE.data[1024:], "the member '000000000000.cls' comes twice at offset 1024"),
-        (WHOLE.data[:4608] + WHOLE.data, "the key '000000000000' comes again at offset 4608"),
+        (WHOLE.data[:1024] * 2 + WHOLE.data[1024:], "the member '000000000000.cls' occurs twice at offset 1024"),
+        (WHOLE.data[:4608] + WHOLE.data, "a second sample has the key '000000000000' at offset 4608"),
         (b"", "expected a member, or two empty blocks and padding to a multiple of 10,240 bytes, got 0 bytes at offset 0"),
     ],
 )

@@ -138,7 +138,9 @@ def test_images_are_encoded_again_with_true_columns(folder: Path) -> None:
 
 
 def test_a_chain_that_ends_with_images_of_different_sizes_fails_while_planning(folder: Path) -> None:
-    with pytest.raises(BadSpec, match=r"The feature 'image': .*different sizes \(add resize with height and width, cropOrPad or encode"):
+    with pytest.raises(
+        BadSpec, match=r"The feature 'image': .*different sizes \(after decode, add resize with height and width, cropOrPad, or encode"
+    ):
         make_plan(a_job(folder, {"decode": {}}, {"resize": {"shortestSide": 32}}).spec, Access())
     assert not (folder.parent / "out").exists()
 

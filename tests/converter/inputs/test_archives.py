@@ -350,7 +350,7 @@ def test_members_that_share_bytes_are_refused(tmp_path: Path) -> None:
     data = bytearray(a_zip({"a": os.urandom(5000), "b": os.urandom(5000)}))
     second = data.rindex(b"PK\x01\x02") + 42
     data[second : second + 4] = (20).to_bytes(4, "little")
-    assert refused(tmp_path / "a.zip", bytes(data)) == f"{tmp_path}/a.zip: the member 'b' lies within another one."
+    assert refused(tmp_path / "a.zip", bytes(data)) == f"{tmp_path}/a.zip: the member 'b' overlaps another member."
 
 
 def test_more_members_than_are_held_in_memory_are_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -364,7 +364,9 @@ def test_a_broken_header_in_the_middle_is_found(tmp_path: Path) -> None:
     assert refused(tmp_path / "a.tar", bytes(data)) == f"{tmp_path}/a.tar: there is no valid member header at offset 1536."
 
 
-@pytest.mark.parametrize(("cut", "told"), [(700, "is no whole tar file: unexpected end of data"), (300, "is no whole tar file: ")])
+@pytest.mark.parametrize(
+    ("cut", "told"), [(700, "is not a complete tar file: unexpected end of data"), (300, "is not a complete tar file: ")]
+)
 def test_a_tar_file_that_is_cut_is_refused(tmp_path: Path, cut: int, told: str) -> None:
     assert told in refused(tmp_path / "a.tar", a_tar({"a": b"x" * 600, "b": b"y"}, form=tarfile.USTAR_FORMAT)[:cut])
 
@@ -380,7 +382,7 @@ NO_ARCHIVES = {"empty": b"", "PNG": b"\x89PNG" * 200, "zip": b"PK\x03\x04" + byt
 
 @pytest.mark.parametrize("data", NO_ARCHIVES.values(), ids=NO_ARCHIVES.keys())
 def test_what_is_no_archive_is_refused(tmp_path: Path, data: bytes) -> None:
-    assert "a.zip is no whole " in refused(tmp_path / "a.zip", data)
+    assert "a.zip is not a complete " in refused(tmp_path / "a.zip", data)
 
 
 def test_an_absent_archive_and_an_absent_member_are_named(tmp_path: Path) -> None:
@@ -391,13 +393,13 @@ def test_an_absent_archive_and_an_absent_member_are_named(tmp_path: Path) -> Non
 
 def test_a_glob_of_archives_is_refused(tmp_path: Path) -> None:
     put(tmp_path / "a.zip", FILES)
-    with pytest.raises(BadSpec, match="a glob may be inside an archive, but not name archives"):
+    with pytest.raises(BadSpec, match="a glob can match members of an archive, but not archives themselves"):
         contents(f"{tmp_path}/*.zip!/train")
 
 
 def test_an_archive_is_never_written(tmp_path: Path) -> None:
     uri = f"{put(tmp_path / 'a.zip', FILES)}!/x"
-    with pytest.raises(BadSpec, match=r"a\.zip!/x lies within an archive; archives are only read\."):
+    with pytest.raises(BadSpec, match=r"a\.zip!/x is inside an archive; archives are read-only\."):
         Access().store(uri).put(uri, b"x")
 
 

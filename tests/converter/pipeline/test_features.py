@@ -101,7 +101,7 @@ def test_features_stand_in_the_byte_order_of_their_names() -> None:
         ([{"name": "x", "columns": ["height", "text"]}], "text and numbers can't share a vector: height (int64), text (bytes)"),
         (
             [{"name": "text", "dtype": "float32"}],
-            "text can't become float32; number the texts by a vocabulary in transforms, or give the column a type of numbers in the source",
+            "text can't become float32; turn the text into numbers with the transform vocabulary, or give the column a type of numbers in the source",
         ),
         ([{"name": "height", "dtype": "bytes"}], "height can't become bytes; set encoding: Raw"),
     ],

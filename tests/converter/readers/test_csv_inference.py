@@ -80,15 +80,15 @@ def test_one_bad_cell_fails_a_job_with_file_line_and_cell_also_where_columns_are
     [
         (
             {"features": [{"name": "x", "columns": ["0", "1"]}]},
-            "The feature 'x': text and numbers can't share a vector: 0 (bytes), 1 (int64); number the texts by a vocabulary in transforms.",
+            "The feature 'x': text and numbers can't share a vector: 0 (bytes), 1 (int64); turn the text into numbers with the transform vocabulary.",
         ),
         (
             {"features": [{"name": "0", "dtype": "float32"}]},
-            "The feature '0': 0 can't become float32; number the texts by a vocabulary in transforms, or give the column a type of numbers in the source.",
+            "The feature '0': 0 can't become float32; turn the text into numbers with the transform vocabulary, or give the column a type of numbers in the source.",
         ),
         (
             {"labels": [{"name": "0", "numClasses": 2}]},
-            "The feature '0': numClasses needs whole numbers, but it is bytes; number the texts by a vocabulary in transforms.",
+            "The feature '0': numClasses needs whole numbers, but it is bytes; turn the text into numbers with the transform vocabulary.",
         ),
         ({"transforms": [{"scale": {"columns": ["0"], "toMax": 2}}]}, "The transform scale takes numbers, but the column '0' is string."),
         (
@@ -103,7 +103,7 @@ def test_where_too_few_cells_are_numbers_the_first_other_one_is_named(tmp_path: 
         verified_run(a_job(tmp_path, **spec))
     assert str(caught.value) == (
         f"{what} In the first rows of {tmp_path}/in/a.csv 2 of 4 cells of the column '0' are not numbers; the first of these cells is in line 5, '2\\n', so the "
-        "column is text. If such cells are bad or missing values, give source.csv.columns a type of numbers for it and set "
+        "column is text. If such cells are bad or missing values, give the column a numeric type in source.csv.columns and set "
         "onBadRecord.policy: Skip, or name the words for missing values in source.csv.nullWords."
     )
 

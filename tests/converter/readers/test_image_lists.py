@@ -125,7 +125,7 @@ WRONG: dict[str, tuple[str, bytes, dict[str, Any], type[ConvertError], str]] = {
     "too few cells": ("l.csv", b"path,b\na/1.jpg\n", {"labelColumn": "b"}, BadSpec, "l.csv, line 2: 1 cells, at least 2 are needed."),
     "an open quote": ("l.csv", b'path\n"a/1.jpg\n', {}, BadSpec, "not CSV: unexpected end of data"),
     "no json": ("l.jsonl", b'{"path": "a/1.jpg"}\nx\n', {}, BadSpec, "l.jsonl, line 2: not JSON: "),
-    "no path": ("l.jsonl", b'{"file": "a/1.jpg"}\n', {}, BadSpec, "l.jsonl, line 1: no object with a text 'path'."),
+    "no path": ("l.jsonl", b'{"file": "a/1.jpg"}\n', {}, BadSpec, "l.jsonl, line 1: expected an object whose 'path' is a string."),
     "a label that is a list": (
         "l.jsonl",
         b'{"path": "a/1.jpg", "b": [1]}\n',

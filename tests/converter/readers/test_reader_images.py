@@ -100,7 +100,7 @@ def test_an_image_of_a_class_that_is_not_given_is_named(tmp_path: Path) -> None:
 
 def test_an_image_in_no_folder_has_no_class(tmp_path: Path) -> None:
     put(tmp_path, {"a.jpg": an_image()})
-    with pytest.raises(BadSpec, match=r"a\.jpg lies in no folder that could name its class"):
+    with pytest.raises(BadSpec, match=r"a\.jpg isn't in a folder whose name could be its class"):
         plan(ImagesReader, images_source(tmp_path))
     assert "image/class/label" not in rows(batches(ImagesReader, images_source(tmp_path, labelFrom="None")))[0]
 
@@ -111,7 +111,7 @@ def test_the_first_folder_names_the_subset(tmp_path: Path) -> None:
     assert units.table["subset"].to_pylist() == ["train", "val"]
     assert state["classes"] == ["cat", "ox"]
     put(tmp_path, {"train/1.jpg": an_image()})
-    with pytest.raises(BadSpec, match="could name its class"):
+    with pytest.raises(BadSpec, match="whose name could be its class"):
         plan(ImagesReader, images_source(tmp_path, subsetFrom="FirstFolder"))
 
 

@@ -156,7 +156,7 @@ def test_a_missing_key_whose_row_is_bad_is_told_with_the_reason(tmp_path: Path) 
         plan(JoinReader, a_join(inputs, a_table(tmp_path, "out", "id,y\na,7\nb,8\nc,9\n", header=True)))
     assert str(caught.value) == (
         f"source.join: 1 key is missing in the table in: 'b', which is in out ({tmp_path}/out.csv, record 1). Set missing: Drop to leave such keys "
-        f"out. Rows that are bad have no key, such as {file}, record 1 of the table in: column 'x' has a null among its values; add nested: "
+        f"out. Bad rows have no key, such as {file}, record 1 of the table in: column 'x' has a null among its values; add nested: "
         '["x"] to source.parquet to keep such lists.'
     )
 

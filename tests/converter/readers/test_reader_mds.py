@@ -241,12 +241,12 @@ WRONG: dict[str, tuple[dict[str, Any], type[Exception], str]] = {
     "a shard that is gone": (
         {"raw_data": {"basename": "x.mds", "bytes": 5}},
         BadData,
-        "index.json lists the shard x.mds, which isn't there.",
+        "index.json lists the shard x.mds, which doesn't exist.",
     ),
     "other columns": (
         {"column_names": ["a"], "column_encodings": ["str"], "column_sizes": [None]},
         BadSpec,
-        "missing in {folder}/index.json; every index needs the same columns. Write the shards again with the same columns, or make a data set of each",
+        "missing in {folder}/index.json; every index needs the same columns. Write the shards again with the same columns, or convert each kind of shard",
     ),
     "no columns": (
         {"column_names": None},
@@ -274,7 +274,9 @@ def test_a_compression_that_can_not_be_read_is_named(theirs: Path) -> None:
 
 def test_a_folder_without_an_index_is_not_found(theirs: Path) -> None:
     (theirs / "train/index.json").unlink()
-    with pytest.raises(NotFound, match=r"train has no index\.json, neither itself nor in a folder; MDSWriter writes one\."):
+    with pytest.raises(
+        NotFound, match=r"train contains no index\.json, neither directly nor in a subfolder; MDSWriter writes such a file\."
+    ):
         plan(MdsReader, a_source(theirs / "train"))
 
 

@@ -250,7 +250,7 @@ def test_a_member_is_named_with_its_file(tmp_path: Path) -> None:
 def test_a_npz_file_that_is_cut_is_named(tmp_path: Path) -> None:
     data = a_zip(tmp_path / "a.npz", method=zipfile.ZIP_STORED)
     (tmp_path / "a.npz").write_bytes(data[:-30])
-    with pytest.raises(BadData, match=r"a\.npz is no whole zip file: File is not a zip file\."):
+    with pytest.raises(BadData, match=r"a\.npz is not a complete zip file: File is not a zip file\."):
         plan(NumpyReader, of_uris(tmp_path))
 
 

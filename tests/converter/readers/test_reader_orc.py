@@ -111,7 +111,7 @@ def test_a_time_that_nanoseconds_can_not_hold_names_its_column(tmp_path: Path, w
     with pytest.raises(BadData) as refused:
         read(a_source(file))
     assert str(refused.value) == (
-        f"{file}: the column 'until' has the time {shown} in stripe 0, and times of ORC are read in nanoseconds, from 1677-09-21 to "
+        f"{file}: the column 'until' has the time {shown} in stripe 0, and ORC times are read in nanoseconds, from 1677-09-21 to "
         "2262-04-11. Leave the column out of source.orc.columns, or write the files as Parquet."
     )
     assert [row["n"] for row in read(a_source(file, columns=["n", "near"]))] == [1, 2]

@@ -236,7 +236,7 @@ BROKEN: Mapping[str, tuple[bytes, str]] = {
     ),
     "a key larger than its record": (
         PLAIN + struct.pack(">ii", 1, 2) + b"ab",
-        f"{{}}: a key of 2 bytes in a record of 1 at offset {len(PLAIN)}.",
+        f"{{}}: the key's length is 2 bytes, but the whole record's is 1 bytes at offset {len(PLAIN)}.",
     ),
     "another marker": (
         PLAIN + b"\xff" * 20 + records(numbered(1)),

@@ -133,7 +133,7 @@ def test_parts_without_rows_are_no_units_and_null_is_in_the_first(tmp_path: Path
 
 def test_a_column_of_parts_that_are_no_whole_numbers_is_refused(tmp_path: Path) -> None:
     file = filled(tmp_path / "a.db", "id INTEGER, x REAL", [(1, 0.5)])
-    with pytest.raises(BadSpec, match=r"source\.sql\.partitionBy\.column: 'x' is double; take a column of whole numbers"):
+    with pytest.raises(BadSpec, match=r"source\.sql\.partitionBy\.column: 'x' is double; use a column of whole numbers"):
         plan(SqlReader, a_source(file, partitionBy={"column": "x", "count": 2}))
 
 

@@ -268,7 +268,7 @@ def test_a_file_that_holds_no_examples_is_refused_while_planning(tmp_path: Path)
     with pytest.raises(BadData) as caught:
         plan(TfrecordReader, tfrecord_source(put_records(tmp_path / "a", [example(n=1), b"\xff\xff"])))
     assert str(caught.value) == (
-        f"{tmp_path}/a, offset 30: the record holds no tf.train.Example. Set source.tfrecord.raw to pass records on as they are."
+        f"{tmp_path}/a, offset 30: the record holds no tf.train.Example. Set source.tfrecord.raw to keep records unparsed."
     )
 
 

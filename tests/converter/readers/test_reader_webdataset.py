@@ -235,8 +235,8 @@ def test_a_member_that_does_not_fit_is_a_bad_record(tmp_path: Path) -> None:
 WRONG: dict[str, tuple[bytes, str]] = {
     "an extension twice": (a_tar([("1.jpg", b""), ("1.JPG", b"")]), "the sample '1' has two members with the extension 'jpg'."),
     "a member twice": (a_tar([("1.jpg", b""), ("1.jpg", b"")]), "has two members '1.jpg'."),
-    "no tar file": (b"x" * 2000, "is no whole tar file"),
-    "cut": (written([{"__key__": "1", "bin": bytes(3000)}])[:2000], "is no whole tar file: unexpected end of data"),
+    "no tar file": (b"x" * 2000, "is not a complete tar file"),
+    "cut": (written([{"__key__": "1", "bin": bytes(3000)}])[:2000], "is not a complete tar file: unexpected end of data"),
 }
 
 

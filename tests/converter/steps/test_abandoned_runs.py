@@ -91,7 +91,7 @@ def test_a_killed_run_is_made_anew_and_one_at_work_is_protected(tmp_path: Path) 
             assert begun.poll() is None
             time.sleep(0.05)
         with pytest.raises(
-            OutputExists, match=rf"of the job rows, whose process {begun.pid} on .* may still be at work; overwrite is Never"
+            OutputExists, match=rf"of the job rows, whose process {begun.pid} on .* might still be running; overwrite is Never"
         ):
             replanned(tmp_path)
         begun.send_signal(signal.SIGKILL)

@@ -129,7 +129,7 @@ def test_a_damaged_original_is_not_copied(root: Path) -> None:
 
 
 def test_an_original_that_is_not_finished_or_not_whole_is_named(root: Path) -> None:
-    with pytest.raises(NotFound, match="names nothing"):
+    with pytest.raises(NotFound, match="doesn't exist: there is no such file"):
         run_job(a_copy(root, original="nothing"))
     min((root / "a").glob("train-*")).unlink()
     with pytest.raises(NotWhole, match=r"1 file is missing: train-00000-of-00004\.tfrecords\. See dataprep verify"):
@@ -156,13 +156,13 @@ def test_another_data_set_is_replaced_only_when_that_is_said(root: Path) -> None
 def test_files_of_nobody_are_never_touched(root: Path) -> None:
     (root / "b").mkdir()
     (root / "b/mine.txt").write_text("mine")
-    with pytest.raises(OutputExists, match=r"holds mine\.txt, which no run of dataprep planned there"):
+    with pytest.raises(OutputExists, match=r"contains mine\.txt, which no dataprep run planned there"):
         run_job(a_copy(root, output={"overwrite": "Always"}))
 
 
 @pytest.mark.parametrize("output", ["a", "a/inner", "."])
 def test_a_data_set_is_not_copied_into_itself(root: Path, output: str) -> None:
-    with pytest.raises(BadSpec, match="a job may not write where it reads|lies in"):
+    with pytest.raises(BadSpec, match="a job must not write to its own input|lies in"):
         run_job(a_copy(root, output={"uri": str(root / output), "overwrite": "Always"}))
 
 

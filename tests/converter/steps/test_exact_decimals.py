@@ -181,8 +181,8 @@ def test_a_job_that_compares_long_decimals_makes_its_data_set_again(
     planned, _ = run_job(a_job(tmp_path, **spec))
     (warning,) = [warning for warning in planned.warnings if "replaces" in warning]
     assert warning == (
-        f"the data set of run {before.run_id}, which this job replaces, may lack records, or have others, because decimals were compared as "
-        "float64. Now all their digits are compared"
+        f"the data set of run {before.run_id}, which this job replaces, may lack records or have additional ones, because decimals were "
+        "compared as float64. Now all their digits are compared"
     )
     after = verify(str(tmp_path / "out"), Access(), every_record=True)
     assert (after.records_out, after.parts, planned.reused) == (now, {"decimals": 2}, False)

@@ -275,7 +275,7 @@ def test_a_data_set_whose_names_count_the_shards_is_not_extended(tmp_path: Path)
     days(tmp_path, 1)
     run_job(a_job(tmp_path, output={"overwrite": "Never"}))
     days(tmp_path, 2)
-    assert "the names of its files say how many there are. Begin a data set with overwrite: Extend" in refused(a_job(tmp_path))
+    assert "its file names contain the number of files. To be able to extend a data set later, make it with" in refused(a_job(tmp_path))
 
 
 def test_a_data_set_of_another_policy_with_names_that_can_go_on_is_extended(tmp_path: Path) -> None:
@@ -336,7 +336,7 @@ def test_shards_that_were_changed_by_others_are_not_built_upon(tmp_path: Path) -
     run_job(a_job(tmp_path))
     (tmp_path / "out/train-00000.tfrecords").write_bytes(b"")
     days(tmp_path, 2)
-    with pytest.raises(NotWhole, match="is not as it was written, so it isn't extended. See dataprep verify and dataprep repair"):
+    with pytest.raises(NotWhole, match="has changed since it was written, so it isn't extended. See dataprep verify and dataprep repair"):
         run_job(a_job(tmp_path))
 
 
@@ -428,13 +428,13 @@ def test_a_dry_run_tells_what_the_extension_would_be(tmp_path: Path) -> None:
             "the split 'test' takes a number of records (count)",
             id="count",
         ),
-        pytest.param({"splits": {**HALVES, "exact": True}}, "splits.exact divides by the number of records", id="exact"),
+        pytest.param({"splits": {**HALVES, "exact": True}}, "splits.exact depends on the number of records", id="exact"),
         pytest.param(
             {"splits": {**HALVES, "stratifyBy": "label"}},
-            "splits.stratifyBy divides by the number of records of each class",
+            "splits.stratifyBy depends on the number of records of each class",
             id="stratifyBy",
         ),
-        pytest.param({"limit": 5}, "limit chooses among all records", id="limit"),
+        pytest.param({"limit": 5}, "limit chooses from all records", id="limit"),
         pytest.param({"deduplicate": {"columns": ["x"]}}, "deduplicate compares all records with each other", id="deduplicate"),
         pytest.param({"source": {"dataset": {"uri": "d"}}}, "source.dataset doesn't show which records are new", id="dataset"),
         pytest.param({"source": {"fromJob": {"name": "d"}}}, "source.fromJob doesn't show which records are new", id="fromJob"),

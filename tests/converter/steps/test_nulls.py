@@ -518,7 +518,7 @@ def test_a_join_refuses_a_null_within_a_sequence(tmp_path: Path) -> None:
     with pytest.raises(BadData) as refused:
         a_join(tmp_path, LEFT.slice(0, 2), RIGHT, orderBy=["f"])
     assert str(refused.value) == (
-        f"{tmp_path}/b.parquet, record 1: b: column 'f' has no value and no default. A sequence has no null among its steps; "
+        f"{tmp_path}/b.parquet, record 1: b: column 'f' has no value and no default. The steps of a sequence can't be null; "
         'add defaults: {"f": "0"}, or another value of its type, to source.join.tables[1].source.parquet. '
         "Otherwise, set onBadRecord.policy: Skip to leave such records out."
     )
@@ -565,7 +565,7 @@ def test_a_sequence_of_a_csv_file_refuses_an_empty_number(options: dict[str, Any
     with pytest.raises(BadData) as refused:
         run_job(a_sequence(tmp_path, options))
     assert str(refused.value) == (
-        f"{tmp_path}/in/a.csv, record 0: {reason}. A sequence has no null among its steps; {advice}. "
+        f"{tmp_path}/in/a.csv, record 0: {reason}. The steps of a sequence can't be null; {advice}. "
         "Otherwise, set onBadRecord.policy: Skip to leave such records out."
     )
 

@@ -48,10 +48,10 @@ def test_what_a_killed_preflight_left_is_removed_and_a_running_ones_not(tmp_path
 
 
 def test_a_source_that_names_nothing_is_named(tmp_path: Path, source: str) -> None:
-    with pytest.raises(NotFound, match=rf"The source {source}/absent names nothing"):
+    with pytest.raises(NotFound, match=rf"The source {source}/absent doesn't exist"):
         run_preflight(Access(), f"{tmp_path}/out", [source, f"{source}/absent"])
     (tmp_path / "empty").mkdir()
-    with pytest.raises(NotFound, match="empty names nothing"):
+    with pytest.raises(NotFound, match="empty doesn't exist"):
         run_preflight(Access(), f"{tmp_path}/out", [f"{tmp_path}/empty"])
     assert not (tmp_path / "out").exists()
 
@@ -74,7 +74,7 @@ def test_the_nearest_store_is_named_for_one_that_is_not_known(tmp_path: Path) ->
 def test_a_store_that_loses_what_is_written_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     with monkeypatch.context() as patched:
         patched.setattr(FileStore, "get", lambda *_: b"")
-        with pytest.raises(StoreError, match="has other content than was written"):
+        with pytest.raises(StoreError, match="differs from what was written to it"):
             run_preflight(Access(), f"{tmp_path}/out", [])
     with monkeypatch.context() as patched:
         patched.setattr(FileStore, "list", lambda *_, **__: iter(()))
@@ -87,7 +87,7 @@ def test_a_store_that_never_answers_ends_it_in_time(tmp_path: Path, monkeypatch:
     tested = threading.Event()
     monkeypatch.setattr(preflight, "check_output", lambda *_: tested.wait())
     began = time.monotonic()
-    with pytest.raises(Unreachable, match="has not answered"):
+    with pytest.raises(Unreachable, match="has not responded"):
         run_preflight(Access(), f"{tmp_path}/out", [], limit_seconds=0.5)
     assert time.monotonic() - began < 2
     tested.set()
@@ -169,7 +169,7 @@ def test_a_good_s3_passes_and_a_stranger_does_not(s3_server: S3Server, s3_settin
     [
         ("https://127.0.0.1:1/out", "nothing can be written to the web"),
         ("ftp://127.0.0.1:1/out", "dataprep doesn't write to ftp://"),
-        ("s3://bucket/a.zip!/out", "lies within an archive"),
+        ("s3://bucket/a.zip!/out", "is inside an archive"),
     ],
 )
 def test_an_output_on_a_store_that_is_only_read_is_refused_before_the_source_is_missing(uri: str, said: str, tmp_path: Path) -> None:

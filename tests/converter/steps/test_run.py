@@ -171,7 +171,7 @@ def test_another_spec_replaces_the_old_files_and_no_other(few: Path, tmp_path: P
 
 def test_files_of_somebody_else_are_never_touched(few: Path, tmp_path: Path) -> None:
     (tmp_path / "thesis.txt").write_text("precious")
-    with pytest.raises(OutputExists, match=r"holds thesis\.txt, which no run of dataprep planned there"):
+    with pytest.raises(OutputExists, match=r"contains thesis\.txt, which no dataprep run planned there"):
         commit_result(digits_job(few, tmp_path, output={"overwrite": "Always"}))
     assert [f.name for f in tmp_path.rglob("*") if f.is_file()] == ["thesis.txt"]
 

@@ -294,7 +294,7 @@ def test_files_of_nobody_are_not_overwritten(lay: Lay) -> None:
     (folder / "out").mkdir()
     (folder / "out" / "b.tfrecords").write_bytes(b"mine")
 
-    with pytest.raises(OutputExists, match=r"holds b\.tfrecords, which no run of dataprep planned there"):
+    with pytest.raises(OutputExists, match=r"contains b\.tfrecords, which no dataprep run planned there"):
         made(a_job(folder))
     assert (folder / "out" / "b.tfrecords").read_bytes() == b"mine"
 
@@ -308,7 +308,7 @@ def test_never_keeps_a_finished_data_set(lay: Lay) -> None:
 
 
 def test_a_missing_input_is_named_before_anything_runs(tmp_path: Path) -> None:
-    with pytest.raises(ConvertError, match=r"The source .*/in names nothing") as told:
+    with pytest.raises(ConvertError, match=r"The source .*/in doesn't exist") as told:
         made(a_job(tmp_path))
     assert told.value.reason is Reason.INPUT_NOT_FOUND
 

@@ -79,7 +79,7 @@ def test_a_profile_that_needs_botocore_names_it(files: Path, setting: str, monke
     with pytest.raises(BadSpec) as error:
         current()
 
-    assert str(error.value) == f"profile work of AWS has {setting}, which needs the package botocore: pip install botocore."
+    assert str(error.value) == f"AWS profile work uses {setting}, which needs the package botocore: pip install botocore."
 
 
 @pytest.mark.parametrize(
@@ -95,7 +95,7 @@ def test_a_file_that_is_no_settings_file_is_named_without_its_keys(files: Path, 
     with pytest.raises(BadCredentials) as error:
         current()
 
-    assert str(error.value) == f"{files / 'config'} is not a file of AWS's settings: {reason}"
+    assert str(error.value) == f"{files / 'config'} is not a valid AWS settings file: {reason}"
     assert error.value.__cause__ is None or "marked" not in str(error.value.__cause__)
 
 

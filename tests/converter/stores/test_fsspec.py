@@ -64,7 +64,7 @@ def test_a_file_that_has_changed_is_seen_when_it_is_opened_and_when_it_was_read(
         pieces = opened.stream()
         next(pieces)
         os.utime(folder / "file", (1, 1))
-        with pytest.raises(InputChanged, match="was replaced while it was read"):
+        with pytest.raises(InputChanged, match="was replaced while it was being read"):
             list(pieces)
     with pytest.raises(InputChanged, match="has changed since it was planned"):
         open_pinned(store, f"{uri}/file", pinned.pin)
@@ -104,7 +104,7 @@ def test_a_login_that_is_refused_is_no_defect_and_no_password_is_told(served: tu
     assert "wrong-marked" not in str(told.value)
     with pytest.raises(BadSpec) as refused:
         access_to("ftp://").store("ftp://").stat("ftp://reader:wrong-marked@host/file")
-    assert "ftp://host/…: a URI can't hold a user and a password. Put them into a Secret of spec.stores" in str(refused.value)
+    assert "ftp://host/…: a URI must not contain a user and a password. Put them into a Secret of spec.stores" in str(refused.value)
     assert "wrong-marked" not in str(refused.value)
 
 
@@ -132,7 +132,7 @@ def test_options_that_no_address_says_are_asked_for() -> None:
 
 
 def test_a_client_that_is_not_installed_is_named() -> None:
-    with pytest.raises(BadSpec, match="smb:// is read by fsspec, whose client for it is not installed: "):
+    with pytest.raises(BadSpec, match="smb:// is read through fsspec, whose client for this scheme isn't installed: "):
         access_to("smb://").store("smb://").stat("smb://host/share/file")
 
 

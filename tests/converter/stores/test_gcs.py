@@ -61,7 +61,7 @@ def test_a_key_of_another_account_is_refused_by_the_token_service(gcs_settings: 
     assert_refused(store, f"gs://{bucket}/file", BadCredentials, match="No token for the Secret's service account: .*invalid_grant")
 
 
-@pytest.mark.parametrize(("key", "said"), [("no JSON", "is not the JSON that Google gives"), ("{}", "No token for the Secret's")])
+@pytest.mark.parametrize(("key", "said"), [("no JSON", "is not the JSON key that Google issues"), ("{}", "No token for the Secret's")])
 def test_a_secret_that_holds_no_key_is_told(key: str, said: str) -> None:
     with pytest.raises(BadCredentials, match=said):
         GcsStore(StoreSettings(uri_prefix="gs://", credentials={"serviceAccountKey": key})).stat("gs://b/file")

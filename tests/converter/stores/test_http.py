@@ -66,8 +66,8 @@ def test_a_file_that_is_replaced_is_noticed(site: Site, store: HttpStore, tags: 
 @pytest.mark.parametrize(
     ("status", "error", "words"),
     [
-        (401, NotPermitted, "may not be read: 401"),
-        (403, NotPermitted, "may not be read: 403"),
+        (401, NotPermitted, "isn't permitted: 401"),
+        (403, NotPermitted, "isn't permitted: 403"),
         (418, StoreError, "was refused: 418"),
     ],
 )
@@ -93,7 +93,7 @@ def test_a_server_that_tells_no_size_is_named(site: Site, store: HttpStore) -> N
 
 
 def test_a_password_in_an_address_is_refused_and_not_shown(site: Site, store: HttpStore) -> None:
-    with pytest.raises(BadSpec, match="can't hold a user and a password") as raised:
+    with pytest.raises(BadSpec, match="must not contain a user and a password") as raised:
         store.open(f"http://me:secret@127.0.0.1:{site.port}/rows.csv")
     assert "secret" not in str(raised.value)
 

@@ -277,7 +277,7 @@ def test_an_extension_adds_the_new_files_in_one_commit(hub: FakeHub, tmp_path: P
 def test_a_foreign_file_is_not_overwritten(hub: FakeHub, tmp_path: Path) -> None:
     hub.commit(CARD | {"data/notes.txt": b"mine"})
     job = a_job(hub, tmp_path)
-    with pytest.raises(OutputExists, match=rf"^{OUTPUT} holds notes\.txt, which no run of dataprep planned there"):
+    with pytest.raises(OutputExists, match=rf"^{OUTPUT} contains notes\.txt, which no dataprep run planned there"):
         make(job)
     assert (hub.log, list(hub.branches)) == ([], ["main"])
 
@@ -305,8 +305,8 @@ def test_a_file_that_others_pushed_into_the_folder_is_neither_removed_nor_joined
         commit(job, planned)
     branch = next(name for name in hub.branches if name != "main")
     assert str(refused.value) == (
-        f"{OUTPUT}: data/late.txt was changed on main after this job had begun, so the finished data set isn't published over it. "
-        f"Take that change back, or remove the branch {branch} and run the job again."
+        f"{OUTPUT}: data/late.txt was changed on main after this job had begun, so the finished data set isn't published over that change. "
+        f"Revert the change, or remove the branch {branch} and run the job again."
     )
     assert published(hub) == {"late.txt": b"mine"}
     hub.commit(CARD)
@@ -474,7 +474,7 @@ def test_the_hub_s_limit_of_commits_is_waited_for(hub: FakeHub, tmp_path: Path, 
     hub.busy = ["0", "1"]
     job = a_job(hub, tmp_path)
     make(job)
-    assert caplog.text.count("the Hub takes no more commits now, again in 1 s") == 2
+    assert caplog.text.count("the Hub accepts no more commits for now, trying again in 1 s") == 2
     assert verify(OUTPUT, access_of(job)).records_out == 6
 
 
@@ -648,9 +648,9 @@ def test_the_token_of_a_secret_writes(hub: FakeHub, tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("token", "error", "message"),
     [
-        (None, NotPermitted, "the Hub takes no data set without a token, or datasets/org/set doesn't exist: "),
+        (None, NotPermitted, "the Hub needs a token to accept a data set, or datasets/org/set doesn't exist: "),
         ("hf_wrong", BadCredentials, "the Hub refuses the token: "),
-        ("hf_reader", NotPermitted, "the token may not write to datasets/org/set: "),
+        ("hf_reader", NotPermitted, "the token isn't allowed to write to datasets/org/set: "),
     ],
     ids=["none", "wrong", "read-only"],
 )
@@ -681,7 +681,7 @@ def test_the_refused_content_of_a_large_file_has_an_error_of_its_own(hub: FakeHu
         make(job)
     text = str(refused.value)
     assert text.startswith("hf://datasets/org/set/data")
-    assert ": the Hub doesn't take the content of this large file: " in text
+    assert ": the Hub refuses the content of this large file: " in text
     assert message in text
     assert text.endswith(
         "The token may lack the permission to write to datasets/org/set, or a proxy may refuse uploads. Put a token with write access to "
@@ -693,7 +693,7 @@ def test_the_refused_content_of_a_large_file_has_an_error_of_its_own(hub: FakeHu
 def test_a_repository_or_branch_that_does_not_exist_is_named(hub: FakeHub, tmp_path: Path) -> None:
     hub.token = "hf_right"
     for uri, message in (
-        ("hf://datasets/org/none", "there is no repository datasets/org/none, or the token may not see it"),
+        ("hf://datasets/org/none", "there is no repository datasets/org/none, or the token has no access to it"),
         ("hf://datasets/org/set@v3", "datasets/org/set has no branch v3, and an output must be on a branch"),
     ):
         job = a_job(hub, tmp_path, uri=uri)
@@ -706,12 +706,12 @@ def test_a_repository_or_branch_that_does_not_exist_is_named(hub: FakeHub, tmp_p
 def test_an_output_must_be_on_a_branch(hub: FakeHub, tmp_path: Path, revision: str) -> None:
     uri = f"hf://datasets/org/set@{revision}/data"
     job = a_job(hub, tmp_path, uri=uri)
-    with pytest.raises(BadSpec, match=f"^{uri}: an output must be on a branch, and {revision} is none"):
+    with pytest.raises(BadSpec, match=f"^{uri}: an output must be on a branch, but {revision} isn't a branch"):
         dry_run(job, access_of(job))
 
 
 def test_single_files_are_not_written(hub: FakeHub) -> None:
-    with pytest.raises(BadSpec, match=f"^{OUTPUT}/x: dataprep writes only data sets to hf://, and no single files"):
+    with pytest.raises(BadSpec, match=f"^{OUTPUT}/x: dataprep writes only data sets to hf://, not single files"):
         Access().store(OUTPUT).put(f"{OUTPUT}/x", b"x")
     assert hub.requests == []
 

@@ -57,7 +57,7 @@ def test_a_link_to_itself_among_inputs_is_named_and_not_tried_again(lines: Path,
     with pytest.raises(NotFound) as told:
         run_job(a_job(str(lines), tmp_path / "out"))
     assert str(told.value) == (
-        f"{lines}/sub/loop is a link that leads to itself, so it names nothing: remove it, or let it lead to a file or a folder."
+        f"{lines}/sub/loop is a symbolic link that leads back to itself: remove it, or make it point to a file or a folder."
     )
 
 
@@ -69,7 +69,7 @@ def test_a_hidden_link_to_itself_is_passed_over(lines: Path, tmp_path: Path) -> 
 def test_a_link_to_itself_that_is_the_input_is_named(lines: Path, tmp_path: Path) -> None:
     (lines / "loop").symlink_to("loop")
     for uri in (f"{lines}/loop", f"{lines}/loop/x"):
-        with pytest.raises(NotFound, match=rf"{uri} is a link that leads to itself"):
+        with pytest.raises(NotFound, match=rf"{uri} is a symbolic link that leads back to itself"):
             run_job(a_job(uri, tmp_path / "out"))
 
 
@@ -81,7 +81,7 @@ def test_a_folder_of_nothing_but_pipes_sockets_and_links_to_nowhere_is_empty(lin
     with socket.socket(socket.AF_UNIX) as listening:
         listening.bind(os.path.relpath(folder / "socket"))
         assert run_job(a_job(str(lines), tmp_path / "out"))[1].records.out == 4
-        with pytest.raises(NotFound, match=rf"{folder} names nothing: no such file, and no file below it"):
+        with pytest.raises(NotFound, match=rf"{folder} doesn't exist: there is no such file, and no file below it"):
             run_job(a_job(str(folder), tmp_path / "none"))
 
 
@@ -104,10 +104,10 @@ def test_a_uri_with_nul_is_refused_where_it_is_written() -> None:
 
 
 def test_a_uri_with_nul_that_is_found_elsewhere_is_refused(store: FileStore) -> None:
-    with pytest.raises(BadSpec, match="'s3://b/a\\\\x00' has a NUL character in it, which no store takes"):
+    with pytest.raises(BadSpec, match="'s3://b/a\\\\x00' contains a NUL character, which no store accepts"):
         Access().store("s3://b/a\0")
     for call in (store.stat, store.open, store.delete):
-        with pytest.raises(BadSpec, match="has a NUL character in it, which no path may have"):
+        with pytest.raises(BadSpec, match="contains a NUL character, which isn't allowed in paths"):
             call("/data/a\0b")
 
 

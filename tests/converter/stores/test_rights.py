@@ -165,7 +165,7 @@ def works_without(of: Limited, right: str) -> None:
     else:
         [warning] = after
         assert warning.startswith(f"missing {right} on {of.place.root}/out")
-        assert ("1 unfinished uploads stay: " in warning and "dead.tfrecords" in warning) == ("Abort" in right)
+        assert ("1 unfinished uploads remain: " in warning and "dead.tfrecords" in warning) == ("Abort" in right)
         assert warning.endswith("give the bucket a lifecycle rule that removes unfinished uploads.")
 
 

@@ -132,8 +132,8 @@ def said(exception: str, message: str) -> bytes:
         ),
         (403, said("DSQuotaExceededException", "The DiskSpace quota of /x is exceeded"), StoreFull, "No quota left for /x"),
         (403, said("AccessControlException", "no words known"), NotPermitted, "AccessDenied: user=alice path=/x"),
-        (404, b"nothing here", StoreError, "is no WebHDFS: 404 nothing here"),
-        (404, said("FileNotFoundException", "File does not exist: /x")[:40], Unreachable, "about /x is truncated"),
+        (404, b"nothing here", StoreError, "doesn't serve WebHDFS: 404 nothing here"),
+        (404, said("FileNotFoundException", "File does not exist: /x")[:40], Unreachable, "for /x is truncated"),
     ],
 )
 def test_what_the_namenode_says_becomes_ours(status: int, body: bytes, error: type[StoreError], message: str) -> None:
@@ -183,7 +183,7 @@ def test_an_answer_that_is_cut_is_asked_for_again() -> None:
     with served(_Statuses) as port, HttpProxy(port, expired="") as proxy:
         proxy.arm([Fault(1, Kind.TRUNCATED), Fault(2, Kind.TRUNCATED)])
         uri = f"webhdfs://127.0.0.1:{proxy.port}/x"
-        with pytest.raises(Unreachable, match=r"the answer of .* about /x is truncated"):
+        with pytest.raises(Unreachable, match=r"the response from .* for /x is truncated"):
             WebHdfsStore(SETTINGS).place(uri).ask_once("GET", "LISTSTATUS")
         assert [*WebHdfsStore(SETTINGS).list(uri)] == []
         assert proxy.count == 3

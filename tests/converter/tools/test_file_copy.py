@@ -97,7 +97,9 @@ def test_a_file_that_changes_while_it_is_copied_gets_no_name(raw: Path, tmp_path
         (raw / "a.csv").write_bytes(b"9,9,9\n")
 
     monkeypatch.setattr(FileInput, "stream", stream)
-    with pytest.raises(InputChanged, match=rf"{raw}/a\.csv changed while it was copied: .* then, .* now\. Copy it again\."):
+    with pytest.raises(
+        InputChanged, match=rf"{raw}/a\.csv changed while it was being copied: its pin was .* and is now .*\. Copy it again\."
+    ):
         copy(raw / "a.csv", tmp_path / "to/a.csv")
     assert not list((tmp_path / "to").iterdir())
 
@@ -106,7 +108,7 @@ def test_what_reads_back_otherwise_is_removed(raw: Path, tmp_path: Path, monkeyp
     monkeypatch.setattr(file_copy, "_FILE_RETRY_POLICY", RetryPolicy(attempts=1))
     before = FileUpload.write
     monkeypatch.setattr(FileUpload, "write", lambda upload, data: before(upload, bytes(len(data))))
-    with pytest.raises(Unreachable, match="has other content than was written to it, so it was removed"):
+    with pytest.raises(Unreachable, match="differs from what was written to it, so the file was removed"):
         copy(raw / "a.csv", tmp_path / "to.csv")
     assert not (tmp_path / "to.csv").exists()
 
@@ -136,7 +138,7 @@ def test_a_copy_onto_or_into_itself_is_refused(raw: Path, tmp_path: Path) -> Non
 
 
 def test_what_is_not_there_is_named(tmp_path: Path) -> None:
-    with pytest.raises(NotFound, match=rf"{tmp_path}/absent names nothing: no such file, and no file below it"):
+    with pytest.raises(NotFound, match=rf"{tmp_path}/absent doesn't exist: there is no such file, and no file below it"):
         copy(tmp_path / "absent", tmp_path / "to")
 
 

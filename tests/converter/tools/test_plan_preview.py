@@ -81,7 +81,7 @@ def test_classes_of_folders_are_counted_by_name(folder: Path) -> None:
 @pytest.mark.parametrize(
     ("rows", "header", "said"),
     [
-        ([f"{n},{KINDS[n % 3]}" for n in range(30)], "id,kind", "column id is different in each of the first 30 records"),
+        ([f"{n},{KINDS[n % 3]}" for n in range(30)], "id,kind", "column id has a different value in each of the first 30 records"),
         ([f"1,{KINDS[n % 3]}" for n in range(30)], "a,kind", "column a has the same value in the first 30 records"),
         ([f"{n % 4},k{n}" for n in range(150)], "a,kind", "the label kind has 150 different values in 150 records: is it a class?"),
         ([f"{n % 4},{KINDS[n % 2]}" for n in range(30)] + ["1,odd"], "a,kind", "the class odd of kind has a single record"),

@@ -249,7 +249,7 @@ def a_broken_line() -> str:
     return "a.jsonl"
 
 
-SHOWN = "Shown are finished data sets, and files of Parquet, Arrow, TFRecord, WebDataset, MDS, JSON and CSV."
+SHOWN = "Only finished data sets and files in these formats can be shown: Parquet, Arrow, TFRecord, WebDataset, MDS, JSON and CSV."
 
 
 @pytest.mark.parametrize(

@@ -341,6 +341,6 @@ def test_other_bytes_are_not_passed_off_as_the_old_ones(finished: Path, monkeypa
     shard(finished, 1).unlink()
     pieces = TfrecordEncoder.pieces
     monkeypatch.setattr(TfrecordEncoder, "pieces", lambda self, batch: [b"".join(pieces(self, batch))[:-1] + b"x"])
-    with pytest.raises(NotWhole, match=r"train-00001-of-00004\.tfrecords was made again with other bytes than before: SHA-256"):
+    with pytest.raises(NotWhole, match=r"train-00001-of-00004\.tfrecords was made again with different bytes: SHA-256"):
         repair(str(finished), Access())
     assert not (finished / "_SUCCESS").exists()

@@ -78,7 +78,7 @@ def test_decode_refuses_numbers() -> None:
 def test_decode_does_not_overwrite_a_column() -> None:
     kinds: dict[str, pa.DataType] = {"image/encoded": pa.binary(), "image": pa.int64()}
     schema = pa.schema(kinds)
-    with pytest.raises(BadSpec, match="makes a column 'image' of 'image/encoded', but there is one already; rename it first"):
+    with pytest.raises(BadSpec, match="turns 'image/encoded' into the column 'image', but that column already exists; rename it first"):
         schema_after(schema, {"decode": {}})
 
 
@@ -103,7 +103,7 @@ def test_decode_does_not_overwrite_a_column() -> None:
 )
 @pytest.mark.parametrize("before", [[], [{"resize": {"shortestSide": 32}}]], ids=["decode", "shortest side"])
 def test_a_step_that_needs_one_size_says_how_to_get_it(before: list[Any], transform: Any, message: str) -> None:
-    advice = r" \(add resize with height and width, cropOrPad or encode behind decode\)\.$"
+    advice = r" \(after decode, add resize with height and width, cropOrPad, or encode\)\.$"
     with pytest.raises(BadSpec, match=message) as found:
         schema_after(schema_of(files()), {"decode": {}}, *before, transform)
     assert found.match(advice)
@@ -114,8 +114,8 @@ def test_a_chain_that_ends_without_one_size_is_refused_with_the_advice() -> None
     with pytest.raises(BadSpec) as found:
         resolve(None, None, schema=schema, default_label="label")
     assert str(found.value) == (
-        "The feature 'image': the column 'image' is images of different sizes (add resize with height and width, cropOrPad or encode behind"
-        " decode), which records can't contain."
+        "The feature 'image': the column 'image' is images of different sizes (after decode, add resize with height and width, cropOrPad, or"
+        " encode), which records can't contain."
     )
 
 
@@ -289,7 +289,7 @@ def test_an_alpha_channel_is_refused_for_a_jpeg() -> None:
 
 
 def test_encode_does_not_overwrite_a_column() -> None:
-    with pytest.raises(BadSpec, match="The transform encode makes a column 'photo/encoded', but there is one already"):
+    with pytest.raises(BadSpec, match="The transform encode makes the column 'photo/encoded', but that column already exists"):
         schema_after(
             pa.schema([("photo", pa.binary()), ("photo/encoded", pa.binary())]),
             {"decode": {"column": "photo"}},

@@ -18,7 +18,7 @@ from dataprep_operator.reconcilers.actuator import ForeignChild
 # --- failures -------------------------------------------------------------------------------------------------------------
 
 PLAN_FAILURES = {
-    "missing input": a_failure(Reason.INPUT_NOT_FOUND, "s3://in/images names nothing."),
+    "missing input": a_failure(Reason.INPUT_NOT_FOUND, "s3://in/images doesn't exist."),
     "unreachable": a_failure(Reason.STORE_UNREACHABLE, "name node nn:8020 can't be reached.", 4),
     "no permission": a_failure(Reason.NOT_PERMITTED, "AccessDenied user=nobody path=/x"),
     "output exists": a_failure(Reason.OUTPUT_EXISTS, "s3://out/mnist holds another run.", 5),

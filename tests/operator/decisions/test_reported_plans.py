@@ -69,7 +69,7 @@ def test_a_pod_that_says_something_else_is_judged_when_its_job_ends(world: World
 
     world.complete("plan")
     assert world.settle() == "Failed"
-    assert "not one of dataprep's: hello" in world.message()
+    assert "message was not written by dataprep: hello" in world.message()
 
 
 @pytest.mark.parametrize(

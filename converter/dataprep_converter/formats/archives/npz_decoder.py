@@ -46,7 +46,9 @@ class NpzDecoder:
         arrays = {self._features[member.name][0]: self._array(member) for member in archive_members}
         records = {len(array) for array in arrays.values()}
         if len(records) > 1:
-            raise BrokenRecord(f"arrays of {' and '.join(map(str, sorted(records)))} records in one file", offset=0)
+            raise BrokenRecord(
+                f"the arrays of one file have different numbers of records: {' and '.join(map(str, sorted(records)))}", offset=0
+            )
         return arrays
 
     def parse(self, record: dict[str, Values]) -> dict[str, Any]:

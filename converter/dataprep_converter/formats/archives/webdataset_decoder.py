@@ -48,12 +48,12 @@ class WebdatasetDecoder:
                 sample = {}
             if not sample:
                 if hash(key) in seen:
-                    raise BrokenRecord(f"the key {_quote(key)} comes again", offset=offset)
+                    raise BrokenRecord(f"a second sample has the key {_quote(key)}", offset=offset)
                 seen.add(hash(key))
                 sample_offset, sample = offset, {"__key__": key}
             extension_text = extension.decode("utf-8", "surrogateescape")
             if extension_text in sample:
-                raise BrokenRecord(f"the member {_quote(name)} comes twice", offset=offset)
+                raise BrokenRecord(f"the member {_quote(name)} occurs twice", offset=offset)
             sample[extension_text] = content
         if sample:
             yield sample_offset, sample

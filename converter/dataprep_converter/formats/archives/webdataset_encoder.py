@@ -246,7 +246,7 @@ class WebdatasetEncoder(SingleFile):
             padding, _ = look_up(-sizes % BLOCK, bytes)
             pieces += [_headers(keys, extension.encode(), sizes), content, padding]
         if not pieces:
-            raise BadData("A record has no value in any feature, but a sample of webdataset needs at least one.")
+            raise BadData("A record has no value for any feature, but a webdataset sample needs at least one value.")
         return join(pieces, len(keys))
 
 

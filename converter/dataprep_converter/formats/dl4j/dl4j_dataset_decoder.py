@@ -46,7 +46,9 @@ class Dl4jDatasetDecoder:
         )
         lengths = {len(array) for part in parts for array in part}
         if len(lengths) > 1:
-            raise BrokenRecord(f"arrays of {' and '.join(map(str, sorted(lengths)))} records in one file", offset=first)
+            raise BrokenRecord(
+                f"the arrays of one file have different numbers of records: {' and '.join(map(str, sorted(lengths)))}", offset=first
+            )
         for number in range(lengths.pop()):
             yield first, {name: _row(array[number], mask, number) for name, (array, mask) in arrays.items()}
 

@@ -103,7 +103,7 @@ def read(
             word = source.take(4, "length", at=offset)
         size, key_size = _INT.unpack(word)[0], _INT.unpack(source.take(4, "length", at=offset))[0]
         if not 0 <= key_size <= size:
-            raise BrokenRecord(f"a key of {key_size:,} bytes in a record of {size:,}", offset=offset)
+            raise BrokenRecord(f"the key's length is {key_size:,} bytes, but the whole record's is {size:,} bytes", offset=offset)
         # A length is used only if the object's own header confirms it, so a damaged length can't cause a large allocation.
         _check(key, source.peek(min(HEAD, key_size)), key_size, offset)
         data = source.take(key_size, "key", at=offset)
@@ -130,7 +130,7 @@ def _blocks(source: "_Source", sync: bytes, key: WritableLayout, value: Writable
             block_size = sum(sizes)
             data = _inflate(source.take(source.vint(offset), "block", at=offset), block_size, offset)
             if len(data) != block_size:
-                raise BrokenRecord(f"{len(data):,} bytes in a block instead of {block_size:,}", offset=offset)
+                raise BrokenRecord(f"a block has {len(data):,} bytes instead of {block_size:,}", offset=offset)
             at = 0
             column: list[bytes] = []
             for size in sizes:
@@ -148,7 +148,7 @@ def _sizes(data: bytes, count: int, offset: int) -> list[int]:
     except ValueError as exc:
         raise BrokenRecord(str(exc), offset=offset) from exc
     if at != len(data):
-        raise BrokenRecord(f"more lengths than the {count:,} records of a block", offset=offset)
+        raise BrokenRecord(f"a block with more lengths than its {count:,} records", offset=offset)
     return sizes
 
 
@@ -158,7 +158,10 @@ def _check(layout: WritableLayout, begin: bytes, size: int, offset: int) -> None
     except ValueError as exc:
         raise BrokenRecord(f"not a valid record: {exc}", offset=offset) from exc
     if declared_size is not None and declared_size != size:
-        raise BrokenRecord(f"not a valid record: an object of {declared_size:,} bytes in {size:,}", offset=offset)
+        raise BrokenRecord(
+            f"not a valid record: an object's header declares {declared_size:,} bytes, but the record has {size:,} bytes for it",
+            offset=offset,
+        )
 
 
 def _inflate(data: bytes, most: int, offset: int) -> bytes:

@@ -153,7 +153,7 @@ class _Records:
         steps: list[dict[str, list[Any]]] = []
         count, at = _length(data), _INT.size
         if count * self._width * _TYPE.size > len(data):
-            raise ValueError(f"{count:,} steps in {len(data):,} bytes")
+            raise ValueError(f"{count:,} steps don't fit in {len(data):,} bytes")
         for number in range(count):
             step, at = self._values(data, at + _INT.size if number == 0 else at)
             steps.append(step)
@@ -225,7 +225,7 @@ def parse(layout: WritableLayout, data: bytes) -> dict[str, Any]:
     try:
         size = layout.size(data[:HEAD])
         if size is not None and size != len(data):
-            raise ValueError(f"an object of {size:,} bytes in {len(data):,}")
+            raise ValueError(f"an object's header declares {size:,} bytes, but the object has {len(data):,} bytes")
         return layout.parse(data)
     except BrokenRecord:
         raise

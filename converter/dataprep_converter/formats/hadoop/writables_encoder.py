@@ -112,7 +112,7 @@ def pairs(options: SequenceFileOptions | MapFileOptions, features: Sequence[Feat
     elif len(rest) > 1:
         names = ", ".join(feature.name for feature in rest)
         raise BadSpec(
-            f"output.{format_name}.value: Feature is for a single feature besides the key, but there are {names}; use Example or Record."
+            f"output.{format_name}.value: Feature allows only one feature besides the key, but there are {names}; use Example or Record."
         )
     else:
         value = FeatureWritable(rest[0], format_name=format_name)

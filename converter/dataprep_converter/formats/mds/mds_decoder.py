@@ -36,11 +36,11 @@ class MdsDecoder:
         if _take_exactly(source, len(self._config), "the columns") != self._config:
             raise BrokenRecord("the columns are not those of the manifest", offset=source.offset - len(self._config))
         if offsets[0] != source.offset:
-            raise BrokenRecord(f"the table of offsets has a wrong first offset, {offsets[0]}", offset=4)
+            raise BrokenRecord(f"the offset table has a wrong first offset, {offsets[0]}", offset=4)
         backwards = np.flatnonzero(np.diff(offsets) < 0)
         if len(backwards):
             raise BrokenRecord(
-                f"according to the table of offsets, record {backwards[0]} ends before it begins", offset=4 * int(backwards[0]) + 8
+                f"according to the offset table, record {backwards[0]} ends before it begins", offset=4 * int(backwards[0]) + 8
             )
         for begin, end in zip(offsets[:-1].tolist(), offsets[1:].tolist(), strict=True):
             record = _take_exactly(source, end - begin, "a record")

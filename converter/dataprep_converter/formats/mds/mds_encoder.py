@@ -164,8 +164,8 @@ class MdsEncoder(SingleFile):
         head = 4 + 4 * (len(sizes) + 1) + len(self._config)
         if head + self._records.size > LARGEST:
             raise BadSpec(
-                f"A shard of mds would have {head + self._records.size:,} bytes, but an offset in it can be at most {LARGEST:,}: "
-                "set output.shards.targetSize, records or count for smaller shards."
+                f"An mds shard would have {head + self._records.size:,} bytes, but its offsets can be at most {LARGEST:,}: "
+                "set output.shards.targetSize, records or count to make smaller shards."
             )
         offsets = head + np.concatenate(([0], np.cumsum(sizes)))
         return len(sizes).to_bytes(4, "little") + offsets.astype("<u4").tobytes() + self._config

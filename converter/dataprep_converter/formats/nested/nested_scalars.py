@@ -17,7 +17,7 @@ def nested_scalar(text: str, kind: pa.DataType) -> Any:
     try:
         value = json.loads(text)
     except RecursionError as exc:
-        raise ValueError("it is nested too deep") from exc
+        raise ValueError("it is nested too deeply") from exc
     if value is None:
         raise ValueError("it is null")
     return json_column(array_of([value], kind))[0]

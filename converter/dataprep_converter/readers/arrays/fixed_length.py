@@ -91,7 +91,7 @@ def _units(source: FixedLengthSource, access: Access) -> Listing[Unit]:
 def _no_whole_number(source: FixedLengthSource, entry: Entry, records: int, rest: int) -> BadData:
     frame = f" after {source.header_bytes:,} bytes of header and {source.footer_bytes:,} of footer"
     around = frame if source.header_bytes or source.footer_bytes else ""
-    what = f"{records:,} records and {rest:,} bytes are left over" if records >= 0 else "it is shorter than these"
+    what = f"{records:,} records and {rest:,} bytes are left over" if records >= 0 else "it is shorter than the header and the footer"
     return BadData(
         f"{entry.uri}: expected a whole number of records of {source.record_bytes:,} bytes{around}, got a file of {entry.size:,} bytes: {what}.",
         uri=entry.uri,

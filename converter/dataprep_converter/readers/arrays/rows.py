@@ -88,7 +88,7 @@ class Rows(Closeable):
         return np.frombuffer(data, np.uint8).reshape(-1, self._row_bytes)
 
     def _became_shorter(self) -> InputChanged:
-        return InputChanged(f"{self._uri} became shorter while it was read.", uri=self._uri)
+        return InputChanged(f"{self._uri} shrank while it was being read.", uri=self._uri)
 
 
 def within_reads(rows: npt.NDArray[np.int64], row_bytes: int) -> Iterator[tuple[int, int]]:

@@ -84,7 +84,7 @@ def input_folders(access: Access, uris: Sequence[str], keep: FolderChoice | None
             others = [each for each in access.skipped.in_data_sets if each.startswith(uri.rstrip("/") + "/")]
             but = f" except files of data sets, such as {min(others)}, which are read only if the source names them" if others else ""
             if hidden := access.skipped.hidden.get(uri):
-                but = f" except {hidden:,} whose name, or a folder's, begins with _ or a dot; such files are read only if the source names them"
+                but = f" except hidden ones ({hidden:,}): a file or folder whose name begins with _ or a dot is read only if the source names it"
             raise NotFound(f"{uri} names no file{but}.", uri=uri)
 
 

@@ -63,7 +63,7 @@ class ArrowReader(TableReader):
 def _pieces(source: Input, pieces: Sequence[tuple[int, int]], uri: str) -> bytes:
     data = b"".join(source.read_at(offset, size) for offset, size in pieces)
     if len(data) != sum(size for _, size in pieces):
-        raise InputChanged(f"{uri} became shorter while it was read.", uri=uri)
+        raise InputChanged(f"{uri} shrank while it was being read.", uri=uri)
     return data
 
 

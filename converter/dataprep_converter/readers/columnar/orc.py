@@ -83,7 +83,7 @@ def _fault_of_times(file: Any, stripe: int, columns: Sequence[str], error: pa.Ar
         except pa.ArrowInvalid as exc:
             if (time := _FAR_TIME.search(str(exc))) is not None:
                 return (
-                    f"the column {name!r} has the time {_shown_time(int(time[1]))} in stripe {stripe}, and times of ORC are read in "
+                    f"the column {name!r} has the time {_shown_time(int(time[1]))} in stripe {stripe}, and ORC times are read in "
                     f"nanoseconds, from 1677-09-21 to 2262-04-11. Leave the column out of {_OF}.columns, or write the files as Parquet."
                 )
     return None

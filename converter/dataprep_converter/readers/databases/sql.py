@@ -313,7 +313,7 @@ def _divide(database: Database, source: SqlSource, result: pa.Schema) -> list[_B
     name = source.partition_by.column
     kind = result.field(_place(name, result, of="source.sql.partitionBy.column")).type
     if not pa.types.is_integer(kind):
-        raise BadSpec(f"source.sql.partitionBy.column: {name!r} is {kind}; take a column of whole numbers.")
+        raise BadSpec(f"source.sql.partitionBy.column: {name!r} is {kind}; use a column of whole numbers.")
     low, high = database.row(f"SELECT min({quoted(name)}), max({quoted(name)}) FROM ({_query(source)}) AS q")
     if low is None:
         return all_rows

@@ -133,7 +133,7 @@ class _Shard(Closeable):
             raise BadData(f"{uri}: its index says {count:,} records, the shard says {found:,}.", uri=uri)
         self._offsets = np.frombuffer(head, "<u4", offset=4).astype(np.int64)
         if np.any(np.diff(self._offsets) < 0) or self._offsets[0] < len(head) or self._offsets[-1] > contents:
-            raise BadData(f"{uri}: the table of offsets leads out of the shard or backwards.", uri=uri)
+            raise BadData(f"{uri}: the offset table points outside the shard, or its offsets don't ascend.", uri=uri)
 
     def records(self, first: int, count: int) -> list[bytes]:
         """Returns `count` records, beginning with record number `first`. Raises BadData if the shard ends before the last of these
@@ -185,7 +185,7 @@ class _Planner:
             files = {path: entry for _, path, entry in input_files(self._access, [folder])}
             indexes = [path for path in files if path.rpartition("/")[2] == INDEX]
             if not indexes:
-                raise NotFound(f"{uri} has no {INDEX}, neither itself nor in a folder; MDSWriter writes one.", uri=uri)
+                raise NotFound(f"{uri} contains no {INDEX}, neither directly nor in a subfolder; MDSWriter writes such a file.", uri=uri)
             done: set[str] = set()
             # A folder's index can also list the shards of its subfolders, which have indexes of their own.
             for path in sorted(indexes, key=lambda index: (index.count("/"), index)):
@@ -242,7 +242,7 @@ class _Planner:
                     uri=uri,
                 )
             return below + str(zipped.get("basename")), True
-        raise BadData(f"{uri} lists the shard {raw.removeprefix(below)}, which isn't there.", uri=uri)
+        raise BadData(f"{uri} lists the shard {raw.removeprefix(below)}, which doesn't exist.", uri=uri)
 
     def _settle(self, shard: Mapping[str, Any], uri: str, unit: Unit) -> None:
         """Takes the columns from the first shard, and compares the columns of the other shards with these columns."""
@@ -251,7 +251,7 @@ class _Planner:
             if columns != self._written:
                 raise BadSpec(
                     f"{uri}: {_difference(columns, self._written)} in {self._written_by}; every index needs the same columns. Write the shards "
-                    "again with the same columns, or make a data set of each kind by a job of its own.",
+                    "again with the same columns, or convert each kind of shard in a separate job.",
                     uri=uri,
                 )
             return
@@ -286,5 +286,5 @@ def _difference(columns: Sequence[MdsColumn], first: Sequence[MdsColumn]) -> str
     types, expected = ({column.name: column.encoding for column in each} for each in (columns, first))
     name = next((name for name in [*types, *expected] if types.get(name) != expected.get(name)), "")
     if not name:
-        return "the columns have another order than"
+        return "the columns are in a different order than"
     return f"the column {name!r} is {types.get(name, 'missing')}, but {expected.get(name, 'missing')}"

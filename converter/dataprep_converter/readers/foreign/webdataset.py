@@ -97,7 +97,7 @@ class WebdatasetReader(BlockReader):
             source = self._contents.get(unit.uri, partial(unpacked, source, unit.uri, compression=compression, size=extra["contents"]))
         data = source.read_at(unit.offset, size)
         if len(data) != size:
-            raise InputChanged(f"{unit.uri} became shorter while it was read.", uri=unit.uri)
+            raise InputChanged(f"{unit.uri} shrank while it was being read.", uri=unit.uri)
         rows: list[list[Any]] = []
         reasons: dict[int, str] = {}
         samples = list(_samples(_members(data, unit), unit.uri))

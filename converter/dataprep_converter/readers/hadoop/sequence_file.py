@@ -68,7 +68,7 @@ class SequenceFileReader(BlockReader):
         """Parses the unit. Raises BadData, which names the file and the offset, for an invalid or truncated record."""
         data = source.read_at(unit.offset, unit.size)
         if len(data) != unit.size:
-            raise InputChanged(f"{unit.uri} became shorter while it was read.", uri=unit.uri)
+            raise InputChanged(f"{unit.uri} shrank while it was being read.", uri=unit.uri)
         keys_and_values = pairs(data, _header_of(unit), unit.uri, unit.offset)
         columns: list[Any] = []
         reasons: dict[int, str] = {}

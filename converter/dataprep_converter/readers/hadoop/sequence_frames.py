@@ -259,7 +259,7 @@ def _record_end(head: bytes, offset: int, most: int, uri: str) -> int:
         raise _bad_data(f"truncated length ({len(head)} of {_HEAD.size} bytes)", offset, uri)
     size, key_size = _HEAD.unpack(head)
     if not 0 <= key_size <= size:
-        raise _bad_data(f"a key of {key_size:,} bytes in a record of {size:,}", offset, uri)
+        raise _bad_data(f"the key's length is {key_size:,} bytes, but the whole record's is {size:,} bytes", offset, uri)
     end: int = offset + _HEAD.size + size
     if end > most:
         raise _bad_data(f"the file ends within the record of {size:,} bytes", offset, uri)

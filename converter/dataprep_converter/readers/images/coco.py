@@ -157,7 +157,7 @@ def _integer(values: Mapping[str, Any], name: str) -> int:
 def _text(values: Mapping[str, Any], name: str) -> str:
     value = values[name]
     if not isinstance(value, str) or not value:
-        raise TypeError(f"{name} {value!r} is not a text")
+        raise TypeError(f"{name} must be a non-empty string, got {value!r}")
     # JSON can contain unpaired surrogates, which file names and records can't contain. `encode` raises ValueError for them.
     value.encode()
     return value

@@ -20,7 +20,7 @@ def parent(folders: Sequence[str], *, where: str) -> str:
     BadSpec, which names `where`."""
     if not folders:
         raise BadSpec(
-            f"{where} lies in no folder that could name its class (labelFrom: ParentFolder); "
+            f"{where} isn't in a folder whose name could be its class (labelFrom: ParentFolder); "
             "set labelFrom: None for images without classes."
         )
     return folders[-1]

@@ -96,7 +96,7 @@ def _subset(file: str, *, folders: Sequence[str], uri: str, subset_from: str) ->
     if subset_from != "FirstFolder":
         return "", folders
     if not folders:
-        raise BadSpec(f"{file} lies in no folder that could name its subset (subsetFrom: FirstFolder).")
+        raise BadSpec(f"{file} isn't in a folder whose name could be its subset (subsetFrom: FirstFolder).")
     return folders[0], folders[1:]
 
 

@@ -284,7 +284,9 @@ def _of_jsonl(text: Iterator[str], source: ImageList) -> Iterator[Line]:
             raise BadSpec(f"{source.uri}, line {number}: not JSON: {exc}.", uri=source.uri) from exc
         path = record.get(source.path_column or "path") if isinstance(record, dict) else None
         if not isinstance(path, str):
-            raise BadSpec(f"{source.uri}, line {number}: no object with a text {source.path_column or 'path'!r}.", uri=source.uri)
+            raise BadSpec(
+                f"{source.uri}, line {number}: expected an object whose {source.path_column or 'path'!r} is a string.", uri=source.uri
+            )
         label = None
         if source.label_column is not None:
             label = record.get(source.label_column)

@@ -296,7 +296,7 @@ class _Planner:
         if not bad:
             return ""
         reason = json.loads(bad[0].extra)["bad"]
-        return f" Rows that are bad have no key, such as {bad[0].uri}, record {bad[0].row} of the table {reason}."
+        return f" Bad rows have no key, such as {bad[0].uri}, record {bad[0].row} of the table {reason}."
 
     def _key(self, count: Count) -> str:
         values = [repr(value)[:_SHOWN] for value in count.example]

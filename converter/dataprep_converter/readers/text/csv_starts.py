@@ -154,7 +154,7 @@ def infer_columns(start: FileStart, dialect: Dialect, *, rule: int, uri: str, of
     texts = {
         name: f"In the first rows of {uri} {kind.others:,} of {kind.cells:,} cells of the column {name!r} are not numbers; the first of these cells is in line "
         f"{start.line + rows.lines_before(int(rows.starts[kind.row]))}, {shown(kind.other)}, so the column is text. If such cells are bad or "
-        f"missing values, give {of}.columns a type of numbers for it and set onBadRecord.policy: Skip, or name the words for missing values in {of}.nullWords."
+        f"missing values, give the column a numeric type in {of}.columns and set onBadRecord.policy: Skip, or name the words for missing values in {of}.nullWords."
         for name, kind in zip(names, kinds, strict=True)
         if kind.type == "String" and kind.others
     }

@@ -194,7 +194,7 @@ class StretchReader(BlockReader):
         """Reads and parses a stretch of a plain file."""
         data = source.read_at(unit.offset, unit.size)
         if len(data) != unit.size:
-            raise InputChanged(f"{unit.uri} became shorter while it was read.", uri=unit.uri)
+            raise InputChanged(f"{unit.uri} shrank while it was being read.", uri=unit.uri)
         extra = json.loads(unit.extra)
         reading = self.reading_of(extra)
         block = reading.parse(in_utf8(data, _encoding_in(extra)), records=unit.records, line=extra["line"], uri=unit.uri)

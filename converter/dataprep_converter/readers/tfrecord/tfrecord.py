@@ -85,7 +85,7 @@ class TfrecordReader(BlockReader):
             source = self._contents.get(unit.uri, partial(unpacked, source, unit.uri, compression="gzip", size=extra["contents"]))
         data = source.read_at(unit.offset, size)
         if len(data) != size:
-            raise InputChanged(f"{unit.uri} became shorter while it was read.", uri=unit.uri)
+            raise InputChanged(f"{unit.uri} shrank while it was being read.", uri=unit.uri)
         starts, ends = payloads(data, unit.uri, unit.offset)
         if self._raw:
             return Block.of(pa.RecordBatch.from_arrays([_payload_column(data, starts, ends)], schema=self.schema()))
@@ -203,7 +203,7 @@ class _Planner:
                 self._samples.append((uri, data[start:end]))
             except NotWhole as exc:
                 raise BadData(
-                    f"{uri}, offset {start - HEADER}: {str(exc)[:1].lower()}{str(exc)[1:]} Set source.tfrecord.raw to pass records on as they are.",
+                    f"{uri}, offset {start - HEADER}: {str(exc)[:1].lower()}{str(exc)[1:]} Set source.tfrecord.raw to keep records unparsed.",
                     uri=uri,
                 ) from exc
 

@@ -66,7 +66,7 @@ class AwsProfile:
             from botocore.session import Session  # type: ignore[import-not-found] # as above
         except ImportError as exc:
             used = next(setting for setting in (*_BEFORE_KEYS, *_AFTER_KEYS) if setting in self._settings)
-            raise BadSpec(f"profile {self._name} of AWS has {used}, which needs the package botocore: pip install botocore.") from exc
+            raise BadSpec(f"AWS profile {self._name} uses {used}, which needs the package botocore: pip install botocore.") from exc
         try:
             if self._chain is None:
                 session = Session(profile=self._name)
@@ -98,13 +98,13 @@ def _section(file: Path, names: Sequence[str]) -> Mapping[str, str]:
     try:
         parser.read(file)
     except configparser.MissingSectionHeaderError as exc:
-        raise BadCredentials(f"{file} is not a file of AWS's settings: line {exc.lineno} comes before the first [section].") from None
+        raise BadCredentials(f"{file} is not a valid AWS settings file: line {exc.lineno} comes before the first [section].") from None
     except configparser.ParsingError as exc:
         # The parser's own message quotes the lines, which may contain keys.
         numbers = ", ".join(str(number) for number, _ in exc.errors)
-        raise BadCredentials(f"{file} is not a file of AWS's settings: no [section] and no name = value in line {numbers}.") from None
+        raise BadCredentials(f"{file} is not a valid AWS settings file: no [section] and no name = value in line {numbers}.") from None
     except UnicodeDecodeError as exc:
-        raise BadCredentials(f"{file} is not a file of AWS's settings: it is not UTF-8.") from exc
+        raise BadCredentials(f"{file} is not a valid AWS settings file: it is not UTF-8.") from exc
     return next((dict(parser[name]) for name in names if parser.has_section(name)), {})
 
 

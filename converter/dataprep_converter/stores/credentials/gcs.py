@@ -49,7 +49,9 @@ class CredentialChain:
                 credentials = self._source(request)
                 credentials.refresh(request)
             except exceptions.TransportError as exc:
-                raise Unreachable(f"Cloud Storage: no token for {self._account}, its service can't be reached: {exc}.") from exc
+                raise Unreachable(
+                    f"Cloud Storage: no token for {self._account}, because the token service can't be reached: {exc}."
+                ) from exc
             except (exceptions.GoogleAuthError, ValueError) as exc:
                 if self._secret or not isinstance(exc, exceptions.DefaultCredentialsError):
                     raise BadCredentials(f"No token for {self._account}: {_line(exc)}.") from exc
@@ -71,7 +73,7 @@ class CredentialChain:
         try:
             key = json.loads(self._secret["serviceAccountKey"])
         except json.JSONDecodeError as exc:
-            raise BadCredentials(f"The Secret's serviceAccountKey is not the JSON that Google gives: {exc}.") from exc
+            raise BadCredentials(f"The Secret's serviceAccountKey is not the JSON key that Google issues: {exc}.") from exc
         return service_account.Credentials.from_service_account_info(key, scopes=_SCOPES)  # type: ignore[no-untyped-call] # google-auth has no types here
 
 

@@ -360,7 +360,7 @@ class HdfsInput(Closeable):
 
         piece = retrying(attempt, what=f"reading {self.uri}")
         if len(piece) != count:
-            raise InputChanged(f"{self.uri} became shorter while it was read: got {len(piece)} of {count} bytes at {offset}.", uri=self.uri)
+            raise InputChanged(f"{self.uri} shrank while it was being read: got {len(piece)} of {count} bytes at {offset}.", uri=self.uri)
         return piece
 
     def stream(self, offset: int = 0, length: int | None = None) -> Iterator[bytes]:

@@ -252,14 +252,14 @@ class Place:
         if name in _IMPOSSIBLE or "block size" in message or "replication" in message.partition("minReplication")[0]:
             return BadSpec(f"HDFS refuses {path}: {line}.", uri=path)
         if not name and status == http.client.NOT_FOUND:
-            return StoreError(f"{self.peer} is no WebHDFS: {line}.", uri=path)
+            return StoreError(f"{self.peer} doesn't serve WebHDFS: {line}.", uri=path)
         # The cluster is in safe mode or on standby, or lacks DataNodes. After the cluster recovers, another attempt may succeed.
         return Unreachable(f"WebHDFS at {self.peer} failed at {path}: {hadoop.explained(line)}.", uri=path)
 
     def _truncation_error(self, body: bytes) -> Unreachable:
         beginning = body[:200].decode(errors="replace").partition("\n")[0]
         return Unreachable(
-            f"WebHDFS: the answer of {self.peer} about {self.path} is truncated or not from WebHDFS: {beginning!r}.", uri=self.path
+            f"WebHDFS: the response from {self.peer} for {self.path} is truncated or isn't from WebHDFS: {beginning!r}.", uri=self.path
         )
 
     @property
@@ -456,7 +456,7 @@ class WebHdfsInput(RangedInput):
         try:
             status = self._place.ask("GET", "GETFILESTATUS")["FileStatus"]
         except NotFound as exc:
-            raise InputChanged(f"{self.uri} was deleted while it was read.", uri=self.uri) from exc
+            raise InputChanged(f"{self.uri} was deleted while it was being read.", uri=self.uri) from exc
         if _entry(self.uri, status) != self._entry:
             raise InputChanged(f"{self.uri} was replaced since it was listed.", uri=self.uri)
 

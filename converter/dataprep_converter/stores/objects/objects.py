@@ -289,7 +289,7 @@ class ObjectInput(RangedInput):
 
         piece = retrying(attempt, what=f"reading {self.uri}")
         if len(piece) != count:
-            raise InputChanged(f"{self.uri} became shorter while it was read: got {len(piece)} of {count} bytes at {offset}.", uri=self.uri)
+            raise InputChanged(f"{self.uri} shrank while it was being read: got {len(piece)} of {count} bytes at {offset}.", uri=self.uri)
         return piece
 
     def _pieces(self, offset: int, end: int) -> Iterator[bytes]:

@@ -267,7 +267,7 @@ class OssUpload:
             try:
                 self._client.abort(self._bucket, self._key, self._upload_id)
             except (StoreError, InputChanged, BadSpec) as exc:
-                logger.warning("the unfinished upload of %s stays: %s", self.uri, exc)
+                logger.warning("the unfinished upload of %s remains: %s", self.uri, exc)
         self._ended = True
 
     def _begin(self) -> None:

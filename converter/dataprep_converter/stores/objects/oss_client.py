@@ -150,10 +150,10 @@ class OssClient:
         if isinstance(error, sdk.DeserializationError):
             # A gateway in front of OSS may respond in its own format. For example, a gateway's 502 response lacks the Date header, which
             # the SDK requires.
-            return Unreachable(f"OSS at {self.peer}: the answer for {uri} doesn't have the format of OSS: {_line(error)}.", uri=uri)
+            return Unreachable(f"OSS at {self.peer}: the response for {uri} isn't in OSS's format: {_line(error)}.", uri=uri)
         if isinstance(error, sdk.RequestError | sdk.ResponseError | requests.RequestException | OSError):
             return Unreachable(f"OSS: cannot connect to {self.peer}, or the connection broke at {uri}: {_line(error)}.", uri=uri)
-        return BadSpec(f"OSS can't take {uri}: {_line(error)}.", uri=uri)
+        return BadSpec(f"OSS doesn't accept {uri}: {_line(error)}.", uri=uri)
 
     def _service_error(self, error: Any, bucket: str, uri: str, *, doing: str) -> ConvertError:
         status, code = error.status_code, error.code or ""

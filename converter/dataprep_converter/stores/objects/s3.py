@@ -306,7 +306,7 @@ class Multipart:
                 return existing[0]
             if existing is not None and not replace:
                 raise AlreadyExists(f"{uri} exists already.", uri=uri)
-            raise Unreachable(f"The upload of {uri} is gone: it was aborted, or completed by a request without an answer.", uri=uri)
+            raise Unreachable(f"The upload of {uri} is gone: it was aborted, or completed by a request that got no response.", uri=uri)
         if answer.status == 412:
             raise AlreadyExists(f"{uri} exists already.", uri=uri)
         if answer.code == "InvalidPart":
@@ -335,7 +335,7 @@ class Multipart:
         with contextlib.suppress(StoreError):
             answer = self._bucket.requests.send("DELETE", self._key, query={"uploadId": self._upload_id})
             if answer.status == 403:
-                logger.warning("the unfinished upload of %s stays: missing %s", self._uri, self._bucket.rights["abort"])
+                logger.warning("the unfinished upload of %s remains: missing %s", self._uri, self._bucket.rights["abort"])
 
 
 def bucket_and_key(uri: str) -> tuple[str, str]:

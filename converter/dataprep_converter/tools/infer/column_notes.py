@@ -67,14 +67,14 @@ def likely_mistakes(records: pa.RecordBatch, columns: Sequence[str], *, label: s
             continue
         distinct = len(pc.unique(values))
         if distinct == 1:
-            yield f"column {name} has the same value in {count}, so it tells nothing"
+            yield f"column {name} has the same value in {count}, so it carries no information"
         elif name == label:
             if distinct > MOST_CLASSES and not pa.types.is_floating(values.type):
                 yield f"the label {name} has {distinct:,} different values in {count}: is it a class?"
         elif _is_id(name, values, distinct):
-            yield f"column {name} is different in each of {count}, like a number of the row or a key: drop it if it is no feature"
+            yield f"column {name} has a different value in each of {count}, like a row number or a key: drop it if it isn't a feature"
         elif label_values is not None and _tells_the_same(values, label_values, distinct):
-            yield f"column {name} determines the label {label} in {count}, and the label determines it: drop it if it is made from the label"
+            yield f"column {name} and the label {label} determine each other in {count}: drop the column if it is made from the label"
 
 
 def short_value(value: object) -> str:

@@ -167,7 +167,7 @@ def notes_on(layout: CsvLayout) -> Iterator[str]:
         yield f"the header has no name for the first column, which is called {layout.short_header[0]!r}"
     elif layout.lines_above:
         lines = "line is" if layout.lines_above == 1 else f"{layout.lines_above} lines are"
-        yield f"the first {lines} skipped, because the rows have another number of cells: {','.join(layout.above)[:100]}"
+        yield f"the first {lines} skipped, because the rows have a different number of cells: {','.join(layout.above)[:100]}"
     elif layout.duplicate_name is not None:
         yield (
             f"the first line has the name {layout.duplicate_name!r} twice, so it can't be the header and is skipped; "

@@ -33,9 +33,9 @@ _KINDS: Final[Sequence[tuple[str, str, Callable[[bytes], bool]]]] = (
     ("a tar archive", f"{_ARCHIVE}, or read it by source.webdataset if its members are samples", lambda head: head[257:262] == b"ustar"),
     ("a SQLite database", "read it by source.sql", _starts(b"SQLite format 3\0")),
     ("an HDF5 file", "save its arrays as .npy files", _starts(b"\x89HDF\r\n\x1a\n")),
-    ("a Feather file of the first version", "write it again with a current pyarrow", _starts(b"FEA1")),
+    ("a Feather file of version 1", "write it again with a current pyarrow", _starts(b"FEA1")),
     ("an encrypted Parquet file", "decrypt it", _starts(b"PARE")),
-    ("a file of R", "write it as CSV or Parquet", _starts(b"RDX2\n", b"RDX3\n", b"X\n\0\0", b"B\n")),
+    ("an R data file", "write it as CSV or Parquet", _starts(b"RDX2\n", b"RDX3\n", b"X\n\0\0", b"B\n")),
     ("a Stata file", "write it as CSV or Parquet", _starts(b"<stata_dta>")),
     ("an SPSS file", "write it as CSV or Parquet", _starts(b"$FL2", b"$FL3")),
     ("a video", _MEDIA, lambda head: head[4:8] == b"ftyp" or head.startswith(b"\x1a\x45\xdf\xa3") or head[8:12] == b"AVI "),
@@ -71,16 +71,16 @@ def description_of(head: bytes) -> tuple[str, str]:
     if text is None:
         first = head[:8].hex(" ")
         return (
-            f"of no kind that infer knows (its first bytes are {first})",
+            f"of a type that infer doesn't know (its first bytes are {first})",
             "source.wholeFile stores each file unchanged; source.plugin reads anything",
         )
     lines = text.lines.removeprefix(b"\xef\xbb\xbf")
     for name, advice, pattern in _TEXTS:
         if pattern.match(lines):
             key = _LIST_OF_OBJECTS.search(lines) if advice == _TO_JSONL else None
-            records = f"; take the objects in {key[1].decode()!r} out, for example with jq -c '.{key[1].decode()}[]'" if key else ""
+            records = f"; extract the objects in {key[1].decode()!r}, for example with jq -c '.{key[1].decode()}[]'" if key else ""
             return name, advice + records
     return (
-        "text, but its name and content tell nothing about its records",
+        "text, but neither its name nor its content shows what its records are",
         "source.text makes each line a record, and source.wholeFile each file",
     )

@@ -151,7 +151,7 @@ def _most_common_kind(files: Sequence[File], access: Access) -> tuple[str, list[
     counts = Counter(kind for file in files if (kind := kinds[extension(file.path)]) is not None)
     if not counts:
         name, advice = description_of(head_of(files[0], access))
-        raise BadSpec(f"{files[0].entry.uri} is {name}, which no source is inferred for: {advice}.", uri=files[0].entry.uri)
+        raise BadSpec(f"{files[0].entry.uri} is {name}, so infer can't choose a source for it: {advice}.", uri=files[0].entry.uri)
     kind = max(counts, key=lambda each: counts[each])
     return kind, [file for file in files if kinds[extension(file.path)] == kind]
 

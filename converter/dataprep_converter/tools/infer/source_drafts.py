@@ -106,7 +106,7 @@ def add_encoding(draft: Draft, chosen_files: Sequence[File], access: Access) -> 
     if len(encodings) > 1:
         found = ", ".join(f"{file.entry.uri} seems to be {text.encoding}" for file, text in telling)
         raise BadSpec(
-            f"The files have different encodings, and a job has one: {found}. Convert the files, or give each encoding its own job."
+            f"The files have different encodings, but a job can have only one: {found}. Convert the files, or give each encoding its own job."
         )
     (encoding,) = encodings
     if draft.kind == "libsvm":
@@ -184,7 +184,8 @@ def _csv(uri: str, listing: Listing, access: Access) -> Draft:
     notes = [*notes_on(layout), *notes_on_words(words), *(found.notes() if found is not None else ())]
     differ = [uri for uri, body in others.items() if body.names is not None and body.names != names]
     notes += [
-        f"check: the header of {each} has other columns than {listing.chosen_files[0].entry.uri}, or another order" for each in differ
+        f"check: the header of {each} has different columns from {listing.chosen_files[0].entry.uri}, or a different column order"
+        for each in differ
     ]
     return Draft(listing.kind, source, notes=notes)
 

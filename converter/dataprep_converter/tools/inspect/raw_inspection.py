@@ -91,7 +91,7 @@ def _most_common_form(files: Sequence[File], access: Access) -> tuple[list[File]
 def _unknown(file: File, access: Access) -> BadSpec:
     head = head_of(file, access)
     kind = kind_of(file.path, head)
-    shown = f"Shown are finished data sets, and files of {', '.join(form.name for form in FORMS[:-1])} and {FORMS[-1].name}"
+    shown = f"Only finished data sets and files in these formats can be shown: {', '.join(form.name for form in FORMS[:-1])} and {FORMS[-1].name}"
     if kind is not None:
         return BadSpec(
             f"{file.entry.uri} is data for the source {kind}, whose records aren't shown: see dataprep infer. {shown}.", uri=file.entry.uri

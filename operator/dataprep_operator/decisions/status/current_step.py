@@ -50,7 +50,9 @@ def _plan_step(context: Context, status: DataPrepJobStatus) -> DataPrepJobStatus
         case Succeeded(result=PlanResult() as result):
             return _complete_plan(context, status, result)
         case Succeeded(unreadable=str() as message):
-            return fail(context, status, Reason.INTERNAL_ERROR, f"The plan step's message is not one of dataprep's: {message}")
+            return fail(
+                context, status, Reason.INTERNAL_ERROR, f"The plan step's termination message was not written by dataprep: {message}"
+            )
         case _:
             child = context.observed.child("plan", status.attempt)
             planning_progress = progress.planning(status, context.observed.live_progress, child, now=context.now)
@@ -147,7 +149,9 @@ def _commit_step(context: Context, status: DataPrepJobStatus) -> DataPrepJobStat
             status = status.model_copy(update={"timings": _with_duration(status, "committing_seconds", child)})
             return succeed(context, _with_bottleneck(status, result), result)
         case Succeeded(unreadable=str() as message):
-            return fail(context, status, Reason.INTERNAL_ERROR, f"The commit step's message is not one of dataprep's: {message}")
+            return fail(
+                context, status, Reason.INTERNAL_ERROR, f"The commit step's termination message was not written by dataprep: {message}"
+            )
         case _:
             next_attempt = _with_more_memory(context, status, judgement)
             return next_attempt or _report_unfinished(context, status, judgement, step="commit", doing=activity.OF_STEP["Commit"])

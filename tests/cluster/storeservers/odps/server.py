@@ -84,7 +84,7 @@ class _Handler(BaseHTTPRequestHandler):
         self.server.controls.log.append((self.command, path, query))
         try:
             if self.server.controls.fail_next:
-                raise OdpsError(self.server.controls.fail_next.pop(0), "ServiceUnavailable", "A test asked for this answer.")
+                raise OdpsError(self.server.controls.fail_next.pop(0), "ServiceUnavailable", "A test requested this response.")
             headers = {name.lower(): value for name, value in self.headers.items()}
             signatures.check(method=self.command, path=path, query=query, headers=headers, keys=self.server.controls.keys)
             answer = _answer(self.server, self.command, path, query, body, is_service=is_service)
@@ -137,7 +137,7 @@ def _answer(server: OdpsServer, method: str, path: str, query: dict[str, str], b
     if is_service and method == "GET" and len(parts) == 3 and parts[0] == "projects" and parts[2] == "tunnel":
         return Answer(200, server.address.encode(), "text/plain")
     if len(parts) != 4 or parts[0] != "projects" or parts[2] != "tables":
-        raise OdpsError(405, "MethodNotAllowed", f"The fake knows no {method} {path}.")
+        raise OdpsError(405, "MethodNotAllowed", f"The fake doesn't support {method} {path}.")
     _, project, _, name = parts
     needed = ("odps:Describe",) if is_service else ("odps:Update",) if _is_upload(query) else ("odps:Select", "odps:Download")
     for right in needed:

@@ -80,7 +80,7 @@ def operation_of(
             break
     asked = "&".join(query) or "no parameters"
     about = f"an {on}" if key else f"a {on}" if bucket else "the service"
-    raise OssError(501, "NotImplemented", f"This fake knows no {method} of {about} with {asked}.")
+    raise OssError(501, "NotImplemented", f"This fake doesn't support {method} of {about} with {asked}.")
 
 
 def _has_marker(operation: Operation, query: Mapping[str, str], headers: Mapping[str, str]) -> bool:

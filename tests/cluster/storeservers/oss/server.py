@@ -115,7 +115,7 @@ class _Handler(BaseHTTPRequestHandler):
             return _DROPPED
         if fault.kind == "error":
             code = fault.code or {500: "InternalError", 503: "ServiceUnavailable"}.get(fault.status, "InjectedFault")
-            return self._refusal(OssError(fault.status, code, "A test asked for this answer."))
+            return self._refusal(OssError(fault.status, code, "A test requested this response."))
         if fault.kind == "stall":
             self._cleared.wait(fault.seconds)
         return None

@@ -28,7 +28,7 @@ MISTAKES: Final[Sequence[Mistake]] = (
         files={"in/_x.csv": NUMBERS},
         command=["infer", "in"],
         code=5,
-        said="in names no file except 1 whose name, or a folder's, begins with _ or a dot; such files are read only if the source names them.",
+        said="in names no file except hidden ones (1): a file or folder whose name begins with _ or a dot is read only if the source names it.",
     ),
     Mistake("infer of an empty folder", files={"in/x/": None}, command=["infer", "in"], code=5, said="in names no file."),
     Mistake(
@@ -51,33 +51,33 @@ MISTAKES: Final[Sequence[Mistake]] = (
         "inspect of a picture",
         files={"in/a.png": "\x89PNG"},
         command=["inspect", "in"],
-        said="in/a.png is data for the source images, whose records aren't shown: see dataprep infer. Shown are finished data sets, and files of Parquet, Arrow, TFRecord, WebDataset, MDS, JSON and CSV.",
+        said="in/a.png is data for the source images, whose records aren't shown: see dataprep infer. Only finished data sets and files in these formats can be shown: Parquet, Arrow, TFRecord, WebDataset, MDS, JSON and CSV.",
     ),
     Mistake(
         "inspect of a missing folder",
         command=["inspect", "in"],
         code=5,
-        said="in names nothing: no such file, and no file below it ({here} has no in).",
+        said="in doesn't exist: there is no such file, and no file below it ({here} has no in).",
     ),
     Mistake(
         "head of a misspelt file",
         files={"numbers.csv": NUMBERS},
         command=["head", "number.csv"],
         code=5,
-        said="number.csv names nothing: no such file, and no file below it ({here} has no number.csv; did you mean numbers.csv?).",
+        said="number.csv doesn't exist: there is no such file, and no file below it ({here} has no number.csv; did you mean numbers.csv?).",
     ),
     Mistake(
         "head of an empty folder",
         files={"in/x/": None},
         command=["head", "in"],
         code=5,
-        said="in names nothing: no such file, and no file below it.",
+        said="in doesn't exist: there is no such file, and no file below it.",
     ),
     Mistake(
         "verify of a missing folder",
         command=["verify", "in"],
         code=5,
-        said="in names nothing: no such file, and no file below it ({here} has no in).",
+        said="in doesn't exist: there is no such file, and no file below it ({here} has no in).",
     ),
     Mistake("ls of a missing folder", command=["ls", "in"], code=5, said="in has no visible files."),
     Mistake("a misspelt command", command=["rnu", "job.yaml"], said="there is no command 'rnu'; did you mean run? (see dataprep --help)"),
@@ -106,7 +106,7 @@ MISTAKES: Final[Sequence[Mistake]] = (
         "convert to an unknown format",
         command=["convert", "a", "b", "--format", "tfrecords"],
         code=5,
-        said="a names nothing: no such file, and no file below it ({here} has no a).",
+        said="a doesn't exist: there is no such file, and no file below it ({here} has no a).",
     ),
     Mistake(
         "convert of raw data",
@@ -122,7 +122,9 @@ MISTAKES: Final[Sequence[Mistake]] = (
         code=5,
         said="a holds no files of a dataprep run: there is no data set to repair.",
     ),
-    Mistake("copy of a missing folder", command=["copy", "a", "b"], code=5, said="a names nothing: no such file, and no file below it."),
+    Mistake(
+        "copy of a missing folder", command=["copy", "a", "b"], code=5, said="a doesn't exist: there is no such file, and no file below it."
+    ),
     Mistake(
         "infer into a missing folder",
         command=["infer", "a.csv", "--output", "no/job.yaml"],
@@ -148,7 +150,7 @@ MISTAKES: Final[Sequence[Mistake]] = (
         "copy into itself",
         files={"in/a.csv": NUMBERS},
         command=["copy", "in", "in"],
-        said="output.uri in is the input in itself, and a job may not write where it reads: choose another output.uri.",
+        said="output.uri in is the input in itself, but a job must not write to its own input: choose another output.uri.",
     ),
     Mistake(
         "text for a number of records",

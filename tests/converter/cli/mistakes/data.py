@@ -35,21 +35,21 @@ MISTAKES: Final[Sequence[Mistake]] = (
         job=HEAD + "  source: {csv: {uris: [in]}}\n" + OUT,
         files={"in/_a.csv": NUMBERS, "in/.b.csv": NUMBERS},
         code=5,
-        said="in names no file except 2 whose name, or a folder's, begins with _ or a dot; such files are read only if the source names them.",
+        said="in names no file except hidden ones (2): a file or folder whose name begins with _ or a dot is read only if the source names it.",
     ),
     Mistake(
         "only hidden files for images",
         job=HEAD + "  source: {images: {uris: [in]}}\n" + OUT,
         files={"in/_a.png": "x", "in/.b.csv": NUMBERS},
         code=5,
-        said="in names no file except 2 whose name, or a folder's, begins with _ or a dot; such files are read only if the source names them.",
+        said="in names no file except hidden ones (2): a file or folder whose name begins with _ or a dot is read only if the source names it.",
     ),
     Mistake(
         "an empty folder",
         job=HEAD + "  source: {csv: {uris: [in]}}\n" + OUT,
         files={"in/x/": None},
         code=5,
-        said="The source in names nothing: no such file, and no file below it.",
+        said="The source in doesn't exist: there is no such file, and no file below it.",
     ),
     Mistake(
         "an empty file",
@@ -102,7 +102,7 @@ MISTAKES: Final[Sequence[Mistake]] = (
     Mistake(
         "dropbox:// without its client",
         job=HEAD + "  source: {csv: {uris: ['dropbox://x/a.csv']}}\n" + OUT,
-        said='dropbox:// is read by fsspec, whose client for it is not installed: DropboxFileSystem requires "dropboxdrivefs","requests" and ""dropbox" to be installed.',
+        said='dropbox:// is read through fsspec, whose client for this scheme isn\'t installed: DropboxFileSystem requires "dropboxdrivefs","requests" and ""dropbox" to be installed.',
     ),
     Mistake(
         "s3:/",
@@ -124,15 +124,17 @@ MISTAKES: Final[Sequence[Mistake]] = (
         "file:// without a path",
         job=HEAD + "  source: {csv: {uris: ['file://a.csv']}}\n" + OUT,
         code=5,
-        said="file://a.csv: a file URI names no host (file:///path), got 'a.csv'.",
+        said="file://a.csv: a file URI has no host (file:///path), but this one has 'a.csv'.",
     ),
     Mistake(
         "~ in the source",
         job=HEAD + "  source: {csv: {uris: ['~/a.csv']}}\n" + OUT,
-        said="~/a.csv: only a shell replaces ~ by a home folder; write /home/me/a.csv.",
+        said="~/a.csv: only a shell replaces ~ with a home folder; write /home/me/a.csv.",
     ),
     Mistake(
-        "~ in the output", job=CSV + "  output: {uri: ~/out}\n", said="~/out: only a shell replaces ~ by a home folder; write /home/me/out."
+        "~ in the output",
+        job=CSV + "  output: {uri: ~/out}\n",
+        said="~/out: only a shell replaces ~ with a home folder; write /home/me/out.",
     ),
     Mistake(
         "$HOME",
@@ -143,13 +145,13 @@ MISTAKES: Final[Sequence[Mistake]] = (
         "a relative path from elsewhere",
         job=HEAD + "  source: {csv: {uris: [data/a.csv]}}\n" + OUT,
         code=5,
-        said="The source data/a.csv names nothing: no such file, and no file below it ({here} has no data).",
+        said="The source data/a.csv doesn't exist: there is no such file, and no file below it ({here} has no data).",
     ),
     Mistake(
         "a misspelt file",
         job=HEAD + "  source: {csv: {uris: [a.cvs]}}\n" + OUT,
         code=5,
-        said="The source a.cvs names nothing: no such file, and no file below it ({here} has no a.cvs; did you mean a.csv?).",
+        said="The source a.cvs doesn't exist: there is no such file, and no file below it ({here} has no a.cvs; did you mean a.csv?).",
     ),
     Mistake(
         "a glob that matches nothing", job=HEAD + "  source: {csv: {uris: ['*.csv.gz']}}\n" + OUT, code=5, said="*.csv.gz names no file."
@@ -159,14 +161,14 @@ MISTAKES: Final[Sequence[Mistake]] = (
         job=CSV + OUT,
         files={"a.csv": NUMBERS, "out/x": "s"},
         code=5,
-        said="out holds x, which no run of dataprep planned there; it is never overwritten. Move it away or choose another output.uri.",
+        said="out contains x, which no dataprep run planned there; it is never overwritten. Move it away or choose another output.uri.",
     ),
     Mistake(
         "an output with other files, and Never",
         job=CSV + "  output: {uri: out, overwrite: Never}\n",
         files={"a.csv": NUMBERS, "out/x": "s"},
         code=5,
-        said="out holds x, which no run of dataprep planned there; it is never overwritten. Move it away or choose another output.uri.",
+        said="out contains x, which no dataprep run planned there; it is never overwritten. Move it away or choose another output.uri.",
     ),
     Mistake(
         "CSV for jsonl",
@@ -220,7 +222,7 @@ MISTAKES: Final[Sequence[Mistake]] = (
             "a.csv": "x,y,label\n0,0.5,-1\n1,1.5,1\n2,2.5,2\n3,3.5,0\n4,4.5,1\n5,5.5,2\n6,6.5,0\n7,7.5,1\n8,8.5,2\n9,9.5,0\n10,10.5,1\n11,11.5,2\n"
         },
         code=3,
-        said="a.csv, record 0: line 2: label -1 is outside 0..2. Classes are numbered from 0; number the values of 'label' by a vocabulary in transforms.",
+        said="a.csv, record 0: line 2: label -1 is outside 0..2. Classes are numbered from 0; use a vocabulary in transforms to number the values of 'label'.",
     ),
     Mistake(
         "a word for a missing value among numbers",
@@ -246,7 +248,7 @@ MISTAKES: Final[Sequence[Mistake]] = (
         "an image without a folder",
         job=HEAD + "  source: {images: {uris: ['a.png']}}\n" + OUT,
         files={"a.png": b"no image"},
-        said="a.png lies in no folder that could name its class (labelFrom: ParentFolder); set labelFrom: None for images without classes.",
+        said="a.png isn't in a folder whose name could be its class (labelFrom: ParentFolder); set labelFrom: None for images without classes.",
     ),
     Mistake(
         "CSV for idx",

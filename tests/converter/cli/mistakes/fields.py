@@ -47,25 +47,25 @@ MISTAKES: Final[Sequence[Mistake]] = (
         "text as float32",
         job=CSV + "  features: [{name: species, dtype: float32}]\n" + OUT,
         files={"a.csv": IRIS},
-        said="job.yaml:6:21: The feature 'species': species can't become float32; number the texts by a vocabulary in transforms, or give the column a type of numbers in the source. In the first rows of a.csv 12 of 12 cells of the column 'species' are not numbers; the first of these cells is in line 2, 'a', so the column is text. If such cells are bad or missing values, give source.csv.columns a type of numbers for it and set onBadRecord.policy: Skip, or name the words for missing values in source.csv.nullWords.",
+        said="job.yaml:6:21: The feature 'species': species can't become float32; turn the text into numbers with the transform vocabulary, or give the column a type of numbers in the source. In the first rows of a.csv 12 of 12 cells of the column 'species' are not numbers; the first of these cells is in line 2, 'a', so the column is text. If such cells are bad or missing values, give the column a numeric type in source.csv.columns and set onBadRecord.policy: Skip, or name the words for missing values in source.csv.nullWords.",
     ),
     Mistake(
         "text as a class",
         job=CSV + "  labels: [{name: species, numClasses: 3}]\n" + OUT,
         files={"a.csv": IRIS},
-        said="job.yaml:6:19: The feature 'species': numClasses needs whole numbers, but it is bytes; number the texts by a vocabulary in transforms. In the first rows of a.csv 12 of 12 cells of the column 'species' are not numbers; the first of these cells is in line 2, 'a', so the column is text. If such cells are bad or missing values, give source.csv.columns a type of numbers for it and set onBadRecord.policy: Skip, or name the words for missing values in source.csv.nullWords.",
+        said="job.yaml:6:19: The feature 'species': numClasses needs whole numbers, but it is bytes; turn the text into numbers with the transform vocabulary. In the first rows of a.csv 12 of 12 cells of the column 'species' are not numbers; the first of these cells is in line 2, 'a', so the column is text. If such cells are bad or missing values, give the column a numeric type in source.csv.columns and set onBadRecord.policy: Skip, or name the words for missing values in source.csv.nullWords.",
     ),
     Mistake(
         "text as int64",
         job=CSV + "  labels: [{name: species, dtype: int64}]\n" + OUT,
         files={"a.csv": IRIS},
-        said="job.yaml:6:19: The feature 'species': species can't become int64; number the texts by a vocabulary in transforms, or give the column a type of numbers in the source. In the first rows of a.csv 12 of 12 cells of the column 'species' are not numbers; the first of these cells is in line 2, 'a', so the column is text. If such cells are bad or missing values, give source.csv.columns a type of numbers for it and set onBadRecord.policy: Skip, or name the words for missing values in source.csv.nullWords.",
+        said="job.yaml:6:19: The feature 'species': species can't become int64; turn the text into numbers with the transform vocabulary, or give the column a type of numbers in the source. In the first rows of a.csv 12 of 12 cells of the column 'species' are not numbers; the first of these cells is in line 2, 'a', so the column is text. If such cells are bad or missing values, give the column a numeric type in source.csv.columns and set onBadRecord.policy: Skip, or name the words for missing values in source.csv.nullWords.",
     ),
     Mistake(
         "text to standardize",
         job=CSV + "  transforms: [{standardize: {column: species}}]\n" + OUT,
         files={"a.csv": IRIS},
-        said="job.yaml:6:17: The transform standardize takes tensors of numbers, but the column 'species' is string; number the texts by a vocabulary in transforms.",
+        said="job.yaml:6:17: The transform standardize takes tensors of numbers, but the column 'species' is string; turn the text into numbers with the transform vocabulary.",
     ),
     Mistake(
         "oneHot with column",
@@ -79,7 +79,7 @@ MISTAKES: Final[Sequence[Mistake]] = (
         "text and numbers in a vector",
         job=CSV + "  features: [{name: f, columns: [width, species]}]\n" + OUT,
         files={"a.csv": IRIS},
-        said="job.yaml:6:21: The feature 'f': text and numbers can't share a vector: width (float32), species (bytes); number the texts by a vocabulary in transforms. In the first rows of a.csv 12 of 12 cells of the column 'species' are not numbers; the first of these cells is in line 2, 'a', so the column is text. If such cells are bad or missing values, give source.csv.columns a type of numbers for it and set onBadRecord.policy: Skip, or name the words for missing values in source.csv.nullWords.",
+        said="job.yaml:6:21: The feature 'f': text and numbers can't share a vector: width (float32), species (bytes); turn the text into numbers with the transform vocabulary. In the first rows of a.csv 12 of 12 cells of the column 'species' are not numbers; the first of these cells is in line 2, 'a', so the column is text. If such cells are bad or missing values, give the column a numeric type in source.csv.columns and set onBadRecord.policy: Skip, or name the words for missing values in source.csv.nullWords.",
     ),
     Mistake(
         "a name that Kubernetes refuses",
@@ -104,7 +104,7 @@ MISTAKES: Final[Sequence[Mistake]] = (
     Mistake(
         "~ alone, which is null",
         job=CSV + "  output: {uri: ~}\n",
-        said="job.yaml:6:17: spec.output.uri: has no value (in YAML, ~ and null are no value either); expected text",
+        said="job.yaml:6:17: spec.output.uri: has no value (in YAML, ~ and null also mean no value); expected text",
     ),
     Mistake("${HOME}", job=CSV + "  output: {uri: '${HOME}/out'}\n", said="job.yaml:6:17: spec.output.uri: ${HOME} is not in spec.params"),
     Mistake(
@@ -262,12 +262,12 @@ MISTAKES: Final[Sequence[Mistake]] = (
         "an output that is the input",
         job=HEAD + "  source: {csv: {uris: [in]}}\n  output: {uri: in}\n",
         files={"in/a.csv": NUMBERS},
-        said="job.yaml:6:17: output.uri in is the input in itself, and a job may not write where it reads: choose another output.uri.",
+        said="job.yaml:6:17: output.uri in is the input in itself, but a job must not write to its own input: choose another output.uri.",
     ),
     Mistake(
         "an empty spec",
         job="apiVersion: dataprep.io/v1alpha1\nkind: DataPrepJob\nmetadata: {name: a}\nspec:\n",
-        said="job.yaml:4:6: spec: has no value (in YAML, ~ and null are no value either); expected a mapping with the field output",
+        said="job.yaml:4:6: spec: has no value (in YAML, ~ and null also mean no value); expected a mapping with the field output",
     ),
     Mistake("no output", job=CSV, said="job.yaml:4:1: spec.output: is required"),
     Mistake("no source", job=HEAD + OUT, said="job.yaml:4:1: spec: set exactly one of source and script"),
