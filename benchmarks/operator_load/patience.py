@@ -75,4 +75,4 @@ def _waits(what: str, reached: str) -> str:
 
 
 def _late(what: str, seconds: float, reached: str) -> str:
-    return f"{what}: not within {seconds:.0f} s" + (f", but {reached}" if reached else "")
+    return f"timed out after {seconds:.0f} s waiting for: {what}" + (f" ({reached})" if reached else "")

@@ -10,7 +10,7 @@ OperatorError
 ├── SpecUnreadable       the ConfigMap with a job's spec is unreadable
 ├── NotServed            a CRD is not installed
 ├── LeaseLost            another replica is the leader, or may be
-├── Overlap              another release works in the same namespaces
+├── Overlap              another release manages the same namespaces
 └── ReportRefused        a progress report was refused
 """
 
@@ -56,7 +56,7 @@ class LeaseLost(OperatorError):
 
 
 class Overlap(OperatorError):
-    """Another release works in the same namespaces."""
+    """Another release manages the same namespaces."""
 
 
 class ReportRefused(OperatorError):

@@ -91,14 +91,14 @@ def test_params_don_t_reach_the_pods(a_job: Builder, where: str) -> None:
             "spec.splits: the fractions must sum to 1, got 1.1",
             id="fractions",
         ),
-        pytest.param({"splits.into": [{"name": "a"}, {"name": "a"}]}, "spec.splits: the split 'a' is named twice", id="splits"),
+        pytest.param({"splits.into": [{"name": "a"}, {"name": "a"}]}, "spec.splits: the split 'a' is listed twice", id="splits"),
         pytest.param(
             {"output.shards.targetSize": "1Ki"}, "spec.output.shards: targetSize must be at least 64Ki, got 1Ki", id="tiny shards"
         ),
         pytest.param({"output.overwrite": "Extend", "limit": 5}, "spec: overwrite: Extend: limit chooses from all records", id="Extend"),
         pytest.param(
             {"features": [{"name": "a"}], "labels": [{"name": "a"}]},
-            "spec: the feature 'a' is named twice in features and labels",
+            "spec: the feature 'a' is listed twice in features and labels",
             id="features",
         ),
         pytest.param(

@@ -1,4 +1,4 @@
-"""Stored files have a format version. Old files keep their bytes, and newer files are refused with a message that names them."""
+"""Each stored file has a format version. Old files keep their bytes, and newer files are refused with a message that names them."""
 
 import json
 from collections.abc import Mapping

@@ -45,7 +45,7 @@ def test_a_wait_says_how_far_it_has_come_and_how_long_it_took() -> None:
 @pytest.mark.parametrize(("own", "seconds"), [(None, 100), (30, 30), (500, 100)], ids=["the row's", "its own", "the shorter"])
 def test_a_wait_that_never_ends_is_given_up_and_says_where_it_stood(own: float | None, seconds: int) -> None:
     hours = Hours()
-    with pytest.raises(Overdue, match=f"all complete: not within {seconds} s, but 7 of 9 are"):
+    with pytest.raises(Overdue, match=rf"timed out after {seconds} s waiting for: all complete \(7 of 9 are\)"):
         hours.patience().until("all complete", lambda: False, seconds=own, every=1, reached=lambda: "7 of 9 are")
 
     assert hours.now == seconds + 1
@@ -56,9 +56,9 @@ def test_several_waits_share_the_time_of_their_row() -> None:
     patience = hours.patience()
     patience.until("the first", lambda: hours.now >= 60)
     patience.rest("a rest", 30)
-    with pytest.raises(Overdue, match="the second: not within 100 s"):
+    with pytest.raises(Overdue, match="timed out after 100 s waiting for: the second"):
         patience.until("the second", lambda: hours.now >= 110)
-    with pytest.raises(Overdue, match="jobs: not within 100 s"):
+    with pytest.raises(Overdue, match="timed out after 100 s waiting for: jobs"):
         patience.check("jobs")
 
 
@@ -77,16 +77,16 @@ def measured(tmp_path: Path, *rows: program.Row, seconds: float = 600, small: bo
 
 
 def overdue(*_: object) -> Figures:
-    raise Overdue("all complete: not within 60 s, but 17 of 20 are")
+    raise Overdue("timed out after 60 s waiting for: all complete (17 of 20 are)")
 
 
 def test_a_row_that_fails_is_told_and_the_others_are_measured(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     code, found = measured(tmp_path, a_row("restart", overdue), a_row("idle", lambda *_: {"x": 1.0}))
 
     assert code == 1
-    assert found["restart"]["error"] == "Overdue: all complete: not within 60 s, but 17 of 20 are"
+    assert found["restart"]["error"] == "Overdue: timed out after 60 s waiting for: all complete (17 of 20 are)"
     assert found["idle"]["figures"] == {"x": 1.0}
-    assert "restart: not measured: Overdue: all complete" in capsys.readouterr().err
+    assert "restart: not measured: Overdue: timed out" in capsys.readouterr().err
 
 
 def test_what_is_measured_is_kept_when_the_next_row_breaks(tmp_path: Path) -> None:
@@ -121,7 +121,7 @@ def test_a_row_has_no_more_time_than_is_left_of_the_whole(tmp_path: Path) -> Non
 
     code, found = measured(tmp_path, a_row("growth", late), seconds=-1)
 
-    assert (code, found["growth"]["error"]) == (1, "Overdue: its turn: not within -1 s")
+    assert (code, found["growth"]["error"]) == (1, "Overdue: timed out after -1 s waiting for: its turn")
 
 
 def test_the_page_tells_what_could_not_be_measured() -> None:

@@ -34,7 +34,7 @@ def until(found: Any, *, what: str, seconds: float = SECONDS) -> Any:  # Any: wh
     """Polls until the result is truthy, and returns it."""
     deadline = time.monotonic() + seconds
     while not (answer := found()):
-        assert time.monotonic() < deadline, f"not within {seconds} s: {what}"
+        assert time.monotonic() < deadline, f"timed out after {seconds} s waiting for: {what}"
         time.sleep(1)
     return answer
 

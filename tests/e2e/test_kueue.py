@@ -100,7 +100,7 @@ def is_true(workload: Document, kind: str) -> bool:
 def until(true: Callable[[], bool], *, what: str, seconds: float = 30) -> None:
     deadline = time.monotonic() + seconds
     while not true():
-        assert time.monotonic() < deadline, f"not within {seconds} s: {what}"
+        assert time.monotonic() < deadline, f"timed out after {seconds} s waiting for: {what}"
         time.sleep(0.3)
 
 

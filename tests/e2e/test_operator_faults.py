@@ -210,7 +210,7 @@ def until(found: Callable[[], bool], *, seconds: float) -> None:
     """Polls until the condition is true."""
     deadline = time.monotonic() + seconds
     while not found():
-        assert time.monotonic() < deadline, f"not within {seconds:.0f} s"
+        assert time.monotonic() < deadline, f"timed out after {seconds:.0f} s"
         time.sleep(0.2)
 
 

@@ -120,7 +120,7 @@ def until_child(namespace: Namespace, wanted: Callable[[Document], bool]) -> Non
     """Waits until the operator has changed the child so that `wanted` holds."""
     deadline = time.monotonic() + 15
     while not (child := child_of(namespace, "convert"))["metadata"] or not wanted(child):
-        assert time.monotonic() < deadline, f"not within 15 s: {child['spec']}"
+        assert time.monotonic() < deadline, f"timed out after 15 s: {child['spec']}"
         time.sleep(0.2)
 
 

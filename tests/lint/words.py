@@ -1,4 +1,5 @@
-"""Finds unidiomatic phrases. `python tests/lint/words.py PATH…` prints each phrase with a better one, and exits with 1 if it finds any.
+"""Finds unidiomatic phrases. `python tests/lint/words.py PATH…` prints each discouraged phrase it finds, with a suggested
+replacement, and exits with 1 if it finds any.
 
 It reads comments, docstrings and other strings of Python files, and the prose of Markdown files. Add a phrase only if it is almost always
 wrong, because people switch off a check that gives false alarms.

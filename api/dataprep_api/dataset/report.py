@@ -174,7 +174,7 @@ class ManifestSplit(Model):
 
 
 class Manifest(StoredDocument):
-    """The content of `manifest.json`. The manifest contains no times or hosts, so equal runs have equal manifests."""
+    """The content of `manifest.json`. The manifest contains no times or hosts, so identical runs give identical manifests."""
 
     FILE: ClassVar[str] = "manifest"
     SINCE: ClassVar[Mapping[str, int]] = {"parts": 2, "lossy": 3, "nested": 4, "types": 5}

@@ -360,7 +360,7 @@ def _rewrite_key_constraints(schema: Schema, path: str) -> Schema:
     names = dict(schema.get("propertyNames", {}))
     patterns = schema.get("patternProperties", {})
     if len(patterns) > 1:
-        raise CrdError(f"{path}: patternProperties can't be written in a structural schema: only one pattern, as a rule on every key")
+        raise CrdError(f"{path}: patternProperties can have only one pattern, because it is written as a rule on every key")
     for pattern, values in patterns.items():
         names["pattern"] = pattern
         rest["additionalProperties"] = values
@@ -373,7 +373,7 @@ def _rewrite_key_constraints(schema: Schema, path: str) -> Schema:
             conditions.append(f"key.size() <= {limit}")
             words.append(f"have at most {limit} characters")
         elif keyword != "type":
-            raise CrdError(f"{path}: propertyNames can't be written in a structural schema with {keyword}: use a pattern or maxLength")
+            raise CrdError(f"{path}: a structural schema can't express `{keyword}` under propertyNames: use a pattern or maxLength")
     if not conditions:
         return rest
     key_rule = rule(f"self.all(key, {' && '.join(conditions)})", f"keys must {' and '.join(words)}")

@@ -281,5 +281,5 @@ class DataPrepJobSpec(Model):
         names = [feature.name for feature in [*(self.features or []), *(self.labels or [])]]
         for name in names:
             if names.count(name) > 1:
-                raise ValueError(f"the feature {name!r} is named twice in features and labels")
+                raise ValueError(f"the feature {name!r} is listed twice in features and labels")
         return self

@@ -117,7 +117,7 @@ class Splits(Model):
         names = [split.name for split in self.into]
         for name in names:
             if names.count(name) > 1:
-                raise ValueError(f"the split {name!r} is named twice")
+                raise ValueError(f"the split {name!r} is listed twice")
         sums: dict[str | None, float] = {}
         for split in self.into:
             if split.fraction is not None:

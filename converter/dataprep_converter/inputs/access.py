@@ -167,8 +167,8 @@ class Access:
         settings = self._matching_settings(uri) or _defaults(scheme)
         if settings.anonymous and scheme not in (*ANONYMOUS, *NO_CREDENTIALS):
             raise BadSpec(
-                f"stores[{settings.entry}].anonymous can't leave out the credentials of requests to {scheme}://; "
-                f"it is for {', '.join(f'{name}://' for name in ANONYMOUS)}.",
+                f"stores[{settings.entry}].anonymous isn't supported for {scheme}://; "
+                f"it is supported for {', '.join(f'{name}://' for name in ANONYMOUS)}.",
                 uri=uri,
             )
         return settings

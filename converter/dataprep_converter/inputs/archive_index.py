@@ -186,7 +186,11 @@ class _File(io.RawIOBase):
 
     def readinto(self, buffer: Any) -> int:
         if len(buffer) > _LARGEST_HEADER:
-            raise BadData(f"{self._uri}: a header at offset {self._position} would have {len(buffer):,} bytes.", uri=self._uri)
+            raise BadData(
+                f"{self._uri}: a header at offset {self._position} claims to have {len(buffer):,} bytes; "
+                f"at most {_LARGEST_HEADER:,} are allowed.",
+                uri=self._uri,
+            )
         data = self._source.read_at(self._position, len(buffer))
         buffer[: len(data)] = data
         self._position += len(data)

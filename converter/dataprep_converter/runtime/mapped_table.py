@@ -17,7 +17,7 @@ class MappedTable:
     def __init__(self, schema: pa.Schema, batches: Iterator[pa.RecordBatch]) -> None:
         """Writes the batches to the file, one by one. Raises StoreFull."""
         with TemporaryFile("the plan's units") as file:
-            # Don't use the writer in a `with` block: even after an error, the end of the block would write a valid end of file.
+            # Don't use the writer in a `with` block: even after an error, leaving the block would write a valid footer.
             writer = pa.ipc.new_file(file.file, schema)
             for batch in batches:
                 with room_for(file.what):

@@ -81,7 +81,7 @@ def _compare_values(
         if mine is None or theirs is None:
             continue
         messages += _compare_missing(name, mine, theirs, base=base, other=other)
-        # Classes are compared separately, and the lengths of texts say little.
+        # Skip these: classes are compared separately, and text lengths reveal little.
         if mine.numbers is None or theirs.numbers is None or name in statistics[base].classes:
             continue
         if not _are_identifiers(mine, theirs):

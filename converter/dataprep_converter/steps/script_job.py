@@ -64,8 +64,8 @@ def check_overlaps(spec: DataPrepJobSpec, access: Access) -> None:
     overlaps.check(source_uris(spec), spec.output.uri, access)
     if scheme_of(spec.output.uri) == "hf":
         raise BadSpec(
-            f"{spec.output.uri}: a script can't write to the Hub, where each of its files would be visible at once. Name a folder of another "
-            "store, and copy the finished data set with dataprep copy.",
+            f"{spec.output.uri}: a script can't write to the Hub, where each file would become visible as soon as it is written. Name a "
+            "folder of another store, and copy the finished data set with dataprep copy.",
             uri=spec.output.uri,
         )
 

@@ -162,7 +162,7 @@ def commit(spec: DataPrepJobSpec, folder: RunFolder, reports: Sequence[ShardRepo
         upload.commit(set(expected))
     rows, expected_rows = table.session().count, sum(report.records_out for report in reports)
     if rows != expected_rows:
-        raise NotWhole(f"{table.uri} has {rows:,} rows after {expected_rows:,} were written: another program writes to this table.")
+        raise NotWhole(f"{table.uri} has {rows:,} rows after {expected_rows:,} were written: another program is writing to this table.")
     _write_note(folder, _UploadNote(uri=table.uri, session=upload.id, version=_version(table)))
 
 

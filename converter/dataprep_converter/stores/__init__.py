@@ -211,7 +211,7 @@ class PinnedInput(Input, Protocol):
 
     @property
     def pin(self) -> str | None:
-        """The object's pin, see `Entry`; None if only the store's `stat` can return it."""
+        """The object's pin (see `Entry`). None if only the store's `stat` can return it."""
         ...
 
 

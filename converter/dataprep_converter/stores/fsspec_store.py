@@ -186,8 +186,8 @@ class FsspecStore(ReadOnlyStore):
         scheme, authority = scheme_of(uri), uri.partition("://")[2].partition("/")[0]
         if "@" in authority:
             raise BadSpec(
-                f"{scheme}://{authority.rpartition('@')[2]}/…: a URI must not contain a user and a password. Put them into a Secret of spec.stores, "
-                f"or into FSSPEC_{scheme.upper()}_USERNAME and FSSPEC_{scheme.upper()}_PASSWORD."
+                f"{scheme}://{authority.rpartition('@')[2]}/…: a URI must not contain a user and a password. Put them "
+                f"into a Secret referenced in spec.stores, or into FSSPEC_{scheme.upper()}_USERNAME and FSSPEC_{scheme.upper()}_PASSWORD."
             )
         system = fsspec.get_filesystem_class(scheme)
         options = {name: value for name, value in system._get_kwargs_from_urls(uri).items() if name not in ("path", "protocol")}

@@ -229,8 +229,8 @@ class WorkingBranch:
         for path in sorted(published.keys() | before.keys()):
             if published.get(path) != before.get(path):
                 raise OutputExists(
-                    f"{self.folder.uri}: {path} was changed on {self.folder.revision} after this job had begun, so the finished data set isn't "
-                    f"published over that change. Revert the change, or remove the branch {self.name} and run the job again.",
+                    f"{self.folder.uri}: {path} was changed on {self.folder.revision} after this job started, so the finished data set "
+                    f"isn't published over that change. Revert the change, or remove the branch {self.name} and run the job again.",
                     uri=self.folder.uri,
                 )
 
@@ -340,7 +340,7 @@ class WorkingBranch:
 
     def _fault(self, change: Change, file: File | None, owner: File | None) -> StoreError | None:
         if change.is_fenced and change.owner != (owner.blob_id if owner is not None else None):
-            return Unreachable(f"{change.uri}: {names.OWNER} was written after this upload had begun.", uri=change.uri)
+            return Unreachable(f"{change.uri}: {names.OWNER} was written after this upload started.", uri=change.uri)
         if file is not None and not change.replace:
             return AlreadyExists(f"{change.uri} exists already.", uri=change.uri)
         return None

@@ -117,7 +117,7 @@ def _await_cleanup(observed: Observed, child: Child, uri: str) -> Wait:
     judgement = steps.judge(observed, observed.spec, step=CLEANUP, attempt=1) if observed.spec is not None else None
     match judgement:
         case Failed(reason=reason, message=message):
-            # A condition may lack its time if someone else has edited the Job.
+            # A condition may have no timestamp if someone else has edited the Job.
             ended_at = child.ended_at or child.created
             again_at = ended_at + timedelta(seconds=TRY_AGAIN_SECONDS) if ended_at is not None else None
             return Wait(reason, f"{uri} could not be removed; retrying every {TRY_AGAIN_SECONDS:.0f} s. {message} {_HOW_TO_KEEP}", again_at)

@@ -109,7 +109,7 @@ class Pod:
         return self.creating and waited_seconds is not None and waited_seconds > STUCK_CREATING_SECONDS
 
     def stuck_terminating(self, now: datetime) -> bool:
-        """Return whether the node hasn't confirmed the end of the deleted pod in time, because the node is lost or unreachable."""
+        """Return whether the pod was deleted but its lost or unreachable node did not confirm its termination in time."""
         overdue_seconds = times.seconds_between(self.deletion_due, now)
         return not self.finished and overdue_seconds is not None and overdue_seconds >= STUCK_TERMINATING_SECONDS
 

@@ -144,7 +144,8 @@ class ApiProxy:
 
     def _fate(self, method: str, *, watches: bool) -> Trouble | None:
         with self._lock:
-            # Watches are few and long-lived, so every watch fails while faults are injected.
+            # There are few watches, and they live long, so a random fault would rarely hit one. Therefore every watch fails while faults
+            # are injected.
             if self._random.random() >= self._share and not (watches and self._share):
                 return None
             kinds = _WATCH if watches else _READ if method == "GET" else _WRITE

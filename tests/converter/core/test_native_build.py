@@ -44,7 +44,7 @@ def built(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def build(sources: Path, **environment: str) -> subprocess.CompletedProcess[str]:
     command = [sys.executable, str(sources.parents[1] / BUILD.name)]
     if not environment:
-        # No test loads the library, so the compiler doesn't optimise it: optimising would take most of the time.
+        # No test loads the library, so it is built without optimisation, which would take most of the build time.
         compiler = sources.parents[1] / "cc"
         compiler.write_text('#!/bin/sh\nexec cc "$@" -O0\n')
         compiler.chmod(0o755)

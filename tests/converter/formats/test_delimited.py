@@ -181,7 +181,7 @@ def test_arrow_and_duckdb_read_every_field(tmp_path: Any) -> None:
     options = _arrow_csv.ParseOptions(newlines_in_values=True)
     assert _arrow_csv.read_csv(io.BytesIO(made.data), parse_options=options).to_pydict() == wanted
     (tmp_path / "x.csv").write_bytes(made.data)
-    # By default, DuckDB reads empty text as a null.
+    # By default, DuckDB reads an empty string as null.
     found: Any = duckdb.sql(f"SELECT * FROM read_csv('{tmp_path}/x.csv', allow_quoted_nulls=false)")  # noqa: S608 - the path is the test's own
     assert {name: list(values) for name, values in zip(found.columns, zip(*found.fetchall(), strict=True), strict=True)} == wanted
 

@@ -104,7 +104,7 @@ def test_data_that_holds_the_magic_number_is_split_there_and_joined_again() -> N
 
 
 def test_the_frames_are_those_that_dmlc_writes() -> None:
-    # MXNet's own writer gives the same bytes for this payload, see tests/interop/test_mxnet.py.
+    # MXNet's own writer gives the same bytes for this payload; see tests/interop/test_mxnet.py.
     payload = bytes.fromhex("61626364 0a23d7ce 65666768")
     made, sizes = split_at_magic(pa.array([header(len(payload)) + payload], pa.large_binary()))
     assert made.hex() == "0a23d7ce04000020616263640a23d7ce0400006065666768"

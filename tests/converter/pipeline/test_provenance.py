@@ -16,7 +16,7 @@ from dataprep_converter.formats.tfrecord.records import parse_example, read
 from dataprep_converter.inputs.access import Access
 from dataprep_converter.tools.verification import verify
 
-# The records begin on the lines 2, 4, 5 and 8.
+# The records begin on lines 2, 4, 5 and 8.
 TEXT = 'n,word\n1,a\n\n2,b\n3,"c\nd"\n\n4,e\n'
 
 

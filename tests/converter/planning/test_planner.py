@@ -1,4 +1,4 @@
-"""The planner: equal plans for equal inputs, the errors, and the number of tasks.
+"""The planner: identical inputs give identical plans, the errors, and the number of tasks.
 
 There are as many tasks as workers, or more if that balances slow tasks, but every task has enough work to be worth a pod.
 """

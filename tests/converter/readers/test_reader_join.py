@@ -326,7 +326,7 @@ def test_a_key_column_that_is_not_there_is_named(tmp_path: Path) -> None:
     ("change", "message"),
     [
         ({"keys": ["a", "b"]}, "the table 'in' has 1 key columns \\(0\\), join.keys has 2 \\(a, b\\)"),
-        ({"keys": ["a", "a"]}, "join.keys has 2|the key 'a' is named twice"),
+        ({"keys": ["a", "a"]}, "join.keys has 2|the key 'a' is listed twice"),
         ({"tables": [0, 0]}, "two tables have the name 'in'"),
         ({"tables": [0]}, "at least 2 items"),
         ({"order": True}, "the table 'in' has orderBy, so all rows with the same key are used; remove the field duplicates"),

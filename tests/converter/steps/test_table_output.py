@@ -256,7 +256,7 @@ def test_rows_of_somebody_else_are_noticed(fake: FakeMaxCompute, tmp_path: Path,
         fake.fill("out", rows_of(fake.rows("out").slice(0, 39)))
 
     monkeypatch.setattr(maxcompute.Upload, "commit", both)
-    with pytest.raises(NotWhole, match=rf"{T} has 39 rows after 40 were written: another program writes to this table"):
+    with pytest.raises(NotWhole, match=rf"{T} has 39 rows after 40 were written: another program is writing to this table"):
         run_job(a_job(tmp_path))
 
 

@@ -59,8 +59,7 @@ def test_a_store_without_anonymous_requests_is_not_asked(uri: str, monkeypatch: 
     with pytest.raises(BadSpec) as refused:
         preflight.check_source(access, uri)
     assert str(refused.value) == (
-        f"stores[1].anonymous can't leave out the credentials of requests to {scheme}://; "
-        "it is for s3://, oss://, gs://, abfs://, abfss://, hf://, ftp://."
+        f"stores[1].anonymous isn't supported for {scheme}://; it is supported for s3://, oss://, gs://, abfs://, abfss://, hf://, ftp://."
     )
 
 

@@ -104,7 +104,9 @@ def test_a_login_that_is_refused_is_no_defect_and_no_password_is_told(served: tu
     assert "wrong-marked" not in str(told.value)
     with pytest.raises(BadSpec) as refused:
         access_to("ftp://").store("ftp://").stat("ftp://reader:wrong-marked@host/file")
-    assert "ftp://host/…: a URI must not contain a user and a password. Put them into a Secret of spec.stores" in str(refused.value)
+    assert "ftp://host/…: a URI must not contain a user and a password. Put them into a Secret referenced in spec.stores" in str(
+        refused.value
+    )
     assert "wrong-marked" not in str(refused.value)
 
 

@@ -305,7 +305,7 @@ def test_a_file_that_others_pushed_into_the_folder_is_neither_removed_nor_joined
         commit(job, planned)
     branch = next(name for name in hub.branches if name != "main")
     assert str(refused.value) == (
-        f"{OUTPUT}: data/late.txt was changed on main after this job had begun, so the finished data set isn't published over that change. "
+        f"{OUTPUT}: data/late.txt was changed on main after this job started, so the finished data set isn't published over that change. "
         f"Revert the change, or remove the branch {branch} and run the job again."
     )
     assert published(hub) == {"late.txt": b"mine"}

@@ -31,12 +31,12 @@ MIB = 1 << 20
 
 @dataclass(frozen=True)
 class Limited:
-    """A place that is accessed by a key with limited rights, and by its owner with all rights."""
+    """A place that is accessed by a key with limited permissions, and by its owner with full permissions."""
 
     place: Place
     """The place, accessed with the limited key."""
     owner: Place
-    """The same place, accessed with all rights."""
+    """The same place, accessed with full permissions."""
     deny: Callable[..., object]
 
 
@@ -104,7 +104,7 @@ def nothing_is_visible(place: Place, output: str = "out") -> bool:
 
 def refused_by_the_preflight(of: Limited, right: str) -> None:
     job = of_rows(of)
-    # Access the source with a key that has all rights.
+    # Access the source using a key with full permissions.
     source = replace(of.owner.settings, uri_prefix=of.owner.at("in"))
     of.deny(right)
     with pytest.raises(NotPermitted, match=rf"^missing {right}s? .*on {of.place.root}/out/_dataprep/"):

@@ -464,7 +464,7 @@ def test_the_errors_of_nas_are_real(nas: Path, monkeypatch: pytest.MonkeyPatch) 
         return call
 
     def with_a_disk_that(number: int, call: str) -> ConvertError:
-        # Simulate the kernel's errors, because tests can't fill a disk on demand, and might run as root, who has all rights.
+        # Simulate the kernel's errors, because tests can't fill a disk on demand, and might run as root, who has all permissions.
         with monkeypatch.context() as patched:
             patched.setattr(os, call, fails(number))
             return refused([], output)

@@ -102,7 +102,7 @@ def test_what_it_can_not_take_is_refused(column: Any, options: dict[str, Any], m
 def test_given_terms_leave_nothing_to_build() -> None:
     with pytest.raises(ValueError, match="split, minCount, maxTerms and order can't be combined with terms"):
         a_step(TEXT, terms=["a"], minCount=1)
-    with pytest.raises(ValueError, match="the term 'a' is named twice"):
+    with pytest.raises(ValueError, match="the term 'a' is listed twice"):
         a_step(TEXT, terms=["a", "b", "a"])
 
 

@@ -88,7 +88,7 @@ class JoinSource(Model):
                 )
         for key in self.keys:
             if self.keys.count(key) > 1:
-                raise ValueError(f"the key {key!r} is named twice")
+                raise ValueError(f"the key {key!r} is listed twice")
         return self
 
     def inputs(self) -> list[str]:

@@ -31,7 +31,9 @@ class TfrecordFeature(Model):
         if self.raw is not None and self.type != "Bytes":
             raise ValueError(f"the feature {self.name!r}: raw needs type: Bytes, got {self.type}")
         if self.shape and self.type == "Bytes" and self.raw is None:
-            raise ValueError(f"the feature {self.name!r}: Bytes can have a shape only with raw; for several values set ragged")
+            raise ValueError(
+                f"the feature {self.name!r}: type Bytes can have shape only with raw; for several values per record, set ragged"
+            )
         return self
 
 

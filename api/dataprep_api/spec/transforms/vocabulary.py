@@ -44,5 +44,5 @@ class Vocabulary(Model):
                 raise ValueError("split, minCount, maxTerms and order can't be combined with terms")
             twice = next((term for term in self.terms if self.terms.count(term) > 1), None)
             if twice is not None:
-                raise ValueError(f"the term {twice!r} is named twice")
+                raise ValueError(f"the term {twice!r} is listed twice")
         return self

@@ -112,8 +112,8 @@ def csv(finished: FinishedDataSet) -> str:
     """Returns the file for `csv`."""
     options = finished.spec.output.csv
     columns = [name for feature in finished.features for name in names(feature)]
-    # By default, Spark reads an empty text as a null, even though it is quoted. With another `nullValue`, only an empty cell without quotes
-    # is a null. If there is only one column, its nulls are quoted too.
+    # By default, Spark reads an empty string as null, even if it is quoted. With another `nullValue`, only an empty cell without quotes is
+    # null. If there is only one column, its nulls are quoted too.
     nulls = r", nullValue='\0'" if len(columns) > 1 else ""
     read = f"options(header={options.header}, sep={options.delimiter!r}, escape='\"', inferSchema=True, multiLine=True{nulls}).csv("
     return _fill(_TABLE, finished, read=read)

@@ -1,7 +1,7 @@
 """Convert a batch's columns to *contents*, the bytes inside protobuf messages, without a loop over values.
 
-A content is one row's packed numbers or byte string. The encoder adds tags, lengths and keys around each content. If the contents of all
-rows have the same length, they are stored as a matrix, otherwise as a column of byte strings.
+A row's content is its packed numbers or byte string. The encoder adds tags, lengths and keys around each row's content. If the contents
+of all rows have the same length, they are stored as a matrix, otherwise as a column of byte strings.
 """
 
 import math
@@ -56,7 +56,7 @@ class Fixed:
 
     @property
     def width(self) -> int:
-        """The size of a content in bytes."""
+        """The size of each row's content in bytes."""
         return math.prod(self.values.shape[1:]) * self.dtype.itemsize
 
     def as_ragged(self) -> "Ragged":

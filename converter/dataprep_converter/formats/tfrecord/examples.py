@@ -179,7 +179,8 @@ def _empty_rows(content: npt.NDArray[np.uint8], offsets: Places, rows: Places) -
 
 
 def _bytes_lists(state: LockstepState, spans: Spans, feature: ColumnFeature) -> Any:
-    """Return lists of byte strings. Every value has its own tag and length, so one step finds the n-th value of every record."""
+    """Return lists of byte strings. Every value has its own tag and length, so one vectorised step locates the n-th value of every
+    record."""
     data = np.frombuffer(state.data, np.uint8)
     rows = np.flatnonzero(spans.ends > spans.starts)
     at, end = spans.starts[rows], spans.ends[rows]

@@ -13,7 +13,7 @@ numbers are packed, varints are minimal, and an empty context is left out. So th
 order, and TensorFlow's order changes from process to process.)
 
 The bytes of a column's value in one row are its *content* (`contents.py`). The content of a sequence is the bytes of all steps. The bytes
-that precede a content in its entry are its *prefix*, which depends only on the content's length. If the contents of each column have the
+that precede the content in its entry are its *prefix*, which depends only on the content's length. If the contents of each column have the
 same length in all rows, the records form a matrix. To build this matrix, the columns of values are copied into a template of constant
 bytes. If the lengths differ, an Arrow kernel builds each row from ragged contents, prefixes (looked up by length) and runs of fixed bytes.
 The steps of sequences are encoded in one of these two ways, too, with each step as a row.
@@ -81,7 +81,7 @@ class _Field:
         self._type: pa.DataType | None = None
         self._holds_list = False
         self.prefix = LookUp(self._prefix, first=MISSING)
-        """Maps the length of a content to the bytes that precede the content."""
+        """Maps the content's length to the bytes that precede the content."""
 
     def part(self, column: Array) -> Part:
         """Return the contents of one column of a batch."""
@@ -105,7 +105,7 @@ class _Field:
         return grouped(join([prefixes, part.content], len(steps)), counts)
 
     def _prefix(self, length: int) -> bytes:
-        """Return the bytes that precede a content of this length, from the entry's tag on."""
+        """Return the bytes that precede content of this length, from the entry's tag on."""
         if self.feature.record:
             return b""
         if length == MISSING:
@@ -120,7 +120,7 @@ class _Field:
         return b"\x0a" + varint(len(values) + length) + values
 
     def _values(self, length: int) -> bytes:
-        """Return the bytes that precede a content of this length within the Feature."""
+        """Return the bytes that precede content of this length within the Feature."""
         has_values = length > 0 or self.feature.kind == "bytes"
         inner = b"\x0a" + varint(length) if has_values and not self._holds_list else b""
         return self._tag + varint(len(inner) + length) + inner

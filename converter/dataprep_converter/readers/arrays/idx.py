@@ -238,7 +238,7 @@ def parse_header(start: ForwardReader, uri: str) -> Header:
 
 
 class _File(Closeable):
-    """Reads samples of a file, given their numbers, and returns the samples in native byte order."""
+    """Reads samples of a file by number, and returns the samples in native byte order."""
 
     def __init__(self, source: Input, uri: str) -> None:
         self._source = source

@@ -1,5 +1,5 @@
-"""Reads rows of equal size from a file, given their numbers, and returns the bytes of the rows. The readers of fixed-length records and of
-arrays interpret the bytes.
+"""Reads rows of equal size from a file by number, and returns the rows' bytes. The readers of fixed-length records and of arrays interpret
+the bytes.
 
 Consecutive rows are read in one request and aren't copied. If rows are not consecutive, neighbouring rows are read together. If separate
 requests would be slow, as for many small rows of a remote file, the rows are read from an unlinked temporary copy of the file.

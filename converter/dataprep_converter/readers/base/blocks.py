@@ -87,8 +87,8 @@ class Block:
 
 
 class BlockReader(Closeable):
-    """Implements `Reader` except for `discover`. A subclass defines `schema` and `load`, or `parts` if its units are too large to decode in
-    one piece."""
+    """Implements `Reader` except for `discover`. A subclass defines `schema`, and either `load` or, if its units are too large to
+    decode in one piece, `parts`."""
 
     default_label: ClassVar[str] = "label"
 

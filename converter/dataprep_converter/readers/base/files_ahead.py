@@ -38,7 +38,7 @@ Row: TypeAlias = Mapping[str, Any]
 """A unit's values of `root`, `path`, `uri`, `size`, `pin` and `extra`."""
 
 Room: TypeAlias = npt.NDArray[np.uint8]
-"""A buffer that holds the files of a batch, one after another."""
+"""A buffer that holds the files in a batch, one after another."""
 _NO_ROOM: Final = np.empty(0, np.uint8)
 
 T = TypeVar("T")

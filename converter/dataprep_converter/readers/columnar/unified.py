@@ -325,7 +325,7 @@ def unified_type(one: Any, other: Any) -> pa.DataType | None:
 
 
 def unified_nested(one: Any, other: Any) -> pa.DataType | None:
-    """The type that holds the nested values of both types, or None. A struct gets the fields of both."""
+    """Return a type that can hold the nested values of both given types, or None if there isn't one. A struct gets the fields of both."""
     types: Any = pa.types
     if one == other or types.is_null(other):
         unchanged: pa.DataType = one
@@ -377,7 +377,7 @@ def _finer(one: Any, other: Any) -> pa.DataType | None:
         same: pa.DataType = one
         return same
     if types.is_timestamp(one) and types.is_timestamp(other):
-        # Times with any time zone are counted from 1970 in UTC.
+        # Timestamps that have a time zone, whichever it is, are counted from 1970 in UTC.
         is_same_kind = (one.tz is None) == (other.tz is None)
     else:
         is_same_kind = any(is_kind(one) and is_kind(other) for is_kind in (types.is_duration, types.is_time))

@@ -1,6 +1,6 @@
 """The source `csvSequences` reads CSV files. Each file is a sequence, and each row is a step.
 
-A sequence's labels can be in a second file with the same name. Threads read ahead (`files_ahead.py`). The rows of all files of a batch are
+A sequence's labels can be in a second file with the same name. Threads read ahead (`files_ahead.py`). The rows of all files in a batch are
 parsed together, because it is slow to parse small files separately. Only faulty files are parsed again, to find the faulty line.
 """
 

@@ -40,7 +40,7 @@ class AlibabaCredentials:
 
         Raises BadCredentials, which names the role or the places searched. Raises Unreachable if the role's service didn't respond.
         """
-        from Tea.exceptions import RetryError  # type: ignore[import-untyped] # ships no types; not at the top, see `_providers`
+        from Tea.exceptions import RetryError  # type: ignore[import-untyped] # ships no types; not at the top (see `_providers`)
 
         with self._lock:
             if self._providers is None:

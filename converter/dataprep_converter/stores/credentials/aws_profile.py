@@ -62,7 +62,7 @@ class AwsProfile:
 
     def _from_botocore(self, region: str) -> AwsCredentials:
         try:
-            from botocore import exceptions  # type: ignore[import-not-found] # an optional package, see docs/stores/credentials.md
+            from botocore import exceptions  # type: ignore[import-not-found] # an optional package; see docs/stores/credentials.md
             from botocore.session import Session  # type: ignore[import-not-found] # as above
         except ImportError as exc:
             used = next(setting for setting in (*_BEFORE_KEYS, *_AFTER_KEYS) if setting in self._settings)

@@ -316,7 +316,7 @@ class WebHdfsUpload:
                 self._size += len(piece)
 
     def stage(self) -> None:
-        # Wait for the DataNode's response. Before it responds, the file might not exist yet, and a sweep wouldn't find it.
+        # Wait for the DataNode's response: until then, the file might not exist, and a sweep would miss it.
         self._finish()
 
     def commit(self, *, replace: bool) -> Entry:

@@ -156,7 +156,7 @@ MISTAKES: Final[Sequence[Mistake]] = (
     Mistake(
         "two splits of the same name",
         job=CSV + "  splits: {into: [{name: a, fraction: 0.8}, {name: a, fraction: 0.2}]}\n" + OUT,
-        said="job.yaml:6:3: spec.splits: the split 'a' is named twice",
+        said="job.yaml:6:3: spec.splits: the split 'a' is listed twice",
     ),
     Mistake(
         "a misspelt column",
@@ -311,12 +311,12 @@ MISTAKES: Final[Sequence[Mistake]] = (
     Mistake(
         "a feature twice",
         job=CSV + "  features: [{name: x}, {name: x}]\n" + OUT,
-        said="job.yaml:4:1: spec: the feature 'x' is named twice in features and labels",
+        said="job.yaml:4:1: spec: the feature 'x' is listed twice in features and labels",
     ),
     Mistake(
         "a feature that is the label",
         job=CSV + "  features: [{name: x}, {name: label}]\n  labels: [{name: label}]\n" + OUT,
-        said="job.yaml:4:1: spec: the feature 'label' is named twice in features and labels",
+        said="job.yaml:4:1: spec: the feature 'label' is listed twice in features and labels",
     ),
     Mistake(
         "a misspelt part of the file name",
