@@ -8,6 +8,7 @@ from __future__ import annotations
 import datetime as dt
 import hashlib
 import hmac
+import http
 import urllib.error
 import urllib.parse
 import urllib.request
@@ -23,6 +24,8 @@ from storeservers.servers import OneServer
 _MODULE = Path(__file__).parents[1] / "go" / "versitygw"
 _PACKAGE = "github.com/versity/versitygw/cmd/versitygw"
 _ANSWER_SECONDS = 60.0
+_LISTINGS = 5
+"""How often a listing is requested at most, if the server fails."""
 # versitygw keeps parts of unfinished uploads here, next to the objects.
 _TEMPORARY_FOLDER = ".sgwtmp"
 
@@ -136,11 +139,21 @@ class S3Server(OneServer):
 
     def uploads(self, bucket: str) -> list[S3Upload]:
         """Return the unfinished multipart uploads."""
-        answer = _parsed(self.request("GET", f"/{bucket}", query={"uploads": ""}))
+        answer = _parsed(self._listing(f"/{bucket}", {"uploads": ""}))
         return [
             S3Upload(key=each.findtext("{*}Key") or "", upload_id=each.findtext("{*}UploadId") or "")
             for each in answer.iterfind("{*}Upload")
         ]
+
+    def _listing(self, path: str, query: Mapping[str, str]) -> bytes:
+        """Request a listing. The server answers it with InternalError if an upload ends while the server reads its folders."""
+        for _ in range(_LISTINGS - 1):
+            try:
+                return self.request("GET", path, query=query)
+            except S3Error as exc:
+                if exc.status != http.HTTPStatus.INTERNAL_SERVER_ERROR:
+                    raise
+        return self.request("GET", path, query=query)
 
     def request(
         self,
