@@ -86,7 +86,7 @@ def test_a_row_that_fails_is_told_and_the_others_are_measured(tmp_path: Path, ca
     assert code == 1
     assert found["restart"]["error"] == "Overdue: timed out after 60 s waiting for: all complete (17 of 20 are)"
     assert found["idle"]["figures"] == {"x": 1.0}
-    assert "restart: not measured: Overdue: timed out" in capsys.readouterr().err
+    assert "restart: not measured: Overdue: timed out after 60 s waiting for: all complete" in capsys.readouterr().err
 
 
 def test_what_is_measured_is_kept_when_the_next_row_breaks(tmp_path: Path) -> None:
