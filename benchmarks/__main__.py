@@ -70,7 +70,7 @@ def _found(arguments: argparse.Namespace, conditions: Conditions, workload: Work
         result = running.run(workload, Path(folder), records=records, conditions=conditions)
     if not arguments.quick:
         return result
-    # With little data, a job spends most of its time starting and ending, so only the goals for the start are meaningful.
+    # With little data, a job spends most of its time starting and ending, so only the goals for start-up time are meaningful.
     return result | {"goals": {}, "bounds": {who: bound for who, bound in result["bounds"].items() if bound[0] == "s"}}
 
 

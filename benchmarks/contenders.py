@@ -18,7 +18,7 @@ import javareaders
 
 Role = Literal["ours", "peer", "limit"]
 _MOST_BYTES: Final = 512 << 20
-"""The memory limit of every job of ours."""
+"""The memory limit of each of our jobs."""
 
 
 @dataclass(frozen=True)
@@ -34,23 +34,23 @@ class Contender:
     environment: str | None = None
     """An environment of `requirements/environments`. None is our environment, which also has TensorFlow."""
     borrows: bool = False
-    """Whether it also uses our environment, for TensorFlow. A second copy of TensorFlow would take another gigabyte."""
+    """Whether the contender also uses our environment, for TensorFlow. A second copy of TensorFlow would take another gigabyte."""
     options: tuple[str, ...] = ()
     share: float = 1.0
-    """The share of the data that it gets, from the beginning. Slow contenders get less, and their rates are compared."""
+    """The share of the data that this contender gets, from the first record on. Slow contenders get less, and their rates are compared."""
     writes: bool = True
     most_bytes: int | None = None
     """The memory limit for all its processes together."""
     shown_by: "Contender | None" = None
-    """A contender that does the same work and writes to a file, if this contender's output isn't kept. That contender runs once,
-    unmeasured, and its file is read back."""
+    """If this contender's output isn't kept: another contender, which does the same work and writes to a file. The other contender runs
+    once, unmeasured, and its file is read back."""
 
     def records(self, of: int) -> int:
         """Returns the contender's number of records, given the number of all records."""
         return max(1, ceil(of * self.share))
 
     def run(self, source: Path, output: Path, records: int) -> Took:
-        """Runs it once. It writes to `output`, an empty folder. Raises RunFailed."""
+        """Runs the contender once. It writes to `output`, an empty folder. Raises RunFailed."""
         arguments: list[str | Path] = [self.kind, source, output, str(self.records(records)), *self.options]
         printed, peak = measuring.python_run(_interpreter(self.environment), self.script, arguments, borrows=self.borrows)
         took = measuring.took(printed, peak, measuring.size_of(output))
@@ -61,7 +61,7 @@ class Contender:
 
 @dataclass(frozen=True)
 class Command(Contender):
-    """One of our commands, complete and including its start."""
+    """One of our commands, measured from start to end, start-up included."""
 
     def run(self, source: Path, output: Path, records: int) -> Took:
         """See `Contender`."""

@@ -29,7 +29,7 @@ Make = Callable[[Path, int, np.random.Generator], None]
 
 
 def images(folder: Path, records: int, rng: np.random.Generator) -> None:
-    """Makes JPEG files of 500 x 375 pixels and about 110 kB from photographs, in a folder for each of three classes."""
+    """Makes JPEG files of 500 x 375 pixels and about 110 kB from photographs, in one folder for each of three classes."""
     encoded: dict[str, list[bytes]] = {}
     for file in sorted(photos.write(folder.with_name(f"{folder.name}-photos")).glob("*/*.jpg"))[::3]:
         with Image.open(file) as photo:
@@ -57,7 +57,7 @@ def pictures(folder: Path, records: int, rng: np.random.Generator) -> None:
 
 
 def small_samples(folder: Path, records: int, rng: np.random.Generator) -> None:
-    """Makes pictures of 600 bytes with a class. They are small, so a library's work per sample dominates."""
+    """Makes 600-byte pictures, each with a class label. They are small, so a library's work per sample dominates."""
     pictures = rng.integers(0, 256, (records, _SMALL_FILE), np.uint8)
     classes = rng.integers(0, 10, records)
     column = arrow.FixedSizeBinaryArray.from_buffers(pa.binary(_SMALL_FILE), records, [None, arrow.py_buffer(pictures.tobytes())])
@@ -132,7 +132,7 @@ def two_tables(folder: Path, records: int, rng: np.random.Generator) -> None:
 
 
 def ragged(folder: Path, records: int, rng: np.random.Generator) -> None:
-    """Makes a table with two texts and a list of whole numbers, all of variable length, and a number of any size."""
+    """Makes a table in which each row has two texts and a list of integers, all of variable length, and a small or large integer."""
 
     def texts(longest: int) -> Any:
         ends = np.concatenate(([0], np.cumsum(rng.integers(1, longest, records)))).astype(np.int32)
@@ -172,7 +172,7 @@ def dense(folder: Path, records: int, rng: np.random.Generator) -> None:
 
 
 def sparse(folder: Path, records: int, rng: np.random.Generator) -> None:
-    """Makes a table of sparse rows, with 50 of 10,000 floats and a label."""
+    """Makes a table of sparse rows. Each has floats at 50 of 10,000 positions, and a label."""
     keys = np.sort(rng.integers(0, 200, (records, 50)) + np.arange(50) * 200, axis=1)
     values = rng.random((records, 50), np.float32)
     labels = rng.integers(0, 2, records).astype(np.float32)

@@ -17,7 +17,7 @@ ROOT = Path(__file__).resolve().parents[1]
 SCRIPTS = ROOT / "benchmarks" / "peers"
 _OURS = [ROOT / folder for folder in ("api", "operator", "converter")]
 _SECONDS = 0.02
-"""The time between two samples of the memory."""
+"""The time in seconds between two measurements of the memory."""
 
 
 class RunFailed(RuntimeError):
@@ -76,7 +76,7 @@ def watched(command: Sequence[str], environment: Mapping[str, str]) -> tuple[str
 
 
 def timed(command: Sequence[str]) -> Took:
-    """Runs one of our complete commands and measures it, including its start, as one record."""
+    """Runs one of our commands and measures all of it, start-up included, as one record."""
     began = time.perf_counter()
     before = os.times()
     _, peak = watched(command, _environment(_OURS))

@@ -16,7 +16,7 @@ from benchmarks.measuring import RunFailed, Runs, Took
 from benchmarks.workload import PREPARED, Workload
 
 _CLOSE: Final = 0.15
-"""The largest average difference between the values of two decoders for one image. The values of two different images differ by 1 or
+"""The limit for the average difference between two decoders' values for the same image. The values of two different images differ by 1 or
 more."""
 _ALIKE: Final = {
     "shuffled": "contain the same records, in different orders",

@@ -46,7 +46,7 @@ class Workload:
     limit: str = ""
     """The contender that best shows the upper limit, or empty if there is none."""
     gains: Mapping[str, tuple[str, str]] = field(default_factory=dict)
-    """For a goal that compares two of our runs, two contenders. The ratio of their speeds is the highest possible gain."""
+    """For a goal that compares two of our runs, the two contenders whose ratio of speeds is the highest possible gain."""
     check: str = ""
     """The kind by which the outputs are read back and compared with each other. It is empty if there are fewer than two outputs."""
     against: Against | None = None
@@ -69,7 +69,7 @@ def job(
     is_bounded: bool = True,
     **options: Any,
 ) -> Contender:
-    """Returns a contender that runs one of our jobs, complete. `is_bounded` is False if the job has no memory limit."""
+    """Returns a contender that runs one of our jobs from start to end. `is_bounded` is False if the job has no memory limit."""
     told = {"spec": {**spec, "output": {**ONE_FILE, **(output or {})}}, "workers": workers, **options}
     made = ours("job", told, name=name)
     return made if is_bounded else replace(made, most_bytes=None)
@@ -88,7 +88,7 @@ def read(table: str, output: Mapping[str, Any], *, name: str = "ours", masks: bo
 
 
 def command(name: str, *words: str) -> Command:
-    """Returns a contender that runs one of our commands, including its start, or, as the limit, a Python process that does nothing."""
+    """Returns a contender that runs one of our commands, start-up included, or the limit, a Python process that does nothing."""
     return Command(
         name, "limit" if name == "an empty Python" else "ours", "", "", options=words, writes=any("OUTPUT" in word for word in words)
     )

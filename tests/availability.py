@@ -9,8 +9,8 @@ import pytest
 def skip_without(available: object, what: str) -> pytest.MarkDecorator:
     """Return a mark that skips a test unless `available` is true.
 
-    In CI the test runs and fails instead, because CI has everything that tests need: a skipped test there would be one that silently no
-    longer runs.
+    In CI, which has everything that tests need, the test runs and fails instead. Otherwise, a test that no longer runs there would go
+    unnoticed.
     """
     return pytest.mark.skipif(not available and not _in_ci(), reason=what)
 

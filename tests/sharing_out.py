@@ -1,9 +1,9 @@
 """How several pytest processes share the tests: which process runs which file, and when the processes start.
 
-Each process starts its own store servers and imports TensorFlow itself. Each of these costs ten or more seconds of processor time, so the
-files that need the same one stay together: one process takes the files with store tests, and another takes those with tests of third-party
-readers. A process that has none of its own files left takes any other file, so that all processes end at the same time. The store tests
-begin with those on HDFS, because its servers cost the most. So the files that are left for other processes at the end don't need HDFS.
+Each process starts its own store servers and imports TensorFlow itself. Either costs ten or more seconds of processor time, so files with
+the same needs stay together: one process takes the files with store tests, and another takes those with tests of third-party readers. A
+process that has none of its own files left takes any other file, so that all processes end at the same time. The store tests begin with
+those on HDFS, because its servers cost the most. So the files that are left for other processes at the end don't need HDFS.
 """
 
 import functools
@@ -30,9 +30,9 @@ _TOGETHER: Final = (ON_STORES, ("tests/interop/",))
 _ON_HDFS: Final = re.compile(r"\b(?:hdfs_cluster|PLACES|remote: Place)\b|hdfs_lane\b|places import (?:\([^)]*|.*)\bhdfs\b")
 """Text that a file contains if it uses the HDFS that a process's tests share."""
 _COLLECTION_SECONDS: Final = 180.0
-"""How long the other processes wait at most, in case the first process has died."""
+"""The longest time that the other processes wait. The limit is for the case that the first process has died."""
 _COLLECTED: Final = pytest.StashKey[Path]()
-"""The file that the first process makes when it has collected."""
+"""The file that the first process makes when it has finished collecting."""
 
 
 class ByWhatFilesStart(LoadFileScheduling):  # type: ignore[misc]  # mypy takes the base for Any
@@ -66,9 +66,9 @@ def on_hdfs(file: str) -> bool:
 
 
 def collect_one_after_the_other(node: WorkerController) -> None:
-    """Start the first process. Start the others after the first has collected, or at once if the tests' byte code is already there.
+    """Start the first process. Start the others when it has finished collecting, or at once if the tests' byte code is already there.
 
-    Half of the work of collecting is rewriting assertions. Otherwise, all processes would do this at the same time for the same files.
+    Half of the work of collecting is rewriting assertions. If all processes started together, each would do this for the same files.
     """
     stash = node.config.stash
     if _COLLECTED in stash:

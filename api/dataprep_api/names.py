@@ -14,7 +14,7 @@ from dataprep_api.formats import RULES, format_rules
 
 LABEL_MANAGED_BY: Final = "app.kubernetes.io/managed-by"
 CONTROLLER: Final = f"{GROUP}/operator"
-"""The value of `spec.managedBy` that stands for the operator. A missing value means the same."""
+"""The value of `spec.managedBy` for jobs that this operator runs. Omitting the field means the same."""
 MANAGED_BY: Final = "dataprep-operator"
 LABEL_JOB: Final = f"{GROUP}/job"
 """A label of every child object and pod: the name of its DataPrepJob, truncated to 63 characters."""
@@ -261,7 +261,7 @@ def split_files(extension: str, files: Iterable[str]) -> set[str]:
 
 
 def is_hidden(path: str) -> bool:
-    """Whether the usual readers of a folder ignore this file, because a part of its path begins with `_` or `.`."""
+    """Whether programs that read a folder usually ignore this file, because a part of its path begins with `_` or `.`."""
     return any(part[0] in "_." for part in path.split("/"))
 
 

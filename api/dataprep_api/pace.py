@@ -10,10 +10,10 @@ from dataclasses import dataclass, replace
 from typing import Final
 
 REFUSALS: Final = frozenset({429, 503})
-"""The HTTP statuses by which stores ask for fewer requests."""
+"""The HTTP statuses with which stores ask for fewer requests."""
 
 CUT: Final = 0.92
-"""After a refusal, the rate is this fraction of the rate that the store has recently accepted."""
+"""After a refusal, the rate is set to this fraction of the rate that the store has recently accepted."""
 STEP: Final = 1.01
 STEP_SECONDS: Final = 1.0
 STEPS: Final = 15
@@ -24,7 +24,7 @@ LATER_STEP: Final = 1.1
 LOWEST_RATE: Final = 0.1
 HIGHEST_RATE: Final = 1e6
 CHANCE_RATE: Final = 20.0
-"""A few refusals may be chance, so they don't lower a rate below this number of requests a second."""
+"""A few refusals may be due to chance, so they don't lower a rate below this number of requests a second."""
 _CHANCE_REFUSALS: Final = 2
 _CHANCE_FRACTION: Final = 0.1
 _STARVING_RATE: Final = 1.0
@@ -68,7 +68,7 @@ class Pace:
 
 
 def may_be_chance(*, sent: int, refused: int) -> bool:
-    """Return whether the refusals within a few seconds are so few that their cause may not be the number of requests."""
+    """Return whether the refusals within a few seconds are so few that the number of requests may not be their cause."""
     return refused <= _CHANCE_REFUSALS or refused <= _CHANCE_FRACTION * sent
 
 

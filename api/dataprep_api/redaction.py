@@ -94,7 +94,7 @@ def with_credentials_masked(value: Any) -> Any:  # Any, because `value` is a JSO
 
 
 def has_masked_text(value: Any) -> bool:  # Any, because `value` is a JSON value
-    """Whether `with_credentials_masked` has changed any text in the value, so that the original text is lost."""
+    """Whether `with_credentials_masked` has changed any text in the value. The original of a changed text is lost."""
     if isinstance(value, str):
         return _MASKED.search(value) is not None
     items = value.values() if isinstance(value, Mapping) else value if isinstance(value, list) else ()

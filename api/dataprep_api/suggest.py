@@ -11,7 +11,8 @@ from dataprep_api.spec.model import model_in
 
 _DEEPEST: Final = 4
 _CLOSE: Final = 0.85
-"""How similar a known name must be (1.0 means equal) to be suggested rather than the same name elsewhere in the document."""
+"""If a known name in the same mapping is at least this similar (1.0 means equal), suggest it. Otherwise first look for a mapping elsewhere
+in the document that has a field with exactly the unknown name."""
 _MOST_PLACES: Final = 8
 _STATUS: Final = "status"
 

@@ -87,7 +87,7 @@ class Seen:
     added: dict[str, float] = field(default_factory=dict)
     """For each object, the time when it was first seen."""
     ended: dict[str, float] = field(default_factory=dict)
-    """For each pod, the time when its end was first seen."""
+    """For each pod, the time when it was first seen to have ended."""
     changes: int = 0
     objects: dict[str, Any] = field(default_factory=dict)
 

@@ -16,6 +16,6 @@ def slowly(record: dict[str, Any]) -> dict[str, Any]:
 
 
 def span(records: int) -> float:
-    """Returns the seconds from the start of the first to the end of the last of the latest `records` calls. Planning made the calls before
-    them."""
+    """Returns the seconds from the start of the first call to the end of the last call, among the latest `records` calls only: planning
+    made the earlier calls."""
     return _spans[-1][1] - _spans[-records][0]

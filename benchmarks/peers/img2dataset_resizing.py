@@ -44,7 +44,7 @@ def main(source: Path, output: Path, records: int, processes: int) -> None:
     each = -(-len(files) // processes)
     parts = [files[first : first + each] for first in range(0, len(files), each)]
     places = [output / f"data-{number}.tar" for number in range(len(parts))]
-    # The clock starts when each process has imported the resizer.
+    # The clock starts once all processes have imported the resizer.
     with ProcessPoolExecutor(processes, get_context("spawn")) as pool:
         list(pool.map(abs, range(processes), chunksize=1))
         clocked(lambda: sum(pool.map(convert, parts, places)), waits=False)

@@ -132,7 +132,7 @@ def main(kind: str, source: Path, output: Path, processes: int, record_bytes: in
     if processes == 1:
         clocked(lambda: work(parts[0]))
         return
-    # The clock starts when each process has imported its libraries.
+    # The clock starts once all processes have imported their libraries.
     with ProcessPoolExecutor(processes, get_context("spawn")) as pool:
         list(pool.map(abs, range(processes), chunksize=1))
         clocked(lambda: sum(pool.map(work, parts)), waits=False)

@@ -49,12 +49,13 @@ def main(source: Path, output: Path, records: int) -> None:
     context.enable_progress_bars = False
     context.execution_options.preserve_order = True
     logging.getLogger("ray.data").setLevel(logging.ERROR)
-    # Ray's workers import TensorFlow when they write their first records. Converting this many records can start both workers.
+    # Ray's workers import TensorFlow when they write their first records. So convert the records once before the clock starts. There are
+    # enough records for Ray to start both workers.
     convert(source, output / "tried", records)
     shutil.rmtree(output / "tried")
 
     clocked(lambda: convert(source, output / "made", records), waits=False)
-    # Ray's file names look like those of tar files.
+    # Ray's file names look like those of tar files, so rename the files.
     for number, part in enumerate(sorted((output / "made").iterdir())):
         part.rename(output / f"{number:05d}.tfrecords")
 

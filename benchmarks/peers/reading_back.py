@@ -121,7 +121,7 @@ def _found(source: Path) -> list[Path]:
 
 
 def _uploaded(output: Path) -> Iterator[bytes]:
-    """Yields the uploaded object in pieces of a MiB, from the server's disk or through its REST API. The folder's name is the object's
+    """Yields the uploaded object in pieces of 1 MiB, from the server's disk or through its REST API. The folder's name is the object's
     name."""
     server = json.loads((output.parent / "server.json").read_text())
     if "url" in server:

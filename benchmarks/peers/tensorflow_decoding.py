@@ -61,7 +61,7 @@ def main(kind: str, source: Path, output: Path, records: int, threads: int, proc
     each = -(-len(files) // processes)
     parts = [files[first : first + each] for first in range(0, len(files), each)]
     places = [output / f"data-{number}.tfrecords" for number in range(len(parts))]
-    # The clock starts when each process has imported TensorFlow.
+    # The clock starts once all processes have imported TensorFlow.
     with ProcessPoolExecutor(processes, get_context("spawn"), limit_threads, (threads,)) as pool:
         list(pool.map(abs, range(processes), chunksize=1))
         clocked(lambda: sum(pool.map(convert, [kind] * len(parts), parts, places, [threads] * len(parts))), waits=False)

@@ -15,8 +15,8 @@ from unittest.mock import MagicMock
 
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
 
-# `promise` is only available as source code, and is needed only for downloads. `importlib_resources` is the backport of a standard library
-# module.
+# Replace two modules that TensorFlow Datasets imports: `promise` is only available as source code, and is needed only for downloads, and
+# `importlib_resources` is the backport of a standard library module.
 sys.modules |= {"promise": MagicMock(), "importlib_resources": importlib.resources}
 
 import numpy as np  # noqa: E402

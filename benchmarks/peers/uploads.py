@@ -33,7 +33,7 @@ def pieces(file: Path) -> Iterator[bytes]:
 
 
 def ours() -> Callable[[Path], object]:
-    """Returns an upload with our store, in the same way as a shard is written."""
+    """Returns a function that uploads a file with our store, in the same way as a shard is written."""
     from dataprep_converter.inputs.access import Access
     from dataprep_converter.stores import StoreSettings
 
@@ -94,7 +94,7 @@ def _oss(*, checks: bool = True) -> Any:
 
 
 def oss_put() -> Callable[[Path], object]:
-    """Returns an upload in one request."""
+    """Returns a function that uploads a file in one request."""
     import alibabacloud_oss_v2 as oss
 
     client = _oss()
@@ -102,7 +102,7 @@ def oss_put() -> Callable[[Path], object]:
 
 
 def oss_uploader(**options: int) -> Callable[[Path], object]:
-    """Returns an upload with the SDK's uploader. By default it sends parts of 6 MiB in three threads."""
+    """Returns a function that uploads a file with the SDK's uploader. By default, the uploader sends parts of 6 MiB in three threads."""
     import alibabacloud_oss_v2 as oss
 
     uploader = _oss().uploader(**options)
@@ -110,7 +110,8 @@ def oss_uploader(**options: int) -> Callable[[Path], object]:
 
 
 def oss_unchecked() -> Callable[[Path], object]:
-    """Returns an upload of parts of 8 MiB without checksums, four at a time. This is the limit for a server that joins parts."""
+    """Returns a function that uploads a file in parts of 8 MiB without checksums, four at a time. This is the limit for a server that joins
+    parts."""
     import alibabacloud_oss_v2 as oss
 
     client, target = _oss(checks=False), {"bucket": SERVER["bucket"], "key": NAME}
@@ -148,7 +149,7 @@ def hdfs_native() -> Callable[[Path], object]:
 
 
 def dfs_put() -> Callable[[Path], object]:
-    """Returns an upload with `hdfs dfs -put`, including the start of its JVM."""
+    """Returns a function that uploads a file with `hdfs dfs -put`, including the start of its JVM."""
     command = ["java", "-cp", SERVER["classes"], "org.apache.hadoop.fs.FsShell"]
     subprocess.run([*command, "-mkdir", "-p", SERVER["uri"]], check=True, stdout=subprocess.DEVNULL)
     return lambda file: subprocess.run([*command, "-put", "-f", str(file), URI], check=True, stdout=subprocess.DEVNULL)

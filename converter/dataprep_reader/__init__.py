@@ -41,7 +41,7 @@ def open(  # noqa: A001 - named like gzip.open and tarfile.open
     prefetch: int = 2,
     job: AnyPath | None = None,
 ) -> Reader:
-    """Returns a reader of a finished data set, on any store. At first only the manifest is read, and no data.
+    """Returns a reader of a finished data set, on any store. This call reads only the manifest, and no data.
 
     `source` is the data set's folder, a list of its shards, a list of paths (`<folder>/_dataprep/paths/train.txt`) or its manifest. `split`
     is required if a folder or manifest has several splits. If `split` has several names, these splits are read one after another.
@@ -57,9 +57,9 @@ def open(  # noqa: A001 - named like gzip.open and tarfile.open
     as_             "numpy": a dictionary of arrays by feature; "arrow": a pyarrow.RecordBatch
     threads         number of shard parts that are read at the same time
     prefetch        number of batches that are made in advance, while the caller computes; 0 means none
-    job             a job's YAML file whose spec.stores describes the stores; otherwise the environment does
+    job             a job's YAML file whose spec.stores describes the stores; without it, the environment describes them
 
-    An array has its feature's type. Its shape is the batch's dimension followed by the feature's shape: int64 (100,), uint8 (100, 28, 28).
+    An array has its feature's type. Its shape is the batch's size followed by the feature's shape: int64 (100,), uint8 (100, 28, 28).
     Bytes and text are arrays of objects (bytes or str; None for a null). Sequences, and lists of any length, are `Ragged`. A missing float
     is NaN. Whole numbers and booleans are a `numpy.ma.MaskedArray` in each batch with nulls, unless `masks` names the feature.
 

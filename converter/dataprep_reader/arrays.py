@@ -17,7 +17,7 @@ Values = TypeVar("Values")
 
 _DTYPES: Final[Mapping[pa.DataType, np.dtype[Any]]] = {kind: np.dtype(name) for kind, name in NUMPY_NAMES.items()}
 _NOTHING: Final[Mapping[str, Any]] = {"f": np.nan, "O": None}
-"""Maps kinds of numpy types to the value in place of a null. For all other kinds, this value is 0 or False."""
+"""The value in place of a null, by the kind of the numpy type. For all other kinds, this value is 0 or False."""
 
 
 @dataclass(frozen=True)
@@ -25,7 +25,7 @@ class Ragged(Generic[Values]):
     """Lists of any length, one for each record. `ragged[i]` is a view of the values of record i, without a copy."""
 
     values: "Values"
-    """All lists' values, concatenated: an array whose first dimension counts the values, or a Ragged if the lists contain lists."""
+    """All lists' values, concatenated: an array whose first dimension has one entry per value, or a Ragged if the lists contain lists."""
     offsets: Any
     """int64: the start of each list, followed by the end of the last list."""
 
@@ -76,7 +76,7 @@ def mask_name(feature: str) -> str:
 
 
 def check_for_tensors(batch: Mapping[str, Column], *, masks: Collection[str], holds_none: bool) -> None:
-    """Raises BadData for a column with nulls that a framework can't hold. `holds_none` says whether it can hold None among texts."""
+    """Raises BadData for a column with nulls that a framework can't hold. `holds_none`: whether the framework can hold None among texts."""
     for name, column in batch.items():
         lacks_texts = not (holds_none or isinstance(column, Ragged)) and column.dtype == object and None in column
         if isinstance(column, np.ma.MaskedArray) or (lacks_texts and name not in masks):
@@ -153,7 +153,7 @@ def _bits(buffer: Any, first: int, count: int) -> npt.NDArray[np.bool_]:
 
 
 def _octets(buffer: Any, first: int, count: int) -> npt.NDArray[np.uint8]:
-    """Returns the bytes that contain these bits."""
+    """Returns the bytes of the buffer that contain the `count` bits from bit number `first`."""
     return np.frombuffer(buffer, np.uint8, (first % 8 + count + 7) // 8, first // 8)
 
 

@@ -17,7 +17,7 @@ Source: TypeAlias = AnyPath | Sequence[AnyPath]
 
 _LISTS: Final = (f"/{names.SIDE}/paths/", f"/{names.SIDE}/files/")
 _INNER: Final = "/data"
-"""Name of the file with the records in a MapFile. Users give only the MapFile's folder."""
+"""Name of the file that contains the records of a MapFile. Users give only the MapFile's folder."""
 
 
 @dataclass(frozen=True)
@@ -80,18 +80,18 @@ def _find_by_manifest(uri: str, access: Access) -> DataSet:
     """Returns the data set to which a manifest `<folder>/_dataprep/<run>/manifest.json` belongs."""
     folder, side, run = uri.rpartition(f"{names.SIDE}/")
     if not side or run.count("/") != 1:
-        raise ValueError(f"{uri} isn't the manifest of a data set, which has the path <folder>/{names.SIDE}/<run>/manifest.json.")
+        raise ValueError(f"{uri} isn't a data set's manifest: its path must be <folder>/{names.SIDE}/<run>/manifest.json.")
     data_set = _find_finished(folder.rstrip("/") or ("/" if folder else "."), access)
     if data_set is None:
         raise NotFound(f"{folder.rstrip('/')} has no _SUCCESS: there is no finished data set.", uri=uri)
     if names.manifest_file(data_set.manifest.run_id) != f"{names.SIDE}/{run}":
-        raise NotFound(f"{uri} is not the manifest that _SUCCESS names, which is of run {data_set.manifest.run_id}.", uri=uri)
+        raise NotFound(f"{uri} is not the manifest that _SUCCESS names, which is that of run {data_set.manifest.run_id}.", uri=uri)
     return data_set
 
 
 def _read_list(uri: str, access: Access) -> list[str]:
-    """Returns the files in a list of paths. Relative paths are resolved against the data set's folder in a data set's own list, and against
-    the list's folder in any other list.
+    """Returns the files in a list of paths. In a data set's own list, relative paths are resolved against the data set's folder; in any
+    other list, against the list's folder.
 
     The paths in a data set's own list contain the data set's folder. If another program moved or copied the folder, the files with the same
     names below the new folder are used.
@@ -121,7 +121,7 @@ def _find_by_shards(uris: Sequence[str], access: Access) -> DataSet:
     """Returns the shards with these URIs, in this order. Skips hidden files, and a shard's companion files."""
     visible = [uri for uri in uris if uri.rpartition("/")[2][:1] not in ("_", ".")]
     if not visible:
-        raise NotFound("The list has no visible file.")
+        raise NotFound("The list contains no visible files.")
     data_set = next((each for folder in _folders_above(visible[0]) if (each := _find_finished(folder, access)) is not None), None)
     if data_set is None:
         raise NotFound(f"{visible[0]} doesn't belong to a finished data set: no folder above it has a _SUCCESS.", uri=visible[0])

@@ -10,7 +10,7 @@ import pyarrow as pa
 
 Item = TypeVar("Item")
 Run: TypeAlias = Callable[[], Iterator[Item]]
-"""A function that starts to read a sequence of items. A single thread reads each sequence."""
+"""A function that starts to read a sequence of items. Only one thread at a time reads a sequence."""
 
 _END: Final[Any] = object()  # marks the end of the items
 _arrow: Any = pa  # the stubs lack some functions

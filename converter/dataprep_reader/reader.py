@@ -49,7 +49,7 @@ class Place(NamedTuple):
 
 @dataclass(frozen=True)
 class Options:
-    """The arguments of `dataprep_reader.open`. Raises ValueError."""
+    """The arguments of `dataprep_reader.open`. Raises ValueError if an argument is invalid."""
 
     batch_size: int
     epochs: int | None
@@ -106,15 +106,19 @@ class Reader:
     def _check_masks(self, features: Sequence[Mapping[str, Any]]) -> None:
         """Raises ValueError for masks that the batches can't have."""
         if self._masks and not self.yields_numpy:
-            raise ValueError("masks are for numpy, because Arrow's batches have nulls: leave out masks or as_='arrow'.")
+            raise ValueError(
+                "masks need numpy batches, because Arrow batches contain the nulls themselves: leave out masks or as_='arrow'."
+            )
         by_name = {feature["name"]: feature for feature in features}
         for name in self._masks:
             if name not in by_name:
                 raise ValueError(f"masks: there is no feature {name!r} in the batches: they have {', '.join(by_name)}.")
             if -1 in by_name[name]["shape"]:
-                raise ValueError(f"masks: {name!r} is a list of any length, and a null is read as an empty list.")
+                raise ValueError(
+                    f"masks: {name!r} can't have a mask, because it is a list of any length, whose nulls are read as empty lists."
+                )
             if mask_name(name) in by_name:
-                raise ValueError(f"masks: the mask of {name!r} has the name of another feature, {mask_name(name)!r}.")
+                raise ValueError(f"masks: the mask of {name!r} would be named {mask_name(name)!r}, but there is a feature with this name.")
 
     # --- the data set -----------------------------------------------------------------------------------------
 
@@ -201,7 +205,7 @@ class Reader:
         Raises ValueError if the state was taken from a reader with a different record order; the message names the difference.
         """
         if state.get("version") != STATE_VERSION or not isinstance(state.get("of"), Mapping):
-            raise ValueError(f"This is not a reader's state of version {STATE_VERSION}: {str(state)[:200]}.")
+            raise ValueError(f"This is not a reader state of version {STATE_VERSION}: {str(state)[:200]}.")
         for name, value in self._identity.items():
             if state["of"].get(name) != value:
                 raise ValueError(
@@ -246,8 +250,8 @@ class Reader:
         is_remote = scheme_of(self._data_set.uri) not in ("", "file")
         if is_remote and os.getpid() != self._process:
             raise RuntimeError(
-                f"The clients of {self._data_set.uri} were made in another process and don't work after a fork: start workers by spawn"
-                " (multiprocessing_context='spawn' of a DataLoader)."
+                f"The clients of {self._data_set.uri} were made in another process and don't work after a fork: start workers"
+                " with the spawn method (for a DataLoader: multiprocessing_context='spawn')."
             )
 
     def _batches(self, start: Place) -> Iterator[tuple[Place, Any]]:

@@ -1,4 +1,4 @@
-"""For TensorFlow: turns a reader into a tf.data.Dataset of batches, from stores that TensorFlow itself can't open.
+"""For TensorFlow: turns a reader into a tf.data.Dataset of batches, even from stores that TensorFlow itself can't open.
 
 This is the only module here that imports TensorFlow.
 
@@ -23,11 +23,11 @@ def batches(reader: Reader) -> Any:
     """Returns one pass of the reader as a tf.data.Dataset.
 
     The dataset's elements are dictionaries of tensors. Lists of any length become RaggedTensors, and text and bytes become tf.string. The
-    reader already reads ahead and shuffles. Nulls need a mask (`masks=` of `open`); a null text then becomes an empty tf.string. Each
-    iteration of the dataset is a new pass.
+    reader itself reads ahead and shuffles, so the dataset doesn't have to. Nulls need a mask (`masks=` of `open`); a null text then becomes
+    an empty tf.string. Each iteration of the dataset is a new pass.
     """
     if not reader.yields_numpy:
-        raise ValueError("A reader for TensorFlow yields numpy: open it without as_='arrow'.")
+        raise ValueError("A reader for TensorFlow must yield numpy arrays: open it without as_='arrow'.")
 
     def generate() -> Iterator[dict[str, Any]]:
         for batch in reader:

@@ -32,7 +32,7 @@ class Batches(IterableDataset):  # type: ignore[misc]  # torch isn't installed w
     def __init__(self, reader: Reader, *, workers: int = 0) -> None:
         """Wraps the reader. `workers` is the DataLoader's `num_workers`, which is needed only for `len`."""
         if not reader.yields_numpy:
-            raise ValueError("A reader for PyTorch yields numpy: open it without as_='arrow'.")
+            raise ValueError("A reader for PyTorch must yield numpy arrays: open it without as_='arrow'.")
         self._reader = reader
         self._workers = workers
         self._own_part: Reader | None = None

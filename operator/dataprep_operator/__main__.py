@@ -104,7 +104,7 @@ async def serve(settings: Settings) -> None:
     queue = WorkQueue[Key](high_priority=cache.is_new, low_priority=cache.has_succeeded)
 
     def enqueue(key: Key, seconds: float = 0.0) -> None:
-        if health.leading:  # a new leader enqueues everything
+        if health.leading:  # a replica that becomes the leader enqueues everything
             queue.add_after(key, seconds)
 
     streams = Streams(expected=handlers.expected_streams(settings), cache=cache, enqueue=enqueue)

@@ -172,7 +172,7 @@ class _Reader:
     def texts(self, name: str) -> tuple[str, ...]:
         values = self.json(name, [])
         if not all(isinstance(value, str) and value for value in values):
-            raise ValueError(f"{_PREFIX}{name} must be a JSON list of strings that aren't empty, got {values!r}")
+            raise ValueError(f"{_PREFIX}{name} must be a JSON list of non-empty strings, got {values!r}")
         return tuple(values)
 
     # Any, because the values are JSON of the Kubernetes pod API.

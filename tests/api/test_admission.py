@@ -145,31 +145,31 @@ REFUSED: dict[str, tuple[dict[str, object], str]] = {
     ),
     "features beside a script": (
         {"source": None, "script": {"command": ["true"], "outputs": ["a"]}, "features": [{"name": "a"}]},
-        "spec.features: Invalid value: features is for jobs with a source",
+        "spec.features: Invalid value: features can be set only in a job with a source",
     ),
     "labels beside a script": (
         {"source": None, "script": {"command": ["true"], "outputs": ["a"]}, "labels": [{"name": "a"}]},
-        "spec.labels: Invalid value: labels is for jobs with a source",
+        "spec.labels: Invalid value: labels can be set only in a job with a source",
     ),
     "transforms beside a script": (
         {"source": None, "script": {"command": ["true"], "outputs": ["a"]}, "transforms": [{"drop": {"columns": ["a"]}}]},
-        "spec.transforms: Invalid value: transforms is for jobs with a source",
+        "spec.transforms: Invalid value: transforms can be set only in a job with a source",
     ),
     "deduplicate beside a script": (
         {"source": None, "script": {"command": ["true"], "outputs": ["a"]}, "deduplicate": {"columns": ["a"]}},
-        "spec.deduplicate: Invalid value: deduplicate is for jobs with a source",
+        "spec.deduplicate: Invalid value: deduplicate can be set only in a job with a source",
     ),
     "limit beside a script": (
         {"source": None, "script": {"command": ["true"], "outputs": ["a"]}, "limit": 5},
-        "spec.limit: Invalid value: limit is for jobs with a source",
+        "spec.limit: Invalid value: limit can be set only in a job with a source",
     ),
     "splits beside a script": (
         {"source": None, "script": {"command": ["true"], "outputs": ["a"]}, "splits": {"into": [{"name": "a"}]}},
-        "spec.splits: Invalid value: splits is for jobs with a source",
+        "spec.splits: Invalid value: splits can be set only in a job with a source",
     ),
     "shuffle beside a script": (
         {"source": None, "script": {"command": ["true"], "outputs": ["a"]}, "shuffle": {}},
-        "spec.shuffle: Invalid value: shuffle is for jobs with a source",
+        "spec.shuffle: Invalid value: shuffle can be set only in a job with a source",
     ),
     "a script without outputs": ({"source": None, "script": {"command": ["true"]}}, "spec.script.outputs: Required value"),
     "code in two ways": (

@@ -252,7 +252,7 @@ def test_the_definition_keeps_its_budget() -> None:
 def test_a_definition_above_the_budget_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(crd, "SIZE_LIMIT", 100)
 
-    with pytest.raises(CrdError, match="the CRD may have 100 bytes as compact JSON, but it has "):
+    with pytest.raises(CrdError, match="the CRD may have at most 100 bytes as compact JSON, but it has "):
         crd.crd_text()
 
 

@@ -45,7 +45,7 @@ def test_a_newer_file_is_refused_by_name_whatever_its_fields_are(model: type[Sto
 
 @pytest.mark.parametrize("version", [0, -1, True, "2", 1.0, None])
 def test_a_version_that_is_none_is_damage(version: object) -> None:
-    with pytest.raises(ValidationError, match="version must be a whole number from 1 on"):
+    with pytest.raises(ValidationError, match="version must be a whole number of at least 1"):
         Owner.model_validate_json(json.dumps({"runId": "r", "version": version}))
 
 

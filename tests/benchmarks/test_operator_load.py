@@ -1,5 +1,5 @@
-"""The operator's benchmark ends in time even if the cluster doesn't respond, and loses no results. The operator accepts the messages from
-the benchmark's simulated pods."""
+"""The operator's benchmark finishes in time even if the cluster doesn't respond, and loses no results. The operator accepts the messages
+from the benchmark's simulated pods."""
 
 import json
 from collections.abc import Callable

@@ -1,5 +1,5 @@
-"""Builds `objects-<commit>.json.xz`: custom resources and their children as a release leaves them on a cluster, at several moments of a
-job.
+"""Builds `objects-<commit>.json.xz`: custom resources and their children as a release leaves them on a cluster, captured at several moments
+in the life of a job.
 
     PYTHONPATH=CHECKOUT:CHECKOUT/api:CHECKOUT/operator:CHECKOUT/converter python tests/compat/making_objects.py FILE MOMENT ...
 

@@ -110,7 +110,7 @@ def strict_rules(schema: Schema) -> set[tuple[str, str]]:
 def new_rules(earlier: Schema, now: Schema) -> set[tuple[str, str]]:
     """Return the strict rules that the earlier schema doesn't have.
 
-    A union that gained members has the same rule: an object without the new members breaks both rules or neither.
+    The rule of a union that has gained members doesn't count as new: an object without the new members breaks both rules or neither.
     """
     rules = strict_rules(earlier)
     unions = [(path, members_of(rule)) for path, rule in rules if members_of(rule)]

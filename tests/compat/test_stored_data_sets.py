@@ -44,7 +44,10 @@ def fault_of(job: DataPrepJob) -> str | None:
 
 
 def repaired_or_refused(fault: str | None) -> bool:
-    """Whether the data set was repaired. If there is a fault, the repair must be refused with a message that names the fault."""
+    """Try to repair the data set, and return whether it was repaired.
+
+    If there is a fault, check that the repair is refused with a message that names the fault.
+    """
     if fault is None:
         repair.repair("out", Access())
         return True

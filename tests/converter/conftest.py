@@ -37,8 +37,8 @@ _HDFS = pytest.StashKey[HdfsCluster]()
 
 @pytest.hookimpl(trylast=True)  # after the fixtures, which might start servers again
 def pytest_runtest_teardown(item: pytest.Item, nextitem: pytest.Item | None) -> None:
-    """Stops HDFS in a process that has finished the files on HDFS, which it takes first. Idle servers need one second of processor time per
-    minute."""
+    """Stops HDFS when this process has finished the test files that use it, which come first. Idle servers need one second of processor
+    time per minute."""
     cluster = item.config.stash.get(_HDFS, None)
     if cluster is not None and nextitem is not None and "PYTEST_XDIST_WORKER" in os.environ and not on_hdfs(nextitem.nodeid.split("::")[0]):
         cluster.stop()
@@ -187,7 +187,7 @@ def maxcompute(maxcompute_server: FakeMaxCompute, monkeypatch: pytest.MonkeyPatc
 
 @pytest.fixture
 def small_slices(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Makes slices have 50 rows."""
+    """Sets the size of a slice to 50 rows."""
     monkeypatch.setattr(table, "MOST_BLOCK_ROWS", 25)
     monkeypatch.setattr(table, "SLICE_BLOCKS", 2)
 

@@ -151,7 +151,7 @@ def test_a_job_that_kueue_evicts_waits_again_and_keeps_what_is_done(queues: Name
         stop(queues, "HoldAndDrain")
         # The message says "is stopped" at first, and "is inactive" as soon as Kueue has reconciled again.
         held(queues, "slow", reason="Queued", words=[f"ClusterQueue {queues.name}-research is "], seconds=60)
-    # Neither edits nor a suspension of the job disturb Kueue.
+    # Neither editing nor suspending the job disturbs Kueue.
     queues.kubectl("patch", "dpj", "slow", "--type=merge", '--patch={"spec": {"workers": {"parallelism": 1}}}')
     assert step_job(queues, "slow", "convert")["spec"]["suspend"] is True
     stop(queues, "None")
@@ -175,7 +175,7 @@ def test_a_job_is_preempted_in_its_plan_and_resumes(queues: Namespace, stores: S
         until(lambda: running(queues, "slow", step="plan"), what="a running plan pod", seconds=DONE_SECONDS)
         first = workload(queues, "slow")["metadata"]["uid"]
         queues.apply(queued(urgent, "research", priority_class="urgent"))
-        # The other job holds the quota while its plan can't be written.
+        # The job `slow` holds the quota, because its plan can't be written yet.
         until(lambda: running(queues, "urgent", step="plan"), what="the other plan pod", seconds=DONE_SECONDS)
         assert step_job(queues, "slow", "plan")["spec"]["suspend"] is True
         queues.wait_phase("slow", "Queued", seconds=30)
@@ -223,7 +223,8 @@ def test_a_job_that_is_admitted_with_fewer_workers_writes_the_same_bytes(queues:
 
 
 def test_steps_stay_out_of_the_namespaces_default_queue(queues: Namespace, stores: Stores) -> None:
-    """Kueue puts every Job without a queue into the LocalQueue `default`. The steps would wait for quota that their own job holds."""
+    """Kueue puts every Job without a queue into the LocalQueue `default`. If it did so with the steps' Jobs, they would wait for quota that
+    their own DataPrepJob holds."""
     queues.apply(*kueue.queue("default", namespace=queues.name, cpu="50m"))
     [job] = small_jobs(stores, queues, ["inside"])
     queues.apply(queued(job, "default"))

@@ -141,7 +141,7 @@ def test_a_second_release_does_not_start_where_another_one_runs(
             second.stop()
         # Other tests' releases might be running in other namespaces, and the message might name any of these.
         where = r"test-\w+" if everywhere else re.escape(namespace.name)
-        said = f"The release \\S+ works in the namespace {where}: this release, {operator.namespace}/another, doesn't start"
+        said = f"The release \\S+ already manages the namespace {where}, so this release, {operator.namespace}/another, doesn't start"
         assert re.search(said, second.words())
         assert first.ended is None
 

@@ -37,7 +37,7 @@ def asked(cluster: Cluster, operator: Installation) -> list[Use]:
 def test_no_request_exceeds_the_granted_rights(asked: list[Use], operator: Installation) -> None:
     everywhere, own = granted(operator)
     assert sorted({str(use.right) for use in asked} - {str(right) for right in everywhere | own}) == []
-    # A granted request is refused only while a release is being uninstalled together with its role.
+    # The API server refuses a request that the role allows only while a release is being uninstalled together with its role.
 
 
 def test_a_namespaced_operator_requests_nothing_outside_its_namespaces(asked: list[Use], operator: Installation) -> None:

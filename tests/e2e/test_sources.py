@@ -1,6 +1,6 @@
 """Runs one example from each family of sources on the cluster, all at the same time. The bytes must equal those of a local run.
 
-Most of these jobs are a single pod, as for users.
+Most of these jobs are a single pod, as they are for users.
 """
 
 import hashlib

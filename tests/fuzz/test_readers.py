@@ -135,8 +135,8 @@ def little_memory() -> Iterator[None]:
 def is_checked(name: str, original: bytes, damage: bytes) -> bool:
     """Whether the reader verifies checksums of the complete content.
 
-    It doesn't verify a gzip file whose first bytes are damaged, because these identify gzip, or uncompressed arrays, because they are read
-    by offset.
+    If the first bytes of a gzip file are damaged, nothing is verified, because these bytes identify gzip. Uncompressed arrays aren't
+    verified either, because they are read by offset.
     """
     is_known = damage.startswith(original[:2]) or not original.startswith(b"\x1f\x8b")
     return is_known and name.startswith(("tfrecord", "numpy-DeflatedNpz"))
@@ -204,8 +204,8 @@ def check(contract: type[ReaderContract], source: Source, file: Path, allowed: s
 
 def check_text(text: str, contract: type[ReaderContract], file: Path) -> None:
     """Raises AssertionError for an error that doesn't name the file."""
-    # If a row is missing, a join names the table instead of a file, because a table can have many files. A data set names its folder, and
-    # the file as in its manifest, or reports what _SUCCESS says about the manifest.
+    # If a row is missing, a join names the table instead of a file, because a table can have many files. For a data set, the
+    # error names the folder, and the file as in the manifest, or reports what _SUCCESS says about the manifest.
     also: dict[type[Reader], list[str]] = {
         JoinReader: [f"the table {file.stem}", f" {file.stem} ("],
         DatasetReader: [*(f"{folder}: {file.relative_to(folder)}" for folder in file.parents), f" {file.name} says"],

@@ -29,7 +29,7 @@ FEATURES = [{"name": name} for name in ("n", "flag", "text", "ints", "texts")]
 VECTOR = {"name": "vector", "columns": ["x", "n"], "dtype": "float32"}
 RAW = {"name": "raw", "columns": ["n", "x"], "dtype": "uint8", "encoding": "Raw"}
 WHOLE = [{**row, "x": float(row["n"])} for row in ROWS]
-"""The rows, with an x that fits RAW."""
+"""The rows, with values of x that RAW can store."""
 NULLS: Final[list[dict[str, Any]]] = [
     {"i": None, "f": 0.5, "s": "x", "v": [1.0, 2.0], "b": True},
     {"i": 2, "f": None, "s": "", "v": [3.0, 4.0], "b": None},
@@ -83,7 +83,7 @@ def images(folder: Path, **output: Any) -> Path:
 
 
 def files(folder: Path) -> Path:
-    """39 photographs in DL4J's zip files of 8."""
+    """39 photographs in DL4J's zip files, 8 in each file."""
     source = {"images": {"uris": [str(photos.write(folder / "photos"))]}}
     features = [{"name": "image/encoded"}, {"name": "image/filename"}]
     output = {"format": "fileBatch", "granularity": "Minibatch", "minibatchSize": 8}

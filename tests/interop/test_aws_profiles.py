@@ -102,16 +102,16 @@ def test_a_role_that_is_refused_is_named(answers: Mapping[str, list[object]]) ->
     kind, message = answers["refused"]
 
     assert kind == "BadCredentials"
-    assert str(message).startswith("No credentials for profile refused of AWS: An error occurred (AccessDenied)")
+    assert str(message).startswith("No credentials for AWS profile refused: An error occurred (AccessDenied)")
 
 
 def test_a_login_that_is_missing_is_named(answers: Mapping[str, list[object]]) -> None:
     kind, message = answers["logged-out"]
 
     assert kind == "BadCredentials"
-    assert str(message).startswith("No credentials for profile logged-out of AWS: ")
+    assert str(message).startswith("No credentials for AWS profile logged-out: ")
     assert str(message).endswith(" Log in: aws sso login --profile logged-out.")
 
 
 def test_a_profile_without_an_account_has_no_credentials(answers: Mapping[str, list[object]]) -> None:
-    assert answers["bare"] == ["BadCredentials", "No credentials for profile bare of AWS: botocore finds none in its settings."]
+    assert answers["bare"] == ["BadCredentials", "No credentials for AWS profile bare: botocore finds none in its settings."]

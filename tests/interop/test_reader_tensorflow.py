@@ -36,7 +36,7 @@ def test_lists_are_ragged_tensors(module: Any, tf: Any, tmp_path: Path, sequence
 
 
 def test_arrow_batches_are_refused(module: Any, tmp_path: Path) -> None:
-    with pytest.raises(ValueError, match="A reader for TensorFlow yields numpy: open it without as_='arrow'"):
+    with pytest.raises(ValueError, match="A reader for TensorFlow must yield numpy arrays: open it without as_='arrow'"):
         module.batches(opened(lists(tmp_path), as_="arrow"))
 
 

@@ -84,7 +84,7 @@ def test_sagemakers_sdk_refuses_a_record_that_is_split_at_the_magic_number(by_sa
 def test_protoc_rejects_the_guides_errors_and_accepts_the_shipped_schema(tmp_path: Path) -> None:
     shipped, line = SCHEMA.read_text(), "repeated bytes value = 1;"
     assert shipped.count(line) == 1
-    # The guide says `byte`, which is not a protobuf type; length-delimited fields can't be packed.
+    # The guide's two errors: `byte` isn't a protobuf type, and length-delimited fields can't be packed.
     slips = {"byte.proto": "repeated byte value = 1;", "packed.proto": "repeated bytes value = 1 [packed = true];"}
     for name, slip in slips.items():
         (tmp_path / name).write_text(shipped.replace(line, slip))

@@ -1,4 +1,4 @@
-"""TensorFlow Datasets reads every finished data set of tf.train.Example in place, using the folder `_tfds`."""
+"""TensorFlow Datasets reads every finished data set of tf.train.Examples in place, using the folder `_tfds`."""
 
 import io
 import json

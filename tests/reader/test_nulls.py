@@ -81,9 +81,9 @@ def test_a_mask_is_there_without_any_null(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(("as_", "masks", "reason"), [
     ("numpy", ["x"], "masks: there is no feature 'x' in the batches: they have i, i_missing, l"),
-    ("numpy", ["l"], "masks: 'l' is a list of any length, and a null is read as an empty list"),
-    ("numpy", ["i"], "masks: the mask of 'i' has the name of another feature, 'i_missing'"),
-    ("arrow", ["i"], "masks are for numpy, because Arrow's batches have nulls: leave out masks or as_='arrow'"),
+    ("numpy", ["l"], "masks: 'l' can't have a mask, because it is a list of any length, whose nulls are read as empty lists"),
+    ("numpy", ["i"], "masks: the mask of 'i' would be named 'i_missing', but there is a feature with this name"),
+    ("arrow", ["i"], "masks need numpy batches, because Arrow batches contain the nulls themselves: leave out masks or as_='arrow'"),
 ])  # fmt: skip
 def test_a_mask_that_no_batch_can_have_is_refused(tmp_path: Path, as_: Any, masks: list[str], reason: str) -> None:
     (tmp_path / "rows.jsonl").write_text('{"i": 1, "i_missing": 2, "l": [1]}\n')

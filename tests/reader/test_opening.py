@@ -126,13 +126,11 @@ def test_a_folder_without_success_is_refused(folder: Path, tmp_path: Path) -> No
 
 
 def test_a_manifest_that_is_not_the_data_sets_is_refused(folder: Path, tmp_path: Path) -> None:
-    with pytest.raises(
-        ValueError, match=exactly("isn't the manifest of a data set, which has the path <folder>/_dataprep/<run>/manifest.json.")
-    ):
+    with pytest.raises(ValueError, match=exactly("isn't a data set's manifest: its path must be <folder>/_dataprep/<run>/manifest.json.")):
         opened(folder / "_tfds/dataset_info.json")
     copy = shutil.copytree(folder, tmp_path / "copy")
     shutil.copytree(manifest(copy).parent, copy / "_dataprep/0123456789abcdef")
-    with pytest.raises(NotFound, match="is not the manifest that _SUCCESS names, which is of run "):
+    with pytest.raises(NotFound, match="is not the manifest that _SUCCESS names, which is that of run "):
         opened(copy / "_dataprep/0123456789abcdef/manifest.json", split="train")
     manifest(copy).write_bytes(manifest(copy).read_bytes() + b" ")
     with pytest.raises(BadData, match=r"manifest.json was changed: .* See dataprep verify\."):
@@ -147,7 +145,7 @@ def test_files_of_something_else_are_refused(folder: Path, tmp_path: Path) -> No
         opened([shard, other])
     with pytest.raises(ValueError, match=exactly(f"{shard} is in the list twice.")):
         opened([shard, shard])
-    with pytest.raises(NotFound, match="The list has no visible file"):
+    with pytest.raises(NotFound, match="The list contains no visible files"):
         opened([copy / "_SUCCESS"])
 
 

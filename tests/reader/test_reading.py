@@ -266,7 +266,7 @@ def test_a_state_of_another_data_set_is_refused(folder: Path, tmp_path: Path) ->
     state = opened(folder).state()
     with pytest.raises(ValueError, match="The state comes from a reader with a different record order: data was"):
         opened(numbers(tmp_path, count=5)).restore(state)
-    with pytest.raises(ValueError, match="This is not a reader's state of version 1"):
+    with pytest.raises(ValueError, match="This is not a reader state of version 1"):
         opened(folder).restore({"epoch": 1})
 
 
@@ -293,7 +293,7 @@ def test_a_remote_store_is_not_read_behind_a_fork(folder: Path, monkeypatch: pyt
     monkeypatch.setattr("os.getpid", lambda: -1)
     assert len(flat(reader)) == COUNT
     monkeypatch.setattr("dataprep_reader.reader.scheme_of", lambda _: "hdfs")
-    with pytest.raises(RuntimeError, match="start workers by spawn"):
+    with pytest.raises(RuntimeError, match="start workers with the spawn method"):
         next(iter(reader))
 
 

@@ -114,7 +114,7 @@ def test_lists_are_ragged_tensors_and_text_is_a_list(tmp_path: Path, torch: tupl
 
 
 def test_arrow_batches_are_refused(folder: Path, torch: tuple[FakeTorch, Any]) -> None:
-    with pytest.raises(ValueError, match="A reader for PyTorch yields numpy: open it without as_='arrow'"):
+    with pytest.raises(ValueError, match="A reader for PyTorch must yield numpy arrays: open it without as_='arrow'"):
         torch[1].Batches(opened(folder, as_="arrow"))
 
 

@@ -98,7 +98,7 @@ def _parents() -> Iterator[tuple[Path, tuple[str, str, str]]]:
         if "memory" in controllers.split(","):
             yield _GROUPS / "memory" / path.lstrip("/"), ("memory.limit_in_bytes", "memory.memsw.limit_in_bytes", "{limit}")
         elif number == "0":
-            # In version 2, a group that has processes can't enable controllers for its children, but a sibling of the group can have them.
+            # In version 2, a group with processes can't enable controllers for its children, so the new group might have to be its sibling.
             for parent in (_GROUPS / path.lstrip("/"), (_GROUPS / path.lstrip("/")).parent):
                 yield parent, ("memory.max", "memory.swap.max", "0")
 

@@ -1,6 +1,6 @@
 """The messages from pods to the operator: termination messages (at most 4,096 bytes of JSON) and progress reports.
 
-The operator parses both kinds of messages as untrusted input, because anyone who may run a pod can write any text into a message.
+The operator parses both kinds of messages as untrusted input, because anyone who is allowed to run a pod can write any text into a message.
 """
 
 import base64
@@ -45,7 +45,7 @@ MOST_TASKS: Final = 10_000
 
 
 class _Reported(Model):
-    """A message from a pod, whose numbers can be stored in a status."""
+    """A message from a pod. A message is refused if a status can't store all of its numbers."""
 
     @model_validator(mode="after")
     def _check_numbers(self) -> Self:
@@ -184,7 +184,7 @@ _NAMES: TypeAdapter[list[list[Short]]] = TypeAdapter(list[Annotated[list[Short],
 
 
 StoreKey = Annotated[str, Field(max_length=16)]
-"""The number of an entry of `spec.stores`, such as `0`, or the scheme of a store without an entry, such as `s3`."""
+"""The index of a store's entry in `spec.stores`, such as `0`. For a store without an entry, the store's scheme, such as `s3`."""
 MOST_STORES = 48
 
 
@@ -197,7 +197,7 @@ class RequestCounts(Model):
     refused: Count = 0
     """The requests that the store refused because there were too many."""
     is_waiting: bool = False
-    """Whether requests are waiting for their turn, so that the pod could use a larger share."""
+    """Whether requests are waiting for their turn. If so, the pod could use a larger share."""
     limit: Annotated[float, Field(ge=0.1, allow_inf_nan=False)] | None = None
     """The store entry's `requestsPerSecond`, which applies to all pods together."""
 
@@ -210,7 +210,7 @@ class ProgressReport(_Reported):
     attempt: Count
     index: Count
     sequence: Count
-    """A number that rises with each of the pod's reports. A report is dropped unless its number is higher than the last report's."""
+    """A number that increases with each of the pod's reports. A report is dropped unless its number is higher than the last report's."""
     shards_done: Count = 0
     shards_active: Count = 0
     shards_total: Count | None = None
@@ -268,7 +268,7 @@ def _shortened_versions(message: Message) -> Iterator[Message]:
         yield from (_with_classes_that_fit(small), _with_classes_that_fit(small.model_copy(update={"warnings": []})), bare)
         yield bare.model_copy(update=no_splits)
         if message.commit is not None and not message.reused:
-            # Then the commit step reports the commit. That step does no harm to a finished data set.
+            # Then the commit step runs and reports the commit. Running it on a finished data set does no harm.
             yield from _shortened_versions(message.model_copy(update={"commit": None, "work_seconds": None, "commit_seconds": None}))
     elif isinstance(message, FailureResult):
         long = {"message": message.message[:900], "input": (message.input or "")[:500] or None}
@@ -278,7 +278,7 @@ def _shortened_versions(message: Message) -> Iterator[Message]:
 
 
 def _with_classes_that_fit(plan: PlanResult) -> PlanResult:
-    """Return the plan with packed class names: as many per label as fit into the limit, but at least 20."""
+    """Return the plan with packed class names. For each label, it has as many names as fit into the limit, but at least 20."""
     counts = range(_FEWEST_CLASSES, 1 + max((len(label.classes) for label in plan.labels), default=0))
     beyond = bisect_left(counts, True, key=lambda count: len(_serialise(_with_packed_classes(plan, count)).encode()) > TERMINATION_LIMIT)
     return _with_packed_classes(plan, _FEWEST_CLASSES + max(0, beyond - 1))

@@ -216,6 +216,6 @@ class Owner(StoredDocument):
 
     run_id: str
     epoch: Annotated[int, Field(ge=1)] = 1
-    """A number that rises when another run takes over the output."""
+    """A number that increases when another run takes over the output."""
     makers: list[Maker] = []
     """All processes that may work on the unfinished run. Empty if they are unknown, as on a cluster, and in a finished data set."""

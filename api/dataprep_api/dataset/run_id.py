@@ -41,9 +41,9 @@ class Part:
     version: int
     """The version that this release writes. Version 1 stands for the behaviour of the releases that didn't yet have parts."""
     is_used: Callable[[DataPrepJobSpec], bool]
-    """A pure function: whether the part may affect the bytes that a job writes. If this depends on the inputs, it returns true."""
+    """A pure function: whether the part may affect the bytes that a job writes. The function returns true if this depends on the inputs."""
     oldest: int | None = None
-    """The oldest version that this release can still write. None: only `version`.
+    """The oldest version that this release can still write. None means that it can write only `version`.
 
     This release writes a version older than `version` only for existing plans of that version.
     """
@@ -287,7 +287,7 @@ def versions(spec: DataPrepJobSpec, *, parts: Mapping[str, Part] = PARTS) -> dic
 
 
 def fault_of_versions(made_by: Mapping[str, int], spec: DataPrepJobSpec, *, parts: Mapping[str, Part] = PARTS) -> str | None:
-    """Say why this release can't continue a data set that was written with these versions of the parts.
+    """Explain why this release can't continue a data set that was written with these versions of the parts.
 
     Returns None if this release can continue the data set. The text continues a sentence that begins with the data set's name.
     """

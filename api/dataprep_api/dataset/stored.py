@@ -46,7 +46,7 @@ class StoredDocument(Versioned):
             return content
         version = content["version"]
         if type(version) is not int or version < 1:
-            raise ValueError(f"version must be a whole number from 1 on, got {version!r}")
+            raise ValueError(f"version must be a whole number of at least 1, got {version!r}")
         if version > cls.newest():
             raise FormatError(
                 f"the {cls.FILE} has the format version {version}, and this release of dataprep supports versions up to {cls.newest()}. "

@@ -70,7 +70,7 @@ MUTABLE: Final = frozenset(
 )
 """The fields that may change after a job has started. All other fields are immutable, including fields that are added later."""
 ALWAYS_FROZEN: Final = frozenset({"managedBy"})
-"""Fields that can't change even before the start, because otherwise two controllers could run the job."""
+"""Fields that can't change even before the job has started, because otherwise two controllers could run the job."""
 FROZEN: Final = "can't change after the start; make a new DataPrepJob"
 """The end of the API server's message if an immutable field changes. The message begins with the names of the changed fields."""
 DIVIDED: Final = frozenset({"workers"})
@@ -252,10 +252,10 @@ def _immutable_paths(spec: Schema) -> list[str]:
 
 
 def _immutability_rules(paths: Sequence[str]) -> list[dict[str, str]]:
-    """Return the rules that reject changes of these spec fields: always for some fields, and once the job has started for the others.
+    """Return the rules that reject changes to these spec fields: to some fields at any time, and to the others once the job has started.
 
-    The rules are at the root, because only there can a rule read the status. The latter fields share one rule, which names those that
-    differ, because separate rules would take up a tenth of the definition.
+    The rules are at the root, because only there can a rule read the status. A single rule covers the fields of the second group and
+    names those that differ. Separate rules would take up a tenth of the definition.
     """
     always = [
         rule(_same(path), "can't change; make a new DataPrepJob", path=f".spec.{path}", reason=_FORBIDDEN) for path in sorted(ALWAYS_FROZEN)
@@ -289,7 +289,7 @@ def structural(schema: Schema, definitions: Mapping[str, Schema], *, path: str, 
     if "$ref" in schema:
         name = schema["$ref"].removeprefix("#/$defs/")
         if name in within:
-            raise CrdError(f"{path}: {name} contains itself; a structural schema has no recursion")
+            raise CrdError(f"{path}: {name} contains itself; a structural schema can't be recursive")
         return structural(_merge_definition(schema, definitions[name]), definitions, path=path, within=(*within, name))
     schema = _rewrite_key_constraints(schema, path)
     _check_keywords(schema, path)
@@ -339,7 +339,7 @@ def _merge_definition(schema: Schema, definition: Schema) -> Schema:
 def _resolve_alternatives(schema: Schema, path: str) -> Schema:
     """Rewrite `anyOf` and `const`.
 
-    Optional fields are expressed by their absence from `required`, and int-or-string by a special keyword.
+    A structural schema marks a field as optional by omitting it from `required`, and expresses int-or-string with a special keyword.
     """
     if "const" in schema:
         schema = {key: value for key, value in schema.items() if key != "const"} | {"enum": [schema["const"]]}
@@ -426,7 +426,7 @@ class _Dumper(yaml.SafeDumper):
     """Dumps multi-line texts in block style and short collections on one line, and writes no anchors."""
 
     def ignore_aliases(self, data: Any) -> bool:  # Any, because values of every type are dumped
-        """Write equal parts twice. Repeated parts are valid YAML, and easier to read than anchors."""
+        """Write out equal parts each time. Repeated parts are valid YAML, and easier to read than anchors."""
         del data
         return True
 
@@ -448,7 +448,7 @@ def crd_text(definition: Schema | None = None) -> str:
     size = len(json.dumps(definition, separators=(",", ":")))
     if size > SIZE_LIMIT:
         raise CrdError(
-            f"the CRD may have {SIZE_LIMIT} bytes as compact JSON, but it has {size}: shorten the first sentences of descriptions"
+            f"the CRD may have at most {SIZE_LIMIT} bytes as compact JSON, but it has {size}: shorten the first sentences of descriptions"
         )
     return f"# Made by `make generate` from api/dataprep_api. Don't edit.\n{_dump_yaml(definition)}"
 

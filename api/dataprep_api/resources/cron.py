@@ -100,7 +100,7 @@ class DataPrepCronJob(Model):
 
     model_config = ConfigDict(
         json_schema_extra=rules(
-            # A job's name is this name with a dash and the minutes since 1970, and an Event's name is even longer.
+            # A job's name is this name, a dash and the minutes since 1970, and an Event's name is even longer.
             rule("size(self.metadata.name) <= 200", "the name may have at most 200 characters")
         )
     )

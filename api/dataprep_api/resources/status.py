@@ -121,7 +121,7 @@ class SplitStatus(Model):
     bytes: Count = 0
     """Bytes."""
     expected: Count | None = None
-    """Records expected by its rule."""
+    """Records expected by the split's rule."""
     tolerance: Count | None = None
     """Allowed deviation from `expected`."""
 
@@ -331,7 +331,7 @@ class DataPrepJobStatus(Model):
     completion_time: Time | None = None
     """End."""
     attempt: Count = 0
-    """Conversions started: one, plus one for each retry, fallback to CPU and raise of memory."""
+    """Conversions started: one, plus one for each retry, fallback to CPU and increase of memory."""
     step: Literal["Plan", "Convert", "Commit"] | None = None
     """Current or last step. A retry starts with this step."""
     run_id: Annotated[str, Field(max_length=64)] | None = None

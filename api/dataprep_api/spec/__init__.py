@@ -75,9 +75,9 @@ class BadRecords(Model):
     policy: Literal["Fail", "Skip", "Quarantine"] = "Fail"
     """`Fail`, `Skip` or `Quarantine` bad records. `Fail`: the first bad record fails the job. `Skip`: bad records are left out, counted and reported. `Quarantine`: like `Skip`, and every bad record is also kept below the output's `_dataprep` folder."""
     max_count: Annotated[int, Field(ge=0)] | None = None
-    """Fail the job above this number of bad records."""
+    """Fail the job if more records than this are bad."""
     max_fraction: Annotated[float, Field(ge=0, le=1)] | None = None
-    """Fail the job above this fraction of bad records."""
+    """Fail the job if more than this fraction of records is bad."""
 
 
 class CleanupRule(Model):
@@ -97,7 +97,7 @@ class Retry(Model):
     memory_growth: Annotated[float, Field(ge=1.1, le=4)]
     """Factor by which a retry raises memory. When a task runs out of memory, its memory is multiplied by this factor and the task runs again, until it succeeds or `maxMemory` is reached. The plan and commit steps are retried in the same way."""
     max_memory: Quantity
-    """Upper limit of memory per pod. An example is `8Gi`."""
+    """Upper limit on memory per pod. Example: `8Gi`."""
 
 
 DeadlineSeconds = Annotated[int, Field(ge=1, le=31_536_000)]
@@ -132,7 +132,7 @@ class DataPrepJobSpec(Model):
         json_schema_extra=rules(
             rule("has(self.source) != has(self.script)", "set exactly one of source and script", path=".source"),
             *(
-                rule(f"!has(self.script) || !has(self.{name})", f"{name} is for jobs with a source", path=f".{name}")
+                rule(f"!has(self.script) || !has(self.{name})", f"{name} can be set only in a job with a source", path=f".{name}")
                 for name in _SOURCE_FIELDS
             ),
             rule(
@@ -169,7 +169,7 @@ class DataPrepJobSpec(Model):
     deduplicate: Deduplicate | None = None
     """Drops repeated records."""
     limit: Annotated[int, Field(ge=1)] | None = None
-    """Take only this many samples. The samples are spread over the complete source, and the same input always gives the same samples. Only the chosen samples are divided into splits."""
+    """Take only this many samples. The samples are spread over the whole source, and the same input always gives the same samples. Only the chosen samples are divided into splits."""
     splits: Splits | None = None
     """How samples are divided into splits. Default: each subset of the source is a split. A source without subsets becomes the split `train`."""
     shuffle: Shuffle | None = None
@@ -197,7 +197,7 @@ class DataPrepJobSpec(Model):
     suspend: bool = False
     """Whether the job is suspended. Setting the field to true stops the pods but keeps finished shards. Setting the field to false resumes the job."""
     active_deadline_seconds: DeadlineSeconds | None = None
-    """Time limit of the complete job."""
+    """Time limit for the whole job."""
     step_deadlines: StepDeadlines | None = None
     """Time limits of the steps. When a suspended job is resumed, the time is counted from zero again."""
     start_deadline_seconds: DeadlineSeconds | None = None
@@ -217,7 +217,7 @@ class DataPrepJobSpec(Model):
     ttl_seconds_after_finished: Seconds | None = None
     """Seconds until the ended job is deleted. The output stays, unless `deletionPolicy` is `Delete`."""
     cleanup: Annotated[list[CleanupRule], Field(max_length=8)] | None = None
-    """What to remove some time after the end. Default: everything is kept, so that the pods' logs stay available."""
+    """What to remove some time after the job ends. Default: everything is kept, so that the pods' logs stay available."""
     deletion_policy: Literal["Retain", "Delete"] = "Retain"
     """Whether deletion removes output files. With `Delete`, deleting the DataPrepJob also removes the files that it wrote to the output. You can change this field at any time."""
 
@@ -234,9 +234,9 @@ class DataPrepJobSpec(Model):
         # `nulls` has no rule in the CRD, because stored objects that break a new rule could no longer be changed.
         for name in (*_SOURCE_FIELDS, "nulls") if self.script is not None else ():
             if getattr(self, name) is not None:
-                raise ValueError(f"{name} is for jobs with a source")
+                raise ValueError(f"{name} can be set only in a job with a source")
         if self.script is not None and self.output.table is not None:
-            raise ValueError("output.table is for jobs with a source")
+            raise ValueError("output.table can be set only in a job with a source")
         return self
 
     @model_validator(mode="after")

@@ -24,14 +24,14 @@ class Options(Model):
 
 
 class CodeMap(Model):
-    """A ConfigMap of the job's namespace whose keys are Python files."""
+    """A ConfigMap in the job's namespace. Its keys are the names of Python files."""
 
     name: ObjectName
     """ConfigMap name."""
 
 
 class GitSecret(Model):
-    """A Secret of the job's namespace."""
+    """A Secret in the job's namespace."""
 
     name: ObjectName
     """Secret name."""
@@ -49,7 +49,7 @@ def _check_repository(url: str) -> str:
 class Git(Model):
     """A Git repository."""
 
-    # The rule for `url` is on the object and not on the field. If a field breaks its own pattern, the API server prints the field's value,
+    # The rule for `url` is on the object, not on the field: if a field breaks its own pattern, the API server prints the field's value,
     # which may contain a token.
     model_config = ConfigDict(
         json_schema_extra=rules(
@@ -58,11 +58,11 @@ class Git(Model):
     )
 
     url: Annotated[Uri, AfterValidator(_check_repository)]
-    """URL of the repository. An example is `https://github.com/team/code.git`."""
+    """URL of the repository. Example: `https://github.com/team/code.git`."""
     ref: Annotated[str, Field(min_length=1, max_length=256, pattern=r"^[A-Za-z0-9][A-Za-z0-9._/-]*$")] = "HEAD"
     """Branch, tag or commit. Planning resolves the ref once. Every pod checks out the resulting commit, and `status.code.commit` shows it."""
     sub_path: Annotated[str, Field(min_length=1, max_length=512)] | None = None
-    """Folder to use. Default: the complete repository."""
+    """Folder to use. Default: the whole repository."""
     secret_ref: GitSecret | None = None
     """Secret with `username` and `password`. If you have a token instead of a password, store it as the password."""
 

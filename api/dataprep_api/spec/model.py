@@ -91,7 +91,7 @@ def model_in(annotation: object) -> type[BaseModel] | None:
 
 
 NEW: Final = "new"
-"""A key in the context of `model_validate`. If its value is true, the rules that stored objects of earlier releases may break apply too."""
+"""A key in the context of `model_validate`. If its value is true, also apply rules that objects stored by earlier releases may break."""
 
 
 @dataclass(frozen=True)

@@ -30,7 +30,7 @@ MINIBATCH: Final = 32
 
 
 class Shards(Model):
-    """How many files each split has. Set at most one member. By default, shards have about 128Mi each. Shards are never empty."""
+    """How many files each split has. Set at most one member. By default, shards are about 128Mi each. Shards are never empty."""
 
     model_config = ConfigDict(
         json_schema_extra=rules(
@@ -50,7 +50,7 @@ class Shards(Model):
     count: Annotated[int, Field(ge=1, le=100_000)] | None = None
     """Shards per split. A split with fewer records than `count` has fewer shards."""
     target_size: Quantity | None = None
-    """Target size of a shard. An example is `128Mi`. The size must be at least 64Ki. The plan chooses the number of shards."""
+    """Target size of a shard. Example: `128Mi`. The size must be at least 64Ki. The plan chooses the number of shards."""
     records: Annotated[int, Field(ge=1)] | None = None
     """Maximum number of records per shard."""
 
@@ -74,7 +74,7 @@ class HdfsOptions(Model):
     replication: Annotated[int, Field(ge=1, le=512)] | None = None
     """Replicas per block. Default: the cluster's setting."""
     permission: Annotated[str, Field(pattern=r"^0?[0-7]{3}$", max_length=4)] | None = None
-    """Octal file permission. An example is `"644"`."""
+    """Octal file permission. Example: `"644"`."""
     block_size: Quantity | None = None
     """HDFS block size. Default: the cluster's setting."""
 
@@ -136,7 +136,7 @@ class Output(Model):
     )
 
     uri: Uri
-    """Folder of the data set. For example `hdfs://nn:9000/mnist-tfrecord`, `oss://bucket/mnist`, `s3://bucket/mnist`, `/mnt/nas/mnist`."""
+    """Folder of the data set. Examples: `hdfs://nn:9000/mnist-tfrecord`, `oss://bucket/mnist`, `s3://bucket/mnist`, `/mnt/nas/mnist`."""
     version: Annotated[str, Field(min_length=1, max_length=128)] | None = None
     """Sub-folder for this version. Each version has its own folder below `uri`. Examples: `v1`, `${DATE}`, `${SCHEDULED_TIME}`."""
     format: Literal[FormatName, "copy"] = "tfrecord"
@@ -170,7 +170,7 @@ class Output(Model):
     array_record: ArrayRecordOptions = ArrayRecordOptions()
     """`arrayRecord` options."""
     granularity: Literal["Record", "Minibatch"] = "Record"
-    """Unit that shards never divide. `Minibatch`: each split is divided, in order, into minibatches. By default, each file contains one minibatch, but `shards` can request larger files. `Record`: a new file can begin with any record."""
+    """Unit that is never divided between shards. `Minibatch`: each split is divided, in order, into minibatches. By default, each file contains one minibatch, but `shards` can request larger files. `Record`: a new file can begin at any record."""
     minibatch_size: Annotated[int, Field(ge=1, le=1_000_000)] | None = None
     """Records per minibatch. A split's last minibatch may have fewer. Default: 32."""
     shards: Shards = Shards()
@@ -199,7 +199,7 @@ class Output(Model):
         version = fields["version"]
         if re.fullmatch(_VERSION, version) is None:
             raise ValueError(
-                f"version must have only letters, digits, dots, dashes and underscores, and begin with a letter or digit, got {version!r}"
+                f"version may contain only letters, digits, dots, dashes and underscores, and must begin with a letter or digit, got {version!r}"
             )
         return {**fields, "uri": names.join(fields["uri"], version), "version": None}
 

@@ -30,7 +30,7 @@ class Script(Model):
     image: Annotated[str, Field(min_length=1, max_length=512)] | None = None
     """Image with the program. Default: `workers.image`, or else the converter's image."""
     framework: Annotated[str, Field(min_length=1, max_length=63)] | None = None
-    """Short name of an image. An example is `tensorflow:2.21`. The chart's `workers.frameworks` maps the short name to an image. Use this field instead of `image`."""
+    """Short name of an image. Example: `tensorflow:2.21`. The chart's `workers.frameworks` maps the short name to an image. Use this field instead of `image`."""
     command: Words
     """Program and arguments. The command is a list of words or one string. A string is split by the rules of a shell, and line breaks count as blanks. `${NAME}` stands for one of `params`, or else for an environment variable. The variables are those in `workers.env`, and DATAPREP_INPUT, DATAPREP_OUTPUT, DATAPREP_RUN_ID and DATAPREP_CODE."""
     working_directory: Annotated[str, Field(min_length=1, max_length=512)] | None = None

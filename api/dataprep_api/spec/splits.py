@@ -30,13 +30,13 @@ class Split(Model):
     )
 
     name: SplitName
-    """Split name. An example is `train`."""
+    """Split name. Example: `train`."""
     subset: _Subset | None = None
     """Take only samples of this subset. For a folder, write its name unchanged: `train set`."""
     first: Annotated[int, Field(ge=0)] | None = None
     """Take the first N samples. Samples are counted in the order of the source."""
     count: Annotated[int, Field(ge=0)] | None = None
-    """Take N samples, drawn by `seed`."""
+    """Take N samples, drawn at random with `seed`."""
     fraction: Annotated[float, Field(ge=0, le=1)] | None = None
     """Take this fraction of the samples. A seeded hash of a sample's path and row decides whether it is taken. The result is the same on every store and for any number of workers."""
     values: Annotated[list[_Value], Field(min_length=1, max_length=256)] | None = None

@@ -18,7 +18,7 @@ class LocalObjectReference(Model):
 
 
 class Store(Model):
-    """Access to the URIs with a prefix. The entry with the longest matching prefix applies."""
+    """Access to all URIs that begin with a prefix. The entry with the longest matching prefix applies."""
 
     model_config = ConfigDict(
         json_schema_extra=rules(
@@ -32,13 +32,13 @@ class Store(Model):
     )
 
     uri_prefix: Uri
-    """Prefix of the URIs. Examples are `oss://bucket/`, `s3://` and `hdfs://ns1`."""
+    """Prefix of the URIs. Examples: `oss://bucket/`, `s3://` and `hdfs://ns1`."""
     secret_ref: LocalObjectReference | None = None
     """Secret with the credentials. For OSS, S3 and MaxCompute its keys are `accessKeyId`, `accessKeySecret` and `securityToken`. For HDFS with Kerberos the keys are `principal` and `keytab`."""
     config_map_ref: LocalObjectReference | None = None
     """ConfigMap with Hadoop's configuration (HDFS). The ConfigMap contains `core-site.xml` and `hdfs-site.xml`, and `krb5.conf` for Kerberos."""
     endpoint: Uri | None = None
-    """Address of the service. For example `https://oss-cn-shenzhen-internal.aliyuncs.com`."""
+    """Address of the service. Example: `https://oss-cn-shenzhen-internal.aliyuncs.com`."""
     tunnel_endpoint: Uri | None = None
     """MaxCompute: address of the tunnel service. The tunnel service transfers rows. Default: the address that the endpoint returns."""
     region: Annotated[str, Field(max_length=64)] | None = None
@@ -48,13 +48,13 @@ class Store(Model):
     user: Annotated[str, Field(min_length=1, max_length=256)] | None = None
     """HDFS: user name. The name is used for simple authentication."""
     anonymous: bool = False
-    """Whether to send requests without credentials, for public buckets. For OSS, S3, Cloud Storage, Azure, the Hugging Face Hub and FTP. A public bucket can be read, but rarely written."""
+    """Whether to send requests without credentials, for public buckets. Applies to OSS, S3, Cloud Storage, Azure, the Hugging Face Hub and FTP. A public bucket can be read, but rarely written."""
     server_side_encryption: Literal["AES256", "KMS"] | None = None
     """Encryption by the service (OSS, S3). Default: the bucket's setting."""
     kms_key_id: Annotated[str, Field(min_length=1, max_length=2048)] | None = None
     """Id of the KMS key. Default: the service's key."""
     requests_per_second: Annotated[float, Field(ge=0.1, le=1_000_000)] | None = None
-    """Maximum requests per second of all the job's pods. Default: no limit until the store refuses requests. For S3, OSS, Cloud Storage, Azure, the web and WebHDFS."""
+    """Maximum requests per second, over all of the job's pods. Default: no limit until the store refuses requests. Applies to S3, OSS, Cloud Storage, Azure, the web and WebHDFS."""
 
     @model_validator(mode="after")
     def _check_combinations(self) -> Self:

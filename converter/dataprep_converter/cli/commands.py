@@ -46,7 +46,7 @@ class TerminatedError(BaseException):
 
 def main(argv: Sequence[str] | None = None) -> NoReturn:
     """Runs a command and exits with its code (see `dataprep_api.exits`)."""
-    # Called before the parser, because the parser's errors repeat invalid arguments.
+    # Redact the output even while parsing, because the parser's errors repeat invalid arguments.
     guard()
     parser, commands = parsers()
     execute(parse(parser, commands, sys.argv[1:] if argv is None else argv))
@@ -92,14 +92,14 @@ def _run_interruptible(arguments: argparse.Namespace, interrupts: Interrupts) ->
     try:
         if not getattr(arguments, "is_light", False):
             # By default OpenBLAS, numpy's linear algebra library, starts a thread per core on import. Its sums depend on the number of
-            # threads.
+            # threads, so use a single thread.
             os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
             without_pandas.hide()
         code = int(arguments.command(arguments))
         sys.stdout.flush()
     except BaseException as exc:  # the outermost handler of the program
         if interrupts.received and not isinstance(exc, SystemExit | TerminatedError):
-            # An error from an interrupted library isn't the command's own error.
+            # If Ctrl-C interrupts a library call, the library may raise an error of its own; don't report it as the command's error.
             exc = exc if isinstance(exc, KeyboardInterrupt) else KeyboardInterrupt(str(exc))
         if isinstance(exc, KeyboardInterrupt):
             # Another Ctrl-C must not interrupt the message.

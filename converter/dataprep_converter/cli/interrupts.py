@@ -37,14 +37,14 @@ class Interrupts:
             yield
         finally:
             sys.unraisablehook = hook
-            # By now, another handler may have been set, to ignore a second Ctrl-C.
+            # By now, another handler may have been set to ignore a second Ctrl-C. If so, keep that handler.
             if signal.getsignal(signal.SIGINT) == self._raise:
                 signal.signal(signal.SIGINT, before)
 
     def _raise(self, _signal: int, _frame: FrameType | None) -> None:
         self.received = True
         if self._in_hook:
-            # The hook can't raise the interrupt either.
+            # This runs within the hook, which can't raise the interrupt either.
             self._send_soon()
         else:
             raise KeyboardInterrupt

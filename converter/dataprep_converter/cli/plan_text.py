@@ -50,7 +50,7 @@ def _split(split: SplitStatus) -> tuple[str, ...]:
 
 
 def _classes(label: str, counts: "Counts", splits: Sequence[SplitStatus]) -> Iterator[str]:
-    """Yields a table with a row for each class and a column for each split. Splits that don't fit into the line follow in more tables."""
+    """Yields a table with a row for each class and a column for each split. Splits that don't fit on the line follow in further tables."""
     totals = sum(counts.values(), Counter[str]())
     records = sum(split.records for split in splits if split.name in counts)
     some = "" if totals.total() == records else f", in {totals.total():,} of {_count(records, 'record')}"

@@ -82,7 +82,7 @@ def leave_failure(code: Exit, reason: "Reason", message: str, arguments: argpars
     try:
         _write_termination(messages.dump(failure))
     except OSError as exc:
-        logger.warning("no termination message: %s", exc)  # the error to report is still the command's
+        logger.warning("no termination message: %s", exc)  # still report the command's own error
 
 
 def _write_termination(text: str) -> None:

@@ -2,7 +2,8 @@
 
 The replies contain the pod's share of the requests that the job is allowed to send to its stores.
 
-A report that can't be delivered is dropped. The next report contains absolute counts, and the store shows which shards are finished.
+A report that can't be delivered is dropped. Nothing is lost: the next report contains absolute counts, and the store shows which shards are
+finished.
 """
 
 import http.client

@@ -57,7 +57,7 @@ def is_there() -> bool:
 def _openssl() -> Any:
     """Return OpenSSL's library, or None if the library is missing or lacks a needed function.
 
-    Callers ignore return values, because the functions can't fail for SHA-256.
+    Callers ignore the functions' return values, because these functions can't fail for SHA-256.
     """
     try:
         library = ctypes.CDLL(_LIBRARY)

@@ -122,7 +122,7 @@ def to_numpy(column: Array) -> npt.NDArray[Any]:
 
 
 def _values(column: Any, size: int) -> npt.NDArray[Any]:
-    # `values` ignores the offset of a slice, and `flatten` drops the values under a null.
+    # `values` ignores the offset of a slice, so apply the offset here. `flatten` would drop the values under a null.
     return _flat(column.values.slice(column.offset * size, len(column) * size))
 
 

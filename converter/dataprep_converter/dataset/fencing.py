@@ -7,11 +7,11 @@ in between, while another run takes over the folder. Instead, writes and take-ov
     take-over   write OWNER ─▶ discard everything that is staged ─▶ read OWNER ─▶ the first other change
 
 If a process finds its own run in OWNER, it staged its write before any other run wrote OWNER. So either the write is completed before the
-other run discards staged files, and the other run sees the written file from its start; or the write is discarded, and can't be completed
-any more.
+other run discards staged files, and the other run sees the written file before making its first other change; or the write is discarded,
+and can't be completed any more.
 
-On stores with folders, files are removed in the same way: a process moves them into a folder, which a run that takes over the output
-removes.
+On stores with folders, files are removed in the same way: a process moves them into a folder, and a run that takes over the output removes
+this folder.
 """
 
 from collections.abc import Callable, Sequence

@@ -39,7 +39,7 @@ def is_untouched(manifest: Manifest, folder: RunFolder) -> bool:
 def remove_stale_files(folder: RunFolder, *, keep: set[str]) -> list[str]:
     """Removes visible files of earlier runs that this run doesn't keep, and leftovers of unfinished uploads.
 
-    Returns warnings about missing rights. The plans of earlier runs are removed later, together with the metadata.
+    Returns warnings about missing permissions. The plans of earlier runs are removed later, together with the metadata.
     """
     known_files = folder.known_files()
     folder.remove([path for path, _ in folder.visible() if path in known_files and path not in keep])
@@ -73,7 +73,7 @@ def difference(expected: dict[str, int], entries: dict[str, Entry]) -> str | Non
 
 
 def abbreviate(items: Sequence[str]) -> str:
-    """Returns a text that lists the first few items and states the number of the remaining items."""
+    """Returns text that lists the first few items and says how many more there are."""
     more = f" and {len(items) - _SHOWN} more" if len(items) > _SHOWN else ""
     return ", ".join(items[:_SHOWN]) + more
 

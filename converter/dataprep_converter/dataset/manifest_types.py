@@ -1,4 +1,4 @@
-"""Checks the types in a manifest. A manifest that someone has edited, together with its `_SUCCESS`, may contain types that dataprep doesn't
+"""Checks the types in a manifest. If someone has edited a manifest and its `_SUCCESS`, the manifest may contain types that dataprep doesn't
 know."""
 
 from collections.abc import Callable, Mapping

@@ -102,13 +102,13 @@ class OutputFolder:
         return manifest
 
     def visible(self) -> Iterator[tuple[str, Entry]]:
-        """Yields (relative path, entry) of each visible file. A file is visible if no part of its path begins with `_` or `.`."""
+        """Yields a (relative path, entry) pair for each visible file. A file is visible if no part of its path begins with `_` or `.`."""
         for path, entry in self._list():
             if not any(part[0] in "_." for part in path.split("/")):
                 yield path, entry
 
     def all_files(self) -> Iterator[tuple[str, Entry]]:
-        """Yields (relative path, entry) of each file, including hidden files."""
+        """Yields a (relative path, entry) pair for each file, including hidden files."""
         return self._list()
 
     def known_files(self) -> set[str]:
@@ -153,7 +153,7 @@ class OutputFolder:
             self._store.begin(self.uri)
 
     def publish(self) -> None:
-        """Shows the folder to everybody, if the data set is finished or was removed."""
+        """Makes the folder visible to everyone, if the data set is finished or has been removed."""
         if isinstance(self._store, WritesAside):
             self._store.publish(self.uri)
 
@@ -242,7 +242,7 @@ class RunFolder(OutputFolder):
         new = [maker] if maker is not None else []
         if previous is None or previous.run_id != self.run_id:
             return Owner(run_id=self.run_id, epoch=previous.epoch + 1 if previous else 1, makers=new)
-        # An empty list means that unknown processes may be working on this run, so it must stay empty.
+        # An empty list of makers means that unknown processes may be working on this run. Such a list must stay empty.
         known = [each for each in previous.makers if each != maker and not makers.has_ended(each)] + new if previous.makers and new else []
         return previous.model_copy(update={"makers": known})
 
@@ -250,7 +250,7 @@ class RunFolder(OutputFolder):
         """Writes OWNER if its content is still `before`. Raises OutputLost if another run was faster."""
         content = owner.to_bytes()
         if before is None:
-            with contextlib.suppress(AlreadyExists):  # the caller's check raises an error with the other run's id
+            with contextlib.suppress(AlreadyExists):  # the caller's check raises an error that names the other run
                 self._store.put(self.at(names.OWNER), content, replace=False)
             return
 

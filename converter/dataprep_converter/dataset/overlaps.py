@@ -1,7 +1,7 @@
 """Before any file is changed, refuses jobs that would write to a folder that they read.
 
-A job that writes to a folder that it reads would replace its input, or read its output in the next run. `check` compares the URIs in the
-job's spec. `check_units` compares the listed files, because symbolic links may lead to any folder.
+Such a job would replace its own input, or read its own output in the next run. `check` compares the URIs in the job's spec. `check_units`
+compares the listed files, because symbolic links may lead to any folder.
 """
 
 import re
@@ -93,7 +93,7 @@ def _refuse(uri: str, source: Place, field: str, target: str, output: Place) -> 
 
 
 def _refuse_glob(uri: str, folder: str, access: Access, field: str, target: str, output: Place, endings: Sequence[str] | None) -> None:
-    """Raises BadSpec if the glob may match files of the output.
+    """Raises BadSpec if the glob could match files of the output.
 
     An output below `folder` is allowed if the glob can't match the output's files.
     """
@@ -110,9 +110,9 @@ def _refuse_glob(uri: str, folder: str, access: Access, field: str, target: str,
 
 
 def _may_match_below(pattern: str, below: Steps) -> bool:
-    """Returns whether a pattern may match a path below this folder.
+    """Returns whether a pattern could match a path below this folder.
 
-    A pattern may match if the pattern's first parts match the parts of the folder's path, or if one of the pattern's parts matches any
+    A pattern could match if the pattern's first parts match the parts of the folder's path, or if one of the pattern's parts matches any
     number of folders.
     """
     parts = pattern.lstrip("/").split("/")
@@ -125,7 +125,7 @@ def _may_match_below(pattern: str, below: Steps) -> bool:
 
 
 def _may_end(pattern: str, ending: str) -> bool:
-    """Returns whether a pattern may match names with this ending, judging by the text after the pattern's last wildcard."""
+    """Returns whether a pattern could match names with this ending, judging by the text after the pattern's last wildcard."""
     literal = re.split(r"[*?\]/]", pattern)[-1]
     return literal.endswith(ending) or ending.endswith(literal)
 

@@ -18,9 +18,9 @@ from dataprep_converter.records.feature import DtypeSupport, FeatureSpec
 class Encoder(Protocol):
     """Encodes the records of one shard.
 
-    Most encoders hold at most one batch of records. Those of Parquet and Arrow hold one row group or record batch, and those of formats whose
-    file is a single object, such as npz, hold the whole file. The bytes don't depend on how the records are divided into batches. An encoder is a context manager: when the context ends, temporary
-    files are removed, even if the encoder has failed.
+    Most encoders hold at most one batch of records. The encoders for Parquet and Arrow hold one row group or record batch, and the encoders
+    for formats whose file is a single object, such as npz, hold the whole file. The bytes don't depend on how the records are divided into
+    batches. An encoder is a context manager: when the context ends, temporary files are removed, even if the encoder has failed.
     """
 
     def __init__(self, output: Output, features: Sequence[FeatureSpec]) -> None: ...
@@ -106,7 +106,10 @@ class TakesClasses(Protocol):
 
 
 class SingleFile:
-    """Base class with the defaults of most formats: each shard is a single uncompressed file, numbers keep their types, and there are no nulls."""
+    """Base class with the defaults of most formats.
+
+    Each shard is a single uncompressed file, numbers keep their types, and there are no nulls.
+    """
 
     needs_a_value: ClassVar[bool] = False
 

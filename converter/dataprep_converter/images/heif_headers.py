@@ -18,7 +18,10 @@ _ORIENTATIONS: Final = {
     (0, None): 1, (1, None): 8, (2, None): 3, (3, None): 6,
     (0, 0): 4, (0, 1): 2, (1, 0): 5, (1, 1): 7, (2, 0): 2, (2, 1): 4, (3, 0): 7, (3, 1): 5,
 }  # fmt: skip
-"""The EXIF orientation for a counterclockwise rotation (in quarters) and then a mirroring (0 swaps top and bottom, 1 left and right)."""
+"""Maps a pair (quarter turns counterclockwise, mirroring) to the EXIF orientation.
+
+The mirroring follows the rotation: 0 swaps top and bottom, 1 swaps left and right, and None means no mirroring.
+"""
 
 
 @dataclass(frozen=True)

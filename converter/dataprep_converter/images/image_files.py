@@ -1,8 +1,8 @@
 """Decode image files to pixels, and encode pixels to image files.
 
 JPEG is handled by libjpeg-turbo (simplejpeg), and all other formats by Pillow. HEIC also needs pillow-heif. The libraries are imported only
-when a step needs them. If TensorFlow can decode a file, TensorFlow's `decode_jpeg(dct_method="INTEGER_ACCURATE")`, `decode_png` and
-`decode_bmp` give the same pixels.
+when a step needs them. For every file that TensorFlow can decode, the pixels are the same as those from TensorFlow's
+`decode_jpeg(dct_method="INTEGER_ACCURATE")`, `decode_png` and `decode_bmp`.
 """
 
 import contextlib
@@ -228,7 +228,7 @@ def _quiet_libtiff() -> None:
 def _convert_by_strips(picture: Any, decode: Decode) -> Pixels:
     """Convert a Pillow image to pixels.
 
-    A large image is converted a few rows at a time. Converting all rows at once would double the memory for the picture and its pixels.
+    A large image is converted a few rows at a time. Converting all rows at once would need twice the memory for the picture and its pixels.
     """
     if picture.width * picture.height <= _LARGE_PIXELS:
         return _from_strip(picture, decode)

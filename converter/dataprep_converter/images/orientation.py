@@ -1,8 +1,8 @@
 """EXIF orientation: find the orientation in a file without decoding, and rotate or mirror pixels accordingly.
 
-To be upright, an image with each orientation must be:
-1 left unchanged   2 mirrored   3 rotated by 180°   4 flipped vertically   5 transposed   6 rotated by 90° clockwise
-7 transposed over the other diagonal   8 rotated by 90° counterclockwise
+For each orientation, this change makes an image upright:
+1 none   2 mirror   3 rotate by 180°   4 flip vertically   5 transpose   6 rotate by 90° clockwise
+7 transpose over the other diagonal   8 rotate by 90° counterclockwise
 """
 
 import struct

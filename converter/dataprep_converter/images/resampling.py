@@ -1,8 +1,8 @@
 """Resize an image.
 
-Bilinear and bicubic resizing use Pillow's fixed-point arithmetic, which is the same on every machine. If the native library was built, its
-code is used, otherwise Pillow's. Nearest is done by Pillow. The method `Area` is computed here, because Pillow's box filter either includes
-a pixel completely or not at all.
+Bilinear and bicubic resizing use Pillow's fixed-point arithmetic, which is the same on every machine. The native library does this
+arithmetic if it was built, otherwise Pillow does. Nearest is done by Pillow. The method `Area` is computed here, because Pillow's box
+filter either includes a pixel completely or not at all.
 """
 
 from collections.abc import Mapping
@@ -70,7 +70,7 @@ def _average(values: npt.NDArray[Any], size: int) -> npt.NDArray[np.float64]:
     """
     edges = np.arange(size + 1) * len(values)
     edge_rows, part = edges // size, (edges % size / size)[:, None]
-    # The last edge is the end of the last row, so its part is 0, and any row can be multiplied by this 0.
+    # The last edge is the end of the last row and lies in no row. Any row will do in its place, because the edge's part is 0.
     at_edges = part * values[np.minimum(edge_rows, len(values) - 1)]
     sums = np.add.reduceat(values, edge_rows[:-1], axis=0, dtype=np.float64)
     sums[edge_rows[:-1] == edge_rows[1:]] = 0

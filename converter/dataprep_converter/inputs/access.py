@@ -53,20 +53,20 @@ class Access:
         self.output: str | None = None
         """The job's output folder, once it is known. It must not contain any input."""
         self.outputs: set[str] = set()
-        """The output folders that this process writes to or continues. Stores that write folders aside (`WritesAside`) show this process
-        the unpublished folders."""
+        """The output folders that this process writes to or continues. A store that writes folders aside (`WritesAside`) shows these
+        folders to this process even before they are published."""
         self.skipped = SkippedFiles()
         """The files that were skipped when this job's inputs were listed."""
         self.times_in_nanoseconds: dict[str, None] = {}
         """The columns of INT96 times that are read in nanoseconds, because the job's plan follows an older rule."""
         self.progress = PlanProgress()
-        """The progress of the planning."""
+        """The progress of planning."""
         self.parts: Mapping[str, int] | None = None
         """The versions of the rules that the job's plan follows, as recorded in the plan; None means the versions of this release."""
         self.nulls: NullRule = "Keep"
         """How the job treats nulls."""
         self.structs: StructRule = run_id.FLAT
-        """Which structs in the inputs are columns themselves, in addition to their fields."""
+        """Which structs in the inputs are columns of their own, in addition to the columns of their fields."""
         self.keeps_types = True
         """Whether times and decimals keep their types in a format that can hold these types."""
         self.compares_all_digits = True
@@ -189,7 +189,7 @@ class Access:
                 return None
             raise BadSpec(
                 f"stores[{settings.entry}].requestsPerSecond can't limit requests to {f'{scheme}://' if scheme else 'local files'}; "
-                f"it is for {', '.join(f'{name}://' for name in PACED)}."
+                f"it works only for {', '.join(f'{name}://' for name in PACED)}."
             )
         key = settings.entry or scheme
         if key not in self.budgets:

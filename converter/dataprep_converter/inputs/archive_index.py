@@ -1,6 +1,6 @@
 """Lists the members of archives with their offsets.
 
-For zip files this reads the directory, for tar files all headers, and for compressed tar files the complete contents.
+This reads the directory of a zip file, all headers of a tar file, and the complete contents of a compressed tar file.
 
 Harmful or ambiguous archives are refused with an error that names the archive and the member. Reasons for a refusal are links, encrypted
 members, paths that lead out of the archive, two members with the same name, and contents that are far too large for the archive's size.
@@ -54,7 +54,7 @@ class Index:
     """The files of an archive."""
 
     files: Mapping[str, Place]
-    """Maps each member's path to its place in the archive, in the byte order of the paths."""
+    """Maps each member's path to its place in the archive. The paths are sorted by their bytes."""
     contents: tuple[int, Compression] | None
     """The size in bytes of the uncompressed tar file, and the compression. None for an archive that isn't compressed as a whole."""
 

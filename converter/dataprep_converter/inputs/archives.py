@@ -1,6 +1,6 @@
 """A read-only store of the files within archives, such as `s3://bucket/photos.zip!/train/cat/1.jpg`. Archives are streamed, never unpacked.
 
-A member's pin is that of its archive. Members of zip files and of uncompressed tar files are ranges of the archive. A compressed tar file is
+A member's pin is its archive's pin. Members of zip files and of uncompressed tar files are ranges of the archive. A compressed tar file is
 one stream. If the archive's members are read in order, the stream is read only once. The first read that goes back further than a fixed
 distance copies the uncompressed contents to an unnamed temporary file.
 """
@@ -125,8 +125,8 @@ class _Archive:
                 source = self._open_again()
                 contents = unpacked(source, self._uri, compression=compression, size=size, kept_bytes=KEPT_BYTES)
                 contents.owned.callback(source.close)
-                # The store keeps the stream open for the next member, but a store has no `close` method. So close the source when no store
-                # and no member refers to the stream anymore.
+                # The stream stays open for the next member. A store has no `close` method, so close the source once neither the store nor
+                # any member refers to the stream anymore.
                 weakref.finalize(contents, contents.owned.close)
                 self._contents = contents
             return self._contents

@@ -1,7 +1,7 @@
 """Decompresses files piece by piece: gzip, bzip2, xz, Zstandard and LZ4 frames. A file may consist of several streams in a row.
 
 A compression is recognised by a file's first bytes, never by its name. Memory is bounded: a piece has at most 1 MiB, and a stream is
-refused if it needs a larger window than the usual programs use. For gzip, see `gzip_inflate.py`.
+refused if it needs a larger window than common programs use. For gzip, see `gzip_inflate.py`.
 """
 
 import bz2
@@ -37,7 +37,7 @@ _NAMES: Final = {"gzip": "gzip", "bzip2": "bzip2", "xz": "xz", "zstd": "Zstandar
 _PIECE: Final = 1 << 20
 _SLICE: Final = 256 << 10
 _XZ_MEMORY: Final = 128 << 20
-"""The memory limit for decompressing xz. Files made with `xz -9` need 65 MiB. Zstandard has the same limit, which its library sets."""
+"""The memory limit for decompressing xz. Files made with `xz -9` need 65 MiB. The Zstandard library sets the same limit itself."""
 
 _arrow: Any = pa  # the type stubs don't cover compressed streams over Python files
 
@@ -173,7 +173,10 @@ class _File(io.RawIOBase):
         self._pieces = iter(pieces)
         self._buffer = b""
         self.error: Exception | None = None
-        """The error raised while the pieces were read, such as a store's error. Arrow would raise an error of its own instead."""
+        """The error raised while the pieces were read, such as a store's error.
+
+        It is kept, because Arrow raises an error of its own instead.
+        """
 
     def readable(self) -> bool:
         """Returns True."""

@@ -17,11 +17,14 @@ _MOST_SIBLINGS: Final = 10_000
 
 
 def refuse_foreign(uri: str) -> None:
-    """Raises BadSpec for a shell, Windows or Databricks path, and for a URI with one slash. The error says what to write."""
+    """Raises BadSpec for a shell, Windows or Databricks path, and for a URI with only one slash after its scheme.
+
+    The error says what to write.
+    """
     scheme, separator, rest = uri.partition(":/")
     if separator and not rest.startswith("/"):
         if scheme == "dbfs":
-            raise BadSpec(f"{uri} is a path of Databricks: on its machines, write /dbfs/{rest}.", uri=uri)
+            raise BadSpec(f"{uri} is a Databricks path: on Databricks machines, write /dbfs/{rest}.", uri=uri)
         if scheme in STORES or scheme in FSSPEC:
             slashes = "///" if scheme == "file" else "//"
             raise BadSpec(
@@ -36,7 +39,7 @@ def refuse_foreign(uri: str) -> None:
         )
     if drive := _DRIVE.fullmatch(uri):
         path = drive[2].replace("\\", "/")
-        raise BadSpec(f"{uri} is a path of Windows; in WSL, write /mnt/{drive[1].lower()}/{path}.", uri=uri)
+        raise BadSpec(f"{uri} is a Windows path; in WSL, write /mnt/{drive[1].lower()}/{path}.", uri=uri)
 
 
 def absence(uri: str) -> str:

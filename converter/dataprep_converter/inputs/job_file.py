@@ -57,8 +57,10 @@ def load(file: str, *, overrides: Sequence[str] = (), profile: str | None = None
 
 
 def job_in(file: str) -> tuple[Document, str]:
-    """Returns the document that contains a file's job, and the path of the job in this document, which is empty for a DataPrepJob. Raises
-    SpecError."""
+    """Returns the document that contains a file's job, and the job's path in this document (empty for a DataPrepJob).
+
+    Raises SpecError.
+    """
     chosen = _job(yaml_file.documents(file), file)
     return chosen, _below(chosen)
 

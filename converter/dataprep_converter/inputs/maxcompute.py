@@ -89,7 +89,7 @@ class Place:
 
 
 class Table:
-    """A table or a partition, with a separate client. It belongs to one process."""
+    """A table or a partition, with a client of its own. Each instance belongs to one process."""
 
     def __init__(self, uri: str, access: Access) -> None:
         self.uri = uri
@@ -98,7 +98,7 @@ class Table:
         self._peer = urlsplit(self._client.endpoint).netloc
 
     def version(self) -> str:
-        """Returns a version, which changes whenever a row is added, removed or changed.
+        """Returns a version that changes whenever a row is added, removed or changed.
 
         Raises NotFound. Raises BadSpec if the URI's partition doesn't have the partition keys of the table.
         """
@@ -275,12 +275,12 @@ class Upload:
                 out.write(batch)
 
     def commit(self, blocks: set[int]) -> None:
-        """Makes the rows visible. If the session is committed already, its rows stay unchanged."""
+        """Makes the rows visible. If the session has already been committed, its rows stay unchanged."""
         with _border(self.uri, self._peer):
             try:
                 self._session.commit(sorted(blocks))
             except Exception:
-                # The commit may have succeeded although we got no response.
+                # The commit may have succeeded even though no response arrived.
                 self._session.reload()
                 if not self.is_committed:
                     raise

@@ -10,7 +10,7 @@ from dataprep_converter.stores import Input, read_each
 
 
 class ByteCounter:
-    """Counts the bytes read from the store since the last call of `take_count`."""
+    """Counts the bytes read from the store since the last call to `take_count`."""
 
     def __init__(self) -> None:
         self._bytes = 0

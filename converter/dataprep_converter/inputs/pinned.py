@@ -30,7 +30,7 @@ def relative_path(root: str, uri: str) -> str:
 
 
 def is_hidden(path: str) -> bool:
-    """Returns whether the name of the file, or of a folder on its path, begins with `_` or `.`, which means that the file isn't data."""
+    """Returns whether a file isn't data because its name, or the name of a folder on its path, begins with `_` or `.`."""
     return path.startswith(("_", ".")) or "/_" in path or "/." in path
 
 
@@ -48,7 +48,7 @@ def open_pinned(store: Store, uri: str, pin: str) -> Input:
         source = store.open(uri)
         now = source.pin or entry_of(store, uri).pin
     except NotFound as exc:
-        raise InputChanged(f"{uri} was planned and is gone.", uri=uri) from exc
+        raise InputChanged(f"{uri} was in the plan, but no longer exists.", uri=uri) from exc
     if now != pin:
         source.close()
         raise InputChanged(f"{uri} has changed since it was planned: {pin} then, {now} now. Plan again.", uri=uri)
@@ -56,7 +56,7 @@ def open_pinned(store: Store, uri: str, pin: str) -> Input:
 
 
 class ForwardReader(Closeable):
-    """One pass over a file's decompressed contents. The reader can skip bytes, and returns exactly as many bytes as requested."""
+    """One pass over a file's decompressed contents. The reader can skip bytes, and returns as many as requested, or fewer at the end."""
 
     def __init__(
         self,
@@ -159,7 +159,7 @@ class InputCopy(Closeable):
     def __init__(self, forward: ForwardReader) -> None:
         """Reads the stream to its end. Raises StoreFull."""
         self._mapping: MappedFile | None = None
-        # Inflate and write in parallel. Inflating takes longer.
+        # Inflate and write in parallel, so that the copy takes only as long as inflating, the slower of the two.
         with closing(prefetched(forward.pieces())) as pieces:
             self._file = TemporaryFile.of("a copy of an input", pieces)
         self.size = self._file.size

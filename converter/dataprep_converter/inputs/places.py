@@ -2,8 +2,8 @@
 place.
 
 Places are compared to make sure that a job doesn't write to a folder that it reads. If it is uncertain whether two places are the same,
-they count as the same. Paths are compared both as written and percent-decoded. Double slashes and dots are ignored, although a key of an
-object store may contain them.
+they count as the same. Paths are compared both as written and percent-decoded. Double slashes, `.` and `..` are resolved as in a local
+path, although an object store's keys can contain them.
 """
 
 import os

@@ -27,8 +27,8 @@ SECRET_KEYS: Final[Mapping[str, Sequence[Sequence[str]]]] = {
     "swebhdfs": (("delegationToken",),),
     **dict.fromkeys(("ftp", "sftp", "ssh", "smb", "webdav"), (("username", "password"),)),
 }
-"""Maps a scheme to sets of keys. A scheme's Secret must have all keys of one of its sets. For schemes not listed here, the set is
-`_KEYS`."""
+"""Maps a scheme to sets of keys. A Secret for the scheme must have all keys of at least one of these sets. For schemes not listed here, the
+only set is `_KEYS`."""
 _OPTIONAL: Final = "securityToken"
 _KERBEROS: Final = (("principal", "keytab"),)
 """The keys for HDFS. The keytab is a file, not text."""
@@ -81,7 +81,7 @@ def _settings(store: spec.Store, index: int, mounts: Path | None) -> StoreSettin
 def _credentials(folder: Path, secret: str, alternatives: Sequence[Sequence[str]]) -> dict[str, str]:
     keys_present = _names(folder)
     relevant = {*(key for keys in alternatives for key in keys), _OPTIONAL} & keys_present
-    # Values in Secrets made with `kubectl create secret --from-file` often end in a newline. No store's credentials do.
+    # Values in Secrets made with `kubectl create secret --from-file` often end in a newline, which is never part of a credential.
     values = {key: value for key in sorted(relevant) if (value := (folder / key).read_text().strip())}
     _require(alternatives, values, keys_present, secret)
     return values

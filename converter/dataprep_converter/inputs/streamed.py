@@ -72,7 +72,7 @@ class StreamInput(Closeable):
             self._position += len(piece)
             self._forget(offset)
         if self._position == self._size:
-            # Read on, because the checksum follows the last byte.
+            # Read on, so that the checksum, which follows the last byte, is verified.
             next(self._pieces, None)
         self._forget(offset)
         parts = [data[max(0, offset - start) : end - start] for start, data in self._window if start < end]

@@ -1,7 +1,7 @@
 """Reads a YAML file as `kubectl` reads it (YAML 1.1), and finds the line and column of each field.
 
-PyYAML itself takes the last of two equal keys, and doesn't record where each value was. So this module keeps the nodes that PyYAML creates
-while parsing.
+If a mapping has a key twice, PyYAML itself takes the last value. It doesn't record where each value was, either. So this module keeps
+the nodes that PyYAML creates while parsing.
 """
 
 import sys
@@ -25,7 +25,7 @@ class Document:
     file: str
     """The file's name for messages."""
     value: Any
-    """The document as Python values. Any, because it is parsed YAML."""
+    """The document as Python values. The type is Any, because YAML can contain any value."""
     root: yaml.Node
 
     def has(self, path: str) -> bool:
@@ -116,7 +116,7 @@ def _member(node: yaml.Node, path: str) -> tuple[yaml.Node | None, yaml.Node, st
         if number.isdecimal() and int(number) < len(node.value):
             return None, node.value[int(number)], rest.removeprefix(".")
     if isinstance(node, yaml.MappingNode):
-        # A key may contain dots, as in nodeSelector. Of equal keys, the last one counts, because merged keys come first.
+        # A key can contain dots, as in nodeSelector. If a key occurs more than once, the last one counts, because merged keys come first.
         keys = [
             (key, value)
             for key, value in node.value

@@ -91,13 +91,13 @@ def begin(source: Input, member: Member, uri: str) -> int:
     """Returns the offset of the member's stored bytes. Raises BadData if the member's header isn't valid."""
     head = source.read_at(member.header, _LOCAL.size)
     if len(head) < _LOCAL.size or head[:4] != b"PK\x03\x04":
-        raise BadData(f"{uri}: there is no header of the member {member.name!r} at offset {member.header}.", uri=uri)
+        raise BadData(f"{uri}: there is no header for the member {member.name!r} at offset {member.header}.", uri=uri)
     _, name, extra = _LOCAL.unpack(head)
     return member.header + _LOCAL.size + int(name) + int(extra)
 
 
 def inflated(source: Input, member: Member, uri: str, *, kept_bytes: int = 0) -> StreamInput:
-    """Returns the contents of a deflated member. Reading raises BadData if size or checksum differ from the zip file's directory."""
+    """Returns the contents of a deflated member. Reading raises BadData if the size or checksum differs from the zip file's directory."""
     return StreamInput(lambda: _inflate(source, member, uri), size=member.size, kept_bytes=kept_bytes)
 
 
@@ -126,7 +126,7 @@ class StoredMember(Closeable):
         data = self._source.read_at(self._begin + offset, count)
         gap = offset - self._summed
         if 0 < gap <= _GAP:
-            # The reader may have skipped bytes, such as an array's header, which it has already read for the plan.
+            # The reader might have skipped bytes that were already read during planning, such as an array's header.
             self._add(self._source.read_at(self._begin + self._summed, gap))
             gap = 0
         if -len(data) < gap <= 0:
@@ -170,7 +170,7 @@ def _inflate(source: Input, member: Member, uri: str) -> Iterator[bytes]:
     except zlib.error as exc:
         raise BadData(f"{uri}: the member {member.name!r} is not valid Deflate: {exc}.", uri=uri) from exc
     if size != member.size:
-        raise BadData(f"{uri}: the member {member.name!r} has {size:,} bytes, and should have {member.size:,}.", uri=uri)
+        raise BadData(f"{uri}: the member {member.name!r} has {size:,} bytes, but should have {member.size:,}.", uri=uri)
     if crc != member.crc:
         raise BadData(f"{uri}: the member {member.name!r} has a wrong checksum.", uri=uri)
 

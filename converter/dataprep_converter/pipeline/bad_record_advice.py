@@ -1,4 +1,4 @@
-"""Advice on what to change when a bad record ends a job. Leaving the record out is right only if nothing else is wrong."""
+"""Advice on what to change when a bad record ends a job. Leaving the record out is right only if nothing but the record is wrong."""
 
 import json
 import re
@@ -16,7 +16,10 @@ _NUMBER: Final = re.compile(
     r"(?:.*: )?'?(?=[^']*?[.eE])(?:[+-]?(?:\d+\.?\d*|\.\d+)(?:[eE][+-]?\d+)?|\[[0-9.eE+, -]*(?:\]|…))'?"
     r" is not a (?P<type>(?:list of )?(?:Int64|Float32)) \(column '(?P<name>[^']+)'\)"
 )
-"""Matches the reason for a number that a Float64 column can hold, except whole numbers: those that Int64 can't hold would be rounded."""
+"""Matches the reason for a number that would fit in a Float64 column.
+
+Whole numbers aren't matched, because whole numbers that don't fit in Int64 would be rounded.
+"""
 _NO_VALUE: Final = re.compile(r"(?P<before>.*?)column '(?P<name>[^']+)' (?:has no value|is empty)\b.* no default.*")
 """Matches the reason for a null in a sequence, whose steps can't be null."""
 _MISSING: Final = frozenset(("na", "n/a", "nil", "null", "none", "-", "--", "?", "."))

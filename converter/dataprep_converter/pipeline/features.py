@@ -336,7 +336,7 @@ def _is_sequence(feature: Feature, fields: Sequence["pa.Field[Any]"], of: str) -
         return False
     for column in fields:
         if not row_shape(column.type):
-            raise BadSpec(f"{of}: the column {column.name!r} is {column.type}, but a sequence is a column of lists or tensors.")
+            raise BadSpec(f"{of}: the column {column.name!r} is {column.type}, but a sequence must be a column of lists or tensors.")
     return True
 
 
@@ -379,14 +379,16 @@ def _class_dtype(dtype: str, shape: tuple[int, ...], num_classes: int, *, chosen
         return dtype, None
     if dtype == "bytes" or (chosen and dtype.startswith("float")):
         advice = f"; {NUMBER_TEXT}" if dtype == "bytes" else ""
-        raise BadSpec(f"{of}: numClasses needs whole numbers, but it is {dtype}{advice}.{why}")
+        raise BadSpec(f"{of}: numClasses needs whole numbers, but the label's type is {dtype}{advice}.{why}")
     # Classes such as `1.0` are accepted as whole numbers too. A record with any other value is bad.
     return ("int64", num_classes) if dtype.startswith("float") else (dtype, num_classes)
 
 
 def _is_raw_by_default(dtype: str, shape: tuple[int, ...]) -> bool:
-    """Whether a feature is stored raw by default, as tensors of small integers and of float16 are (tf.train.Example has no list for
-    float16)."""
+    """Whether a feature is stored raw by default.
+
+    Tensors of small integers are, and so are tensors of float16, because tf.train.Example has no list for float16.
+    """
     if dtype == "bytes" or not shape or -1 in shape:
         return False
     return dtype == "float16" or (np.issubdtype(np.dtype(dtype), np.integer) and np.dtype(dtype).itemsize < 8)
@@ -410,7 +412,7 @@ def _float64_warnings(mappings: Sequence[_Mapping], output: Output) -> Iterator[
 def _origins(mappings: Sequence[_Mapping], schema: pa.Schema) -> list[_Origin]:
     """Returns the origins of columns that transforms left unchanged, and whose values are written as numbers.
 
-    A step that computes values changes the column's type.
+    A column that a step has computed is recognised by its type, because such a step changes the type.
     """
     origins = []
     for mapping in mappings:

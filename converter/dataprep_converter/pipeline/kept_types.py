@@ -22,7 +22,7 @@ from dataprep_converter.records.schemas import parse_schema
 def original(field: "pa.Field[Any]", key: str = WAS) -> "pa.Field[Any] | None":
     """Returns the reader's column with the type that its times or decimals had in the input, or None for a column of other values.
 
-    With the key KEPT, the type is one that can hold the values of all files; if there is no such type, the result is None, too.
+    With the key KEPT, the type is one that can hold the values of all files; if there is no such type, also returns None.
     """
     metadata = field.metadata or {}
     written = metadata.get(key.encode(), metadata.get(WAS.encode()))
@@ -42,7 +42,7 @@ class KeptTypes:
     holds: Callable[[pa.DataType], pa.DataType | None]
     """Maps an input type to the type in which the format keeps it, or to None."""
     exact: Collection[str] = ()
-    """The reader's columns for which batches contain the text of every decimal that lost digits."""
+    """The reader's columns for which batches also contain the original text of each decimal that lost digits."""
 
     def type_of(self, field: "pa.Field[Any]") -> pa.DataType | None:
         """Returns the type in which the format keeps the values of a column, or None if they are written as numbers.

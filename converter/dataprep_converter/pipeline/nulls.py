@@ -57,7 +57,7 @@ class Nulls:
     """Why a null can't be stored."""
     defaults: Defaults = field(default_factory=Defaults)
     remedy: str = ""
-    """What to do about a column that can't have a default. If empty, the advice is to add a step."""
+    """What to do about a column that can't have a default. If empty, the advice is to add the transform `fillNulls`."""
 
     def reason(self, column: str) -> str:
         """Returns the reason why a record with a null in this column is bad."""

@@ -83,7 +83,7 @@ class Pipeline(Closeable):
         """The reader's decimal columns that `deduplicate` and `filter` compare with all their digits."""
         unique = find_columns(spec.deduplicate.columns, schema, of="deduplicate") if spec.deduplicate and self.exact_decimals else []
         self.compares_decimals = not set(unique).isdisjoint(self.exact_decimals)
-        """Whether the job compares a column of `exact_decimals`."""
+        """Whether the job compares any of the columns in `exact_decimals`."""
         schema = marked(schema, EXACT, {name: name for name in self.exact_decimals})
         self.defaults = defaults_of(spec.data, schema)
         """The defaults that the source's columns can have."""
@@ -139,12 +139,15 @@ class Pipeline(Closeable):
         return list(self._projector.warnings)
 
     def types(self) -> dict[str, str]:
-        """Returns the features' types as the format keeps them, and the units of the source's times, keyed by their names in messages."""
+        """Returns the types in which the format keeps the features, and the units of the source's time columns.
+
+        Each key names a feature or a column as messages do.
+        """
         kept = {f"the feature {feature.name!r}": str(feature.kept or feature.dtype) for feature in self.features}
         return kept | {f"the times of the column {name!r}": unit for name, unit in units_of_times(self.reader.schema()).items()}
 
     def class_names(self) -> dict[str, list[str]]:
-        """Returns the class names, keyed by feature, of the features made from a column with named classes."""
+        """Returns the class names of each feature made from a column with named classes, keyed by feature."""
         by_column = self.reader.classes()
         for step in self._steps:
             by_column = step.classes(by_column) if isinstance(step, NamesClasses) else by_column

@@ -36,8 +36,10 @@ def schema_with(schema: pa.Schema) -> pa.Schema:
 
 
 def features_with(features: Sequence[Feature] | None) -> list[Feature] | None:
-    """Returns the spec's features and the two features that `add_columns` adds. If the spec lists no features, all columns become features
-    anyway."""
+    """Returns the spec's features and the two features that `add_columns` adds.
+
+    If the spec lists no features, returns None, because all columns then become features anyway.
+    """
     return None if features is None else [*features, *(Feature(name=field.name) for field in _FIELDS)]
 
 

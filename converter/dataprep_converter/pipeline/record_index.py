@@ -28,7 +28,7 @@ _TOGETHER: Final = 65_536
 
 
 def index_line(output: Output) -> IndexLine | None:
-    """Returns the contents of each line in an output's indexes, or None if the output has no indexes."""
+    """Returns what each line of an output's indexes contains, or None if the output has no indexes."""
     is_indexed = output.index and encoder_class(output.format).compressor(output).name == Plain.name
     return format_of(output.format).index_line if is_indexed else None
 

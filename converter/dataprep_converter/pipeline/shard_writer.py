@@ -102,7 +102,7 @@ class ShardWriter:
         """Waits until everything is written, gives the file its final name, and writes the report."""
         shard, counts = self._shard, self._counts
         with self._resources:
-            # The statistics are packed while the last batches may still be being written.
+            # Pack the statistics now, because the sink might still be writing the last batches.
             statistics = self._statistics.packed()
             sha256, raw_sha256 = self._sink.finish()
             self._folder.check_owner()

@@ -42,7 +42,7 @@ class TaskProgress(Counts):
         return RecordProgress(in_=self.records_in, out=self.records_out, bad=self.bad, filtered=self.filtered, added=self.added)
 
     def finish(self, report: ShardReport, *, is_new: bool) -> None:
-        """Adds a finished shard, which was made now or earlier."""
+        """Adds a finished shard. If `is_new` is false, an earlier attempt finished the shard."""
         base = self._base
         base.records_in += report.records_in
         base.records_out += report.records_out

@@ -28,8 +28,8 @@ from dataprep_converter.sampling.units import UnitTable
 MOST_CLASSES: Final = 10_000
 
 _FREE, _UNREADABLE, _BEYOND = 0, 254, 255
-# The limit and the counts have different seeds, because with equal seeds, both would select the same samples. A seed from the spec would
-# select the same samples as the first fraction. So both seeds below are larger than any seed in a spec.
+# With equal seeds, the limit and the counts would select the same samples, so their seeds differ. With a seed from the spec, they would
+# select the same samples as the first fraction, so both seeds are larger than any seed in a spec.
 _LIMIT_SEED = 2**54
 _COUNT_SEED = 2**55
 

@@ -133,7 +133,7 @@ def check_frozen(base: Base, *, code_sha256: str | None, keys: Mapping[str, str]
                 f"keep their numbers, so no new class can be inserted between these classes. Leave these inputs out, or {_ANEW}."
             )
         raise BadSpec(
-            f"With the new inputs the source's {name} would be {_shorten(new)}, but the data set was made with {_shorten(old)}. Leave these inputs out, or {_ANEW}."
+            f"With the new inputs, the source's {name} would be {_shorten(new)}, but the data set was made with {_shorten(old)}. Leave these inputs out, or {_ANEW}."
         )
 
 
@@ -142,7 +142,7 @@ def check_types(old: Mapping[str, str], new: Mapping[str, str]) -> None:
     for name, was in old.items():
         if new[name] != was:
             raise BadSpec(
-                f"With the new inputs {name} would be {new[name]}, but the data set was made with {was}. Leave these inputs out, or {_ANEW}."
+                f"With the new inputs, {name} would be {new[name]}, but the data set was made with {was}. Leave these inputs out, or {_ANEW}."
             )
 
 

@@ -96,7 +96,10 @@ def list_inputs(spec: DataPrepJobSpec, access: Access, base: Base | None) -> Inp
 
 
 def _no_records(source: Source, *, ignored: int, hidden: int) -> str:
-    """Describes a source without records. `ignored` counts files of another kind than the source, and `hidden` files that aren't listed."""
+    """Describes a source without records.
+
+    `ignored` is the number of files that are of another kind than the source. `hidden` is the number of files that aren't listed.
+    """
     kind = type(source).model_fields[source.kind].alias or source.kind
     if not ignored and not hidden:
         return f"The source {kind} contains no records; set allowEmpty: true if this is intended."
@@ -145,8 +148,8 @@ def _largest_key(reader: Reader, units: UnitTable, progress: PlanProgress) -> in
 def _sha256(units: UnitTable, *, code_sha256: str | None, keys: Mapping[str, str], base: Base | None) -> str:
     """Returns the digest of the inputs.
 
-    An extension's digest is computed from the earlier digest and the new units. So this digest differs from the digest of the same inputs
-    planned all at once, which would give different shards.
+    An extension's digest is computed from the earlier digest and the new units. So if the same inputs are planned all at once, their digest
+    is different, as are the shards.
     """
     sha256 = units_sha256(units, code_sha256)
     if keys:

@@ -85,8 +85,8 @@ def make_plan(spec: DataPrepJobSpec, access: Access, base: Base | None = None, *
     """Plans a job. With a base, the plan begins with the base's plan, and only new units are divided into splits and shards.
 
     `parts` gives the versions of the rules to follow, so that an earlier plan can be reproduced. By default, these are the base's versions,
-    or this release's versions if there is no base. A column default that would be rounded is refused, unless a plan is reproduced or
-    extended, because this release makes no data sets with rounded defaults.
+    or this release's versions if there is no base. This release makes no new data sets with rounded defaults, so a column default that
+    would be rounded is refused unless a plan is reproduced or extended.
 
     Raises BadSpec, NoInput, InputChanged (if inputs of the base have changed), and the errors of the source's store.
     """
@@ -98,8 +98,8 @@ def make_plan(spec: DataPrepJobSpec, access: Access, base: Base | None = None, *
     learned = base.head.learned if base is not None else None
     with closed_on_error(inputs), Pipeline(spec, {**inputs.state, TEXTS: inputs.texts}, access, learned) as pipeline:
         if base is None:
-            # Jobs keep their run ids if their inputs have no structs and no INT96 times, their records have no times and no decimals, and
-            # they compare no decimals of more than 15 digits.
+            # Leave out the versions of rules that the job doesn't use. So a job keeps its run id if its inputs have no structs and no INT96
+            # times, its records have no times and no decimals, and it compares no decimals of more than 15 digits.
             is_used = {
                 STRUCTS: STRUCTS in inputs.state,
                 INT96: INT96 in inputs.state,
@@ -121,7 +121,7 @@ def _check_types(spec: DataPrepJobSpec, inputs: Inputs, pipeline: Pipeline, acce
 
 
 def _check_names(pipeline: Pipeline, spec: DataPrepJobSpec) -> None:
-    """Raises BadSpec for a column whose name is reserved for the batches themselves."""
+    """Raises BadSpec if a column has the name that is reserved for the sample numbers in batches."""
     kind = spec.data.kind
     if SAMPLE in pipeline.reader.schema().names:
         field = "select" if kind == "csv" else "columns" if "columns" in type(spec.data.member).model_fields else None

@@ -1,6 +1,6 @@
 """For each class of samples, finds hashes with given numbers of samples below them, without sorting all samples.
 
-The function makes two passes over the hashes. The first pass counts the hashes by their leading bits. The second pass keeps only hashes
+`bounds` makes two passes over the hashes. The first pass counts the hashes by their leading bits. The second pass keeps only hashes
 whose leading bits are the same as those of a hash to be found. So memory use depends on the number of classes and bounds, but hardly on the
 number of samples.
 """
@@ -12,7 +12,7 @@ import numpy as np
 import numpy.typing as npt
 
 HASH_BITS: Final = 63
-"""One bit of a 64-bit hash isn't used, so that even a bound above all hashes is a 64-bit number."""
+"""One bit of a 64-bit hash isn't used, so that even a bound above all hashes fits in 64 bits."""
 
 _CELLS = 1 << 20
 _MOST_BINS = 1 << 16
@@ -29,7 +29,7 @@ def bounds(
     classes: int,
     ranks: Callable[[Counts], npt.NDArray[np.int64]],
 ) -> tuple[Hashes, Counts]:
-    """Returns (bounds, number of samples in each class). `bounds[c, j]` is above exactly `ranks(counts)[c, j]` hashes of class c.
+    """Returns (bounds, number of samples in each class). Exactly `ranks(counts)[c, j]` hashes of class c are less than `bounds[c, j]`.
 
     `blocks` yields the samples' hashes (HASH_BITS bits) and classes (0 … classes-1). It is called twice. `ranks` receives the number of
     samples of each class. For each class and bound, it returns how many of these samples should be below the bound. Equal hashes are always

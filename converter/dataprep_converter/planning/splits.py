@@ -86,7 +86,7 @@ def _rules_by_default(subsets: Sequence[str]) -> Splits:
         return Splits(into=[Split(name="train")])
     if len(named_subsets) < len(subsets):
         raise BadSpec(
-            f"Some records are in no subset, others are ({_abbreviate(named_subsets)}): set their splits in splits.into; an entry without subset takes the remaining records."
+            f"Some records are in a subset ({_abbreviate(named_subsets)}), but others are in none: set their splits in splits.into; an entry without subset takes the remaining records."
         )
     if len(named_subsets) > MOST_SPLITS:
         raise BadSpec(
@@ -113,7 +113,7 @@ def _rules_by_default(subsets: Sequence[str]) -> Splits:
 
 
 def _advise(*subsets: str) -> str:
-    """Returns advice to set split names for these subsets."""
+    """Returns advice on setting split names for these subsets."""
     entries = ", ".join(f"{{name: …, subset: {json.dumps(subset, ensure_ascii=False)}}}" for subset in subsets)
     return f"Set the names of all subsets in the spec: splits: {{into: [{entries}, …]}}."
 

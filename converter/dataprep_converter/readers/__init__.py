@@ -118,8 +118,8 @@ class Reader(Protocol):
         ...
 
     def close(self) -> None:
-        """Closes the open files and removes temporary files. This method can be called more than once. After that, neither the reader nor
-        the iterators that `read` returned earlier can be used."""
+        """Closes the open files and removes temporary files. This method can be called more than once. After the first call, neither the
+        reader nor the iterators that `read` returned earlier can be used."""
         ...
 
     def __enter__(self) -> Self: ...

@@ -53,7 +53,7 @@ class DatasetReader(BlockReader):
         the digest in the spec, and BadData if the data set is damaged."""
         manifest = load_manifest(source.uri, access)
         if source.digest not in (None, manifest.digest):
-            raise BadSpec(f"{source.uri} has the digest {manifest.digest}, source.dataset.digest is {source.digest}.")
+            raise BadSpec(f"{source.uri} has the digest {manifest.digest}, but source.dataset.digest is {source.digest}.")
         return Discovery(_units(manifest, source.uri, access))
 
     def __init__(self, source: DatasetSource, state: Mapping[str, Any], access: Access) -> None:

@@ -92,7 +92,7 @@ class _PluginRun(Closeable):
             batch_or_end = next(self._batches, None)
             if batch_or_end is None:
                 raise InputChanged(
-                    f"{self._unit.uri}: the plug-in made {self._unit.records:,} records when the job was planned, and now {following:,}.",
+                    f"{self._unit.uri}: the plug-in made {self._unit.records:,} records when the job was planned, but made only {following:,} now.",
                     uri=self._unit.uri,
                 )
             self._latest = (following, batch_or_end)

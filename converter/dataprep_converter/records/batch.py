@@ -25,7 +25,8 @@ values.
 KEPT: Final = "kept"
 """Key in the metadata of a column with `WAS`, if the files' types differ.
 
-The value is a schema like that of `WAS`, with the type that can hold the values of all files. It is empty if no decimal type can.
+The value is a schema like that of `WAS`, with the type that can hold the values of all files. The value is empty if no decimal type can
+hold them.
 """
 
 

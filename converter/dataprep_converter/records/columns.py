@@ -80,7 +80,7 @@ def find_columns(references: Sequence[str], schema: pa.Schema, *, of: str) -> li
 
 
 def similar(name: str, names: Sequence[str]) -> str:
-    """Returns a question for a message: whether the most similar name was meant, with a leading space. Empty if no name is similar."""
+    """Returns a question to append to a message, such as ` Did you mean 'label'?`. Returns the empty string if no name is similar."""
     close = difflib.get_close_matches(name, names, n=1, cutoff=0.6)
     return f" Did you mean {close[0]!r}?" if close else ""
 

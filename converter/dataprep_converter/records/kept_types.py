@@ -21,7 +21,7 @@ _KEPT: Final = "\0kept "
 _SMALL: Final = 32
 """The bit width of the time types that Arrow casts only to int32."""
 _ROUNDING: Final = 4 * float(np.finfo(np.float64).eps)
-"""A float64 that was read from a decimal differs from the decimal by less than this share."""
+"""The relative error of a float64 that was read from a decimal is less than this."""
 _MOST_DIGITS_OF_128: Final = 38
 _arrow: Any = pa  # the type stubs lack some types and functions
 

@@ -116,7 +116,10 @@ def _sentence(entry: Lossy) -> str:
 
 
 def _counted(kind: str) -> str:
-    """Returns what the numbers of a time type count. `kind` is the type's name in Arrow, such as `timestamp[us, tz=UTC]`."""
+    """Returns what a time type counts, such as `seconds since midnight`.
+
+    `kind` is the type's name in Arrow, such as `timestamp[us, tz=UTC]`.
+    """
     name, _, details = kind.partition("[")
     unit, _, zone = details.rstrip("]").partition(", tz=")
     units = _UNITS.get(unit, unit)

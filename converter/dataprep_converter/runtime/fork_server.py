@@ -29,8 +29,8 @@ def get_ready() -> None:
     forkserver.set_forkserver_preload(["dataprep_converter.steps.worker_imports"])
     # Start the resource tracker first, because starting it unblocks the signals that are blocked below.
     with warnings.catch_warnings():
-        # In about 100,000 tests, the resource tracker died a few times. Python then starts another one. We track no resources that could
-        # leak.
+        # In about 100,000 tests, the resource tracker died a few times. Python then starts another one, and warns that resources might
+        # leak. Ignore the warning, because we track no resources that could leak.
         warnings.filterwarnings("ignore", message="resource_tracker: process died")
         resource_tracker.ensure_running()
     previous = signal.pthread_sigmask(signal.SIG_BLOCK, SIGNALS)

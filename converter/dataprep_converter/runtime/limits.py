@@ -13,7 +13,7 @@ _OWN_BYTES: Final = 128 << 20
 If the output is on HDFS, the process that starts the workers isn't a worker itself.
 """
 _WORKER_BYTES: Final = 256 << 20
-"""The memory that a worker needs for rows of usual size, as measured by `make memory`."""
+"""The memory that a worker needs for rows of typical size, as measured by `make memory`."""
 
 
 def memory_bytes(*, groups: Path = _GROUPS, membership: Path = _MEMBERSHIP) -> int:

@@ -15,7 +15,7 @@ _PROCESSES: Final = Path("/proc")
 _BOOT: Final = Path("/proc/sys/kernel/random/boot_id")
 _PIDS: Final = Path("/proc/self/ns/pid")
 _ENDED: Final = "ZX"
-"""The states of a process that has ended, but that its parent hasn't waited for yet."""
+"""The states of a process that has ended, but whose parent hasn't waited for it yet."""
 
 
 def this_process(job: str) -> Maker | None:

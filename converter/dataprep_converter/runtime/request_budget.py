@@ -21,12 +21,12 @@ from dataprep_converter.runtime import retry
 logger = logging.getLogger(__name__)
 
 _HOLD_SECONDS: Final = 1.0
-"""A request that was sent less than this after a rate cut may be refused even if the new rate is low enough.
+"""A request that was sent less than this many seconds after a rate cut may be refused even if the new rate is low enough.
 
 The reason is that the store may count requests per second. So such a refusal doesn't lower the rate again.
 """
 _LATE_SECONDS: Final = 0.05
-"""A thread that wakes up late by less than this doesn't delay the next turn."""
+"""A thread that wakes up less than this many seconds late doesn't delay the next turn."""
 _SHORTEST_WAIT_SECONDS: Final = 1e-6
 _SLOW_RATE: Final = 5.0
 """Below this many requests per second, the time between two requests is random, because many pods may have started at the same time."""
@@ -54,7 +54,7 @@ class RequestBudget:
         self._clock = clock
         self._lock = threading.Lock()
         self._queue = threading.Lock()
-        """Held by the thread whose turn is next. Other threads wait for it."""
+        """Held by the thread whose turn is next. Other threads wait for this lock."""
         self._changed = threading.Event()
         """Set when the rate has changed, so that the next turn may come earlier."""
         self._senders = 1

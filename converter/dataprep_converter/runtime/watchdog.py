@@ -1,8 +1,9 @@
 """Watchdog: kills this process if a blocking call of a native client never returns.
 
 After failed writes, `hdfs-native` may block in `write()` forever. Such a blocked call raises no error, and a thread can't end another
-thread of its process. So a separate process watches this process. The watching process reads from shared memory when each thread entered
-its current call, and sends SIGKILL after the limit. After the SIGKILL, the task is repeated, as after any other death of a process.
+thread of its process. So a separate process watches this process. Shared memory tells the watching process at what time each thread entered
+its current call. If a call exceeds the limit, the watching process sends SIGKILL. After the SIGKILL, the task is repeated, as after any
+other death of a process.
 
 There are two variants, because the kernel ignores a SIGKILL that is sent to a container's first process from inside the container.
 `supervise` forks, works in the child and watches in the parent. `supervise` is for pods, where we are process 1. `Watchdog` starts a small
@@ -10,7 +11,7 @@ process that watches the current process. `Watchdog` is for the workers of a loc
 
     shared memory:  int64 entered[SLOTS]     CLOCK_MONOTONIC in nanoseconds, 0 = not in a call   (native byte order)
 
-This module only imports the standard library, because the watching process runs this file as a script.
+This module imports only the standard library, because the watching process runs this file as a script.
 """
 
 import contextlib

@@ -141,7 +141,7 @@ class Selection:
         self._blocks: OrderedDict[int, npt.NDArray[np.uint16]] = OrderedDict()
 
     def chunks(self, first: int, records: int, *, size: int) -> Iterator[Samples]:
-        """Yields the sample numbers of the ranks first … first+records-1, in order, in arrays of at most `size`."""
+        """Yields the numbers of the samples with ranks first … first+records-1, in order, in arrays of at most `size`."""
         for start in range(first, first + records, size):
             ranks = np.arange(start, min(start + size, first + records), dtype=np.int64)
             if self._shuffle_seed is not None:
@@ -149,12 +149,12 @@ class Selection:
             yield self.samples(ranks)
 
     def samples(self, ranks: npt.NDArray[np.int64]) -> Samples:
-        """Returns the sample number of each rank. The ranks can be in any order."""
+        """Returns the number of the sample at each rank. The ranks can be in any order."""
         is_whole = self._split.hash is None and self._split.code is None
         return self._at(ranks if is_whole else self._positions(ranks))
 
     def _at(self, positions: npt.NDArray[np.int64]) -> Samples:
-        """Returns the sample numbers at the given positions in the concatenated ranges."""
+        """Returns the numbers of the samples at the given positions in the concatenated ranges."""
         which = np.searchsorted(self._before, positions, side="right") - 1
         samples: Samples = self._starts[which] + positions - self._before[which]
         return samples

@@ -96,7 +96,7 @@ class _Block:
     """Some units, as columns."""
 
     def __init__(self) -> None:
-        self._columns: dict[str, list[Any]] = {name: [] for name in SCHEMA.names[:-2]}  # Any: numbers and texts
+        self._columns: dict[str, list[Any]] = {name: [] for name in SCHEMA.names[:-2]}  # Any: numbers or strings
 
     def __len__(self) -> int:
         return len(self._columns["path"])
@@ -132,7 +132,7 @@ class _Block:
 
 
 def _array(values: Any, kind: pa.DataType) -> Any:
-    """Returns an Arrow array of numbers or texts.
+    """Returns an Arrow array of numbers or strings.
 
     This function is faster than `pyarrow.array` if a list repeats one value. Many columns of file lists contain only one value.
     """

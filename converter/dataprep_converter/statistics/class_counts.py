@@ -23,14 +23,14 @@ _LARGEST: Final = 2.0**53
 
 @dataclass
 class ClassCounts:
-    """The counts of one label's classes. A class is a number, the index of a 1 in a vector, or a text.
+    """The counts of one label's classes. A class is a number, the index of a 1 in a vector, or a string.
 
     If the label is a sequence, every step is counted.
     """
 
     counts: Counter[Class] = field(default_factory=Counter)
     is_class: bool = True
-    """False once there was a value that can't be a class, such as 0.5, or too many different values. The counts are then empty."""
+    """Becomes False when a value can't be a class, such as 0.5, or when there are too many different values. The counts are then empty."""
 
     def add(self, column: Array, feature: FeatureSpec) -> None:
         """Count the column of a batch."""
@@ -54,7 +54,7 @@ class ClassCounts:
         self._judge(is_class=other.is_class)
 
     def to_json(self) -> list[Any]:
-        """Return a compact form for JSON. Byte strings become texts with one character per byte."""
+        """Return a compact form for JSON. Byte strings become text strings with one character per byte."""
         items = sorted(self.counts.items())
         return [[name.decode("latin-1") if isinstance(name, bytes) else name for name, _ in items], [n for _, n in items], self.is_class]
 

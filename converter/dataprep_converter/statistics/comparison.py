@@ -192,7 +192,7 @@ def _describe_classes(classes: Sequence[Class], names: Sequence[str]) -> str:
 
 
 def order(class_: Class) -> tuple[bool, int, bytes]:
-    """Return a sort key that puts numbers before texts."""
+    """Return a sort key that puts numbers before byte strings."""
     return (True, 0, class_) if isinstance(class_, bytes) else (False, class_, b"")
 
 

@@ -81,7 +81,7 @@ class Histogram:
     def buckets(self) -> list[tuple[float, float, int]]:
         """Return (low, high, count) of every bucket with values.
 
-        A bucket includes its bound nearer to zero: low, or high if both are negative.
+        A bucket includes the bound that is nearer to zero: `low`, or `high` if both bounds are negative.
         """
         return list(zip(*_bounds(self.keys, self.shift), self.counts.tolist(), strict=True))
 

@@ -1,6 +1,6 @@
 """Statistics of a data set. Workers collect the statistics of each shard while they write it, and the commit step merges them.
 
-A shard's statistics are stored in its report as one compressed text, so that a hundred thousand reports stay small in memory.
+A shard's statistics are stored in its report as one compressed string, so that a hundred thousand reports stay small in memory.
 """
 
 import base64
@@ -62,7 +62,7 @@ class ShardStatistics:
             counts.add(columns[name], feature)
 
     def packed(self) -> str:
-        """Return all statistics as a compressed text for the report."""
+        """Return all statistics as a compressed string for the report."""
         self._columns.end()
         document = {
             "features": {name: summariser.finished().to_json(self._room) for name, summariser in self._summarisers.items()},

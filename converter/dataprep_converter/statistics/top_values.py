@@ -81,7 +81,7 @@ class TopValues:
         return copy
 
     def to_json(self) -> list[Any]:
-        """Return a compact form for JSON. Byte strings become texts with one character per byte."""
+        """Return a compact form for JSON. Byte strings become text strings with one character per byte."""
         items = self.most(len(self.counts))
         texts = [value.decode("latin-1") if isinstance(value, bytes) else value for value, _ in items]
         return [texts, [count for _, count in items], self.error, self.seen, self.mostly_different]

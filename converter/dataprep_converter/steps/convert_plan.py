@@ -129,7 +129,7 @@ def check_overlaps(spec: DataPrepJobSpec, access: Access) -> None:
 
 
 def _file_endings(spec: DataPrepJobSpec) -> list[str] | None:
-    """Returns the name endings of all output files that readers see, or None if their names can have any ending."""
+    """Returns all endings that the names of output files seen by readers can have, or None if the names can end in any way."""
     output = spec.output
     template = output.template or names.file_name_template(None, shards=2, format_=output.format, several_splits=True)
     extension = encoder_class(output.format).extension(output)

@@ -27,7 +27,7 @@ from dataprep_converter.transforms.hash import digests_of_keys
 logger = logging.getLogger(__name__)
 
 _SHARD_RETRY_POLICY = RetryPolicy(attempts=3, total_seconds=300, first_delay_seconds=1)
-"""How often a shard is retried when its store fails. Each retry rebuilds the shard from the beginning, under a new temporary name."""
+"""How a shard is retried when its store fails. Each retry rebuilds the shard from the beginning, under a new temporary name."""
 
 
 def check_keys(plan: Plan) -> None:

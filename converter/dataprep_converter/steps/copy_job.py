@@ -35,7 +35,7 @@ logger = logging.getLogger(__name__)
 
 _FILES_AT_ONCE: Final = 8
 _FILE_RETRY_POLICY = RetryPolicy(attempts=3, total_seconds=300, first_delay_seconds=1)
-"""How often a file is copied again when a store fails, each time from the beginning."""
+"""How copying a file is retried when a store fails. Each retry copies the file from the beginning."""
 
 
 class _StoppedError(Exception):
@@ -79,7 +79,7 @@ class CopyDraft(Draft):
 
 
 def check_overlaps(spec: DataPrepJobSpec, access: Access) -> None:
-    """Raises BadSpec when copy and original overlap."""
+    """Raises BadSpec when the copy and the original overlap."""
     overlaps.check(spec.data.inputs(), spec.output.uri, access)
 
 
@@ -99,7 +99,7 @@ def _find_original(spec: DataPrepJobSpec, access: Access) -> Original:
     uri, expected = _source(spec)
     manifest = load_manifest(uri, access)
     if expected not in (None, manifest.digest):
-        raise BadSpec(f"{uri} has the digest {manifest.digest}, source.dataset.digest is {expected}.")
+        raise BadSpec(f"{uri} has the digest {manifest.digest}, but source.dataset.digest is {expected}.")
     folder = OutputFolder(uri, access).of_run(manifest.run_id)
     success, plan = folder.success(), folder.plan()
     fault = listing_fault(manifest, folder) if success is not None and plan is not None else "its plan is missing"

@@ -7,7 +7,7 @@ made.
     plan ─▶ reports copied ─▶ OWNER ─▶ _SUCCESS removed ─▶ new shards ─▶ metadata, manifest, _SUCCESS
 
 Until OWNER names the new run, `_SUCCESS` identifies the data set to be extended. From then on, the new run's plan identifies that data set,
-wherever the new run is interrupted.
+no matter at which point the new run is interrupted.
 """
 
 import logging
@@ -66,8 +66,8 @@ class ExtensionDraft(ConversionDraft):
     def take_over(self, folder: RunFolder) -> None:
         """Stores the plan and the existing shards' reports under the new run's id."""
         if folder.run_id not in (self.existing.base.head.run_id, self.existing.reports.run_id):
-            # Otherwise there are no new inputs, or an unfinished extension continues, and the plan and the reports are already stored under
-            # this id.
+            # Otherwise, the plan and the reports are already stored under this id, because there are no new inputs or because an unfinished
+            # extension continues.
             _take_over(self.plan, self.tables, self.existing, folder, self.access)
 
 

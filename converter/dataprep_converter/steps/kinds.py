@@ -20,10 +20,10 @@ from dataprep_converter.steps.draft import Draft
 
 
 class Watch(Protocol):
-    """Receives the events of a run, to show them."""
+    """Receives the events of a run in order to display them."""
 
     def planning(self, progress: PlanProgress) -> None:
-        """Called when planning begins. The counts rise while the plan is made."""
+        """Called when planning begins. The counts in `progress` rise while the plan is being made."""
         ...
 
     def step(self, name: str) -> None:
@@ -31,7 +31,7 @@ class Watch(Protocol):
         ...
 
     def planned(self, plan: PlanResult) -> None:
-        """Called when the plan is made."""
+        """Called when the plan is complete."""
         ...
 
     def progress(self, index: int, progress: TaskProgress) -> None:
@@ -54,7 +54,7 @@ class Kind(Protocol):
     """Whether the user's code (`spec.code`) makes the records. That code must be the same in the plan step and in the work step."""
 
     def check_overlaps(self, spec: DataPrepJobSpec, access: Access) -> None:
-        """Raises BadSpec when the job would write where it reads."""
+        """Raises BadSpec when the job would write to a place that it reads from."""
         ...
 
     def source_uris(self, spec: DataPrepJobSpec) -> list[str]:

@@ -39,8 +39,8 @@ class TooSlowError(ConvertError):
 def is_small(planned: PlannedRun) -> bool:
     """Whether this process does the complete job.
 
-    A process that finds another process's plan only reports that plan, because the other process may have run out of memory. An exception
-    is a plan whose data set the other process has finished.
+    A process that finds another process's plan only reports that plan, because the other process may have run out of memory. This
+    rule doesn't apply if the other process has finished the plan's data set.
     """
     result = planned.result
     return planned.is_new and planned.size is not None and planned.size <= SMALL_BYTES and 1 <= result.shards <= MOST_SHARDS

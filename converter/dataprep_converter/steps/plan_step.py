@@ -37,8 +37,8 @@ class PlannedRun:
     result: PlanResult
     """`result.reused` is set when the finished data set is already there."""
     is_new: bool = False
-    """Whether this process has stored the plan, or begins again with the plan of a finished data set. If neither, an earlier process may
-    have died during the work."""
+    """True if this process stored the plan itself, or starts again from the plan of a data set that was already finished. If False, an
+    earlier process may have died during the work."""
     size: int | None = None
     """Size in bytes of the data that the work step reads or writes, whichever is larger, or None if unknown."""
 
@@ -94,13 +94,14 @@ def _take_output(draft: Draft, warnings: Sequence[str], *, job: str, maker: Make
     folder.begin()
     draft.take_over(folder)
     folder.claim(maker)
-    # Another run may have written `_SUCCESS` before the claim. If, instead, another process finished this run while this process was
-    # suspended, the file is kept.
+    # Another run may have written `_SUCCESS` before the claim; that file is removed. If, however, another process finished this run while
+    # this process was suspended, `_SUCCESS` is kept.
     current = folder.success()
     if current is not None and (current == success or current.run_id != folder.run_id):
         folder.remove_success()
     plan = draft.store(folder)
-    # If this run was finished before, no earlier process died during its work, and later processes find no `_SUCCESS`.
+    # If this run had been finished before, no earlier process died during its work, so this process counts as new. Later processes don't,
+    # because they find no `_SUCCESS`.
     begins_again = current is not None and current == success and current.run_id == folder.run_id
     is_new = plan is draft.plan or begins_again
     return PlannedRun(plan=plan, result=_result(plan, draft.classes, folder, warnings=warnings), is_new=is_new, size=draft.size)
@@ -122,7 +123,7 @@ def _finished_by(pods: str, folder: RunFolder) -> Plan | None:
 
 
 def _is_whole(success: Success, folder: RunFolder) -> bool:
-    """Whether the finished data set's files are as the run wrote them, and the run still owns the folder, which the next steps require."""
+    """Whether the finished data set's files are as the run wrote them and the run still owns the folder. The next steps require both."""
     try:
         owner = folder.owner()
         return owner is not None and owner.run_id == folder.run_id and is_untouched(folder.manifest(success), folder)
@@ -186,7 +187,7 @@ def drafted(job: DataPrepJob, access: Access) -> Draft:
 
 
 def _check_places(spec: DataPrepJobSpec, kind: Kind, access: Access) -> None:
-    """Raises BadSpec when the job would write to a read-only store, or where it reads. Sends no requests to stores."""
+    """Raises BadSpec when the job would write to a read-only store or to a place that it reads from. Sends no requests to stores."""
     uri = spec.output.uri
     if scheme_of(uri) in READ_ONLY or split_archive_uri(uri) is not None:
         store = access.store(uri)
@@ -203,7 +204,7 @@ def figures(draft: Draft) -> PlanResult:
 
 
 def fault_of_output(draft: Draft, *, job: str) -> ConvertError | None:
-    """Returns the error with which the job would refuse its output folder, or None. Writes nothing."""
+    """Returns the error that the job would raise because of its output folder, or None. Writes nothing."""
     try:
         folder = OutputFolder(draft.spec.output.uri, draft.access).of_run(draft.plan.head.run_id)
         success = folder.success()
@@ -227,7 +228,7 @@ def _refuse_others(draft: Draft, folder: RunFolder, success: Success | None, *, 
         other_runs = [run for run in folder.runs() if run != folder.run_id]
         if other_runs and not may_replace:
             raise OutputExists(
-                f"{exc} It holds files of the run {other_runs[0]}, and overwrite is Never. Set output.overwrite to IfChanged or Always, or another output.uri.",
+                f"{exc} It holds files of the run {other_runs[0]}, and overwrite is Never. Set output.overwrite to IfChanged or Always, or choose another output.uri.",
                 uri=exc.uri,
             ) from None
         owner = None
@@ -235,13 +236,13 @@ def _refuse_others(draft: Draft, folder: RunFolder, success: Success | None, *, 
     if not may_replace:
         if success is not None:
             raise OutputExists(
-                f"{folder.uri} holds the finished data set of run {success.run_id}; overwrite is Never. Set output.overwrite to IfChanged or Always, or another output.uri.",
+                f"{folder.uri} holds the finished data set of run {success.run_id}; overwrite is Never. Set output.overwrite to IfChanged or Always, or choose another output.uri.",
                 uri=folder.uri,
             )
         if owner is not None and not ours:
             if not _is_abandoned(owner, job):
                 raise OutputExists(
-                    f"{folder.uri} belongs to the unfinished run {owner.run_id}{_whose(owner, job)}; overwrite is Never. Set output.overwrite to IfChanged or Always, or another output.uri.",
+                    f"{folder.uri} belongs to the unfinished run {owner.run_id}{_whose(owner, job)}; overwrite is Never. Set output.overwrite to IfChanged or Always, or choose another output.uri.",
                     uri=folder.uri,
                 )
             warnings.append(
@@ -252,12 +253,12 @@ def _refuse_others(draft: Draft, folder: RunFolder, success: Success | None, *, 
 
 
 def _is_abandoned(owner: Owner, job: str) -> bool:
-    """Whether all processes that worked on the run are known to have ended, and to have worked on this job for this user."""
+    """Whether it is known that all processes that worked on the run have ended, and that they worked on this job for this user."""
     return bool(owner.makers) and all(makers.is_of(maker, job) and makers.has_ended(maker) for maker in owner.makers)
 
 
 def _whose(owner: Owner, job: str) -> str:
-    """Returns words that say who is working on an unfinished run, if OWNER records it."""
+    """Returns a phrase that says who is working on an unfinished run, if OWNER records this."""
     maker = next((each for each in owner.makers if not makers.has_ended(each)), None)
     if maker is not None:
         return f" of the job {maker.job}, whose process {maker.pid} on {maker.host} might still be running"

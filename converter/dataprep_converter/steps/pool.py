@@ -1,10 +1,10 @@
-"""Runs a plan's tasks in several processes on one machine, as Kubernetes does in pods.
+"""Runs a plan's tasks in several processes on one machine, just as Kubernetes runs them in pods.
 
 This process is one of the workers, so that the first shard doesn't wait for other processes to start (`fork_server.py`). If a worker
 process is killed, another process retries its task. If a task fails, the other tasks stop at their next batch.
 
-Small jobs run in this process alone. For output on HDFS, only child processes do the work: the HDFS client can hang, and then a watchdog
-can kill the child.
+Small jobs run in this process alone. For output on HDFS, only child processes do the work, because the HDFS client can hang, and a
+watchdog can then kill the child process.
 """
 
 import logging
@@ -90,7 +90,7 @@ def run_tasks(job: DataPrepJob, worker: Worker, *, plan: Plan, access: Access, w
             raise queue.errors[0]
         restarts += 1
         if restarts > _MOST_RESTARTS:
-            raise ConvertError(f"Worker processes were killed {restarts} times; was there enough memory?")
+            raise ConvertError(f"Worker processes were killed {restarts} times; they may have run out of memory.")
         logger.warning("a worker process was killed; its task is tried again (%d of %d)", restarts, _MOST_RESTARTS)
 
 
@@ -113,7 +113,7 @@ class _WorkerSettings:
 class _WorkerProcess:
     """The state of one worker process.
 
-    The state belongs to this process or to a child process. In a child process, the pool's initialiser creates the state.
+    The worker process is either this process or a child process. In a child process, the pool's initialiser creates the state.
     """
 
     job: DataPrepJob
@@ -160,7 +160,8 @@ def _run_pool(
         with one_at_a_time:
             watch(index, progress)
 
-    # The parent process doesn't report through the queue, because a signal's exception could leave the queue in an undefined state.
+    # The parent process doesn't report through the queue, because an exception raised by a signal handler could leave the queue in an
+    # undefined state.
     own_process = _WorkerProcess(job=job, worker=worker, plan=plan, access=access, tell=tell, stop=context.Event())
     listener = threading.Thread(target=_listen, args=(reports, tell), name="progress", daemon=True)
     listener.start()
@@ -176,9 +177,9 @@ def _run_pool(
     )
     executor = ProcessPoolExecutor(other_workers, mp_context=context, initializer=_start, initargs=(settings, reports, own_process.stop))
     tasks = _TaskQueue(deque(indexes), own_process.stop)
-    # A process that is still starting would print a traceback on a signal, so signals are blocked meanwhile. The new process inherits the
-    # blocked signals from the fork server or from the thread that starts it. Once the new process has started, this process receives the
-    # signals that were blocked.
+    # If a signal reached a process that is still starting, the process would print a traceback, so signals are blocked in the meantime. The
+    # new process inherits the blocked signals from the fork server or from the thread that starts it. Once the new process has started, any
+    # signals that arrived while they were blocked are delivered to this process.
     earlier_mask = signal.pthread_sigmask(signal.SIG_BLOCK, fork_server.SIGNALS)
     access.share_among(settings.processes)
     try:
@@ -211,7 +212,7 @@ class _TaskQueue:
     stopped: Event
     finished: set[int] = field(default_factory=set)
     errors: list[Exception] = field(default_factory=list)
-    """The errors, in the order of their occurrence. The first error stopped the other tasks."""
+    """The errors, in the order in which they occurred. After the first error, no further task starts."""
 
     def do(self, work: Callable[[int], None]) -> None:
         """Runs one task after another, until none is left or one has failed.
@@ -257,7 +258,7 @@ def _start(settings: _WorkerSettings, reports: "Queue[tuple[int, TaskProgress] |
     os.environ.clear()
     os.environ.update(settings.environment)
     if scheme_of(settings.job.spec.output.uri) == "hdfs":
-        Watchdog().__enter__()  # it ends with this process
+        Watchdog().__enter__()  # the watchdog ends with this process
     access = Access(settings.stores)
     access.write_to(settings.job.spec.output.uri)
     access.share_among(settings.processes)

@@ -13,7 +13,7 @@ def run(job: DataPrepJob, *, access: Access, workers: int, display: Watch) -> tu
     """Makes the data set and returns the results of the plan step and the commit step. A second run makes only the missing files."""
     kind = kind_of(job.spec)
     display.planning(access.progress)
-    # A script's program can keep running after this process has been killed.
+    # A script's program can keep running after this process has been killed, so this process isn't given as the maker of a script job.
     maker = makers.this_process(job.metadata.name) if job.spec.script is None else None
     prepared = run_plan_step(job, access, maker=maker)
     plan_result = prepared.result

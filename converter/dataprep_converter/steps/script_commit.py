@@ -109,7 +109,7 @@ def _read_file(path: str, folder: OutputFolder, access: Access, manifest: Manife
         except BrokenRecord as exc:
             return _OutputFile(0, "", f": {exc}")
         for _ in content:
-            pass  # the digest also covers bytes that the decoder leaves unread
+            pass  # read to the end, because the digest also covers bytes that the decoder leaves unread
     fault = "is empty" if size == 0 else "has no records" if has_records and records == 0 else None
     return _OutputFile(records, digest.hexdigest(), fault)
 

@@ -60,7 +60,7 @@ class ScriptDraft(Draft):
 
 
 def check_overlaps(spec: DataPrepJobSpec, access: Access) -> None:
-    """Raises BadSpec when the script would write where it reads, or to the Hub."""
+    """Raises BadSpec when the script would write to the Hub, or to a place that it reads from."""
     overlaps.check(source_uris(spec), spec.output.uri, access)
     if scheme_of(spec.output.uri) == "hf":
         raise BadSpec(

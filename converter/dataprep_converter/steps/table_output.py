@@ -53,7 +53,7 @@ def check(spec: DataPrepJobSpec, plan: Plan, features: Sequence[FeatureSpec], fo
     """Checks that the table can accept the rows.
 
     Raises BadSpec if there are too many shards, or if columns don't fit; the message names these columns. Raises OutputExists if the table
-    has rows that must not be replaced, and the service's errors.
+    has rows that must not be replaced. Also raises the service's errors.
     """
     if spec.output.table is None:
         return
@@ -68,7 +68,7 @@ def check(spec: DataPrepJobSpec, plan: Plan, features: Sequence[FeatureSpec], fo
     if spec.output.overwrite == "Never" and version is not None and _read_note(folder, uri) is None and (rows := table.session().count):
         raise OutputExists(
             f"{uri} holds {rows:,} row{'s' * (rows != 1)}; overwrite is Never. "
-            "Set output.overwrite to IfChanged or Always, or another output.table.uri.",
+            "Set output.overwrite to IfChanged or Always, or choose another output.table.uri.",
             uri=uri,
         )
 

@@ -174,7 +174,7 @@ class Input(Protocol):
 
 
 SMALL_PIECE: Final = 16 << 10
-"""Pieces of up to this size are read many at a time in a single call. Each larger piece is read in its own call."""
+"""Many pieces of up to this size are read in a single call. Each larger piece is read in its own call."""
 
 
 class ReadsAt(Protocol):
@@ -267,7 +267,7 @@ class Store(Protocol):
 
 @runtime_checkable
 class MovesFiles(Protocol):
-    """A store with real folders. Files are removed by moving them into a folder. Once this folder is gone, such a removal fails."""
+    """A store with real folders. Files are removed by moving them into a folder; the move fails if this folder no longer exists."""
 
     def stat(self, uri: str) -> Entry | None:
         """See `Store`."""
@@ -288,7 +288,7 @@ class MovesFiles(Protocol):
 
 @runtime_checkable
 class WritesAside(Protocol):
-    """A store on which every change is visible immediately. So it writes a folder aside, and publishes the finished folder as a whole.
+    """A store on which every change is visible immediately. So it writes a folder elsewhere, then publishes the finished folder as a whole.
 
     The job's processes see the unpublished output folder (`StoreSettings.outputs`). Everybody else sees the published one.
     """

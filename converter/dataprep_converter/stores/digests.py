@@ -1,7 +1,7 @@
-"""Checks the bytes of a complete object against its ETag. For S3 and OSS.
+"""Checks the bytes of a complete object in S3 or OSS against its ETag.
 
 The ETag of an object that was uploaded in one request is normally the object's MD5. The ETag isn't the MD5 if the object is encrypted with
-a key of the store's key service, or if the server computes ETags differently. So a mismatch alone doesn't prove damage. After a mismatch,
+a key from the store's key service, or if the server computes ETags differently. So a mismatch alone doesn't prove damage. After a mismatch,
 the object is read again, and the bytes are accepted if both reads returned the same bytes. Neither store has a checksum for a range of an
 object; only TLS protects ranges.
 """

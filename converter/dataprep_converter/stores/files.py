@@ -178,7 +178,7 @@ class FileUpload:
         except OSError as exc:
             translate_creation(exc, self._folder or ".")
         except BaseException:
-            # Ctrl-C can come while the kernel creates the file. Only this object knows the file's name, so it must delete the file.
+            # Ctrl-C can arrive while the kernel creates the file. Only this object knows the file's name, so it must delete the file.
             self.abort()
             raise
 

@@ -127,7 +127,7 @@ class HttpInput(RangedInput):
 
     def _check(self, answer: _Body) -> None:
         if _entry(self.uri, answer) != self._entry:
-            raise InputChanged(f"{_without_secrets(self.uri)} was replaced since it was listed.", uri=self.uri)
+            raise InputChanged(f"{_without_secrets(self.uri)} has been replaced since it was listed.", uri=self.uri)
 
 
 def _look(uri: str, address: str, budget: RequestBudget) -> Entry:
@@ -203,7 +203,7 @@ def _refusal(error: urllib.error.HTTPError, uri: str) -> ConvertError:
     if error.code in (401, 403, 407):
         return NotPermitted(f"Reading {_without_secrets(uri)} isn't permitted: {reason}.", uri=uri)
     if error.code in (412, 416):
-        return InputChanged(f"{_without_secrets(uri)} was replaced since it was listed: {reason}.", uri=uri)
+        return InputChanged(f"{_without_secrets(uri)} has been replaced since it was listed: {reason}.", uri=uri)
     if error.code // 100 == 5 or error.code in (408, 425, 429):
         return Unreachable(f"HTTP: {urllib.parse.urlsplit(uri).netloc} failed at {_without_secrets(uri)}: {reason}.", uri=uri)
     return StoreError(f"{_without_secrets(uri)} was refused: {reason}.", uri=uri)

@@ -87,7 +87,7 @@ class HubStore(FsspecStore):
         """Returns the commit of the branch or tag `name`. Queries the Hub only if no process of the job has done so before."""
         commits = self.settings.commits
         if name not in commits:
-            # If something is missing, the library's error tells whether it is the repository, the revision or only the file.
+            # If something is missing, the library's error says whether it is the repository, the revision or only the file.
             resolved = system.resolve_path(system._strip_protocol(uri))
             commits[name] = system._api.repo_info(resolved.repo_id, repo_type=resolved.repo_type, revision=resolved.revision).sha
         return commits[name]
@@ -101,7 +101,7 @@ class HubStore(FsspecStore):
         branch = self._output(uri)
         (entry,) = branch.change([Change(uri, branch.folder.path_of(uri), data, replace=replace)])
         if entry is None:
-            raise StoreError(f"{uri} is absent after it was written.", uri=uri)
+            raise StoreError(f"{uri} is missing although it has just been written.", uri=uri)
         return entry
 
     def delete(self, uri: str) -> None:
@@ -240,7 +240,7 @@ class HubStore(FsspecStore):
 
 
 def _refusal(error: BaseException) -> Any:
-    """Returns the library's error that contains the Hub's response, or None. The library may have raised `error` from it."""
+    """Returns the library's error that contains the Hub's response (`error` itself or the one that led to it), or None."""
     chain = (error, error.__cause__, error.__context__)
     return next((each for each in chain if isinstance(getattr(getattr(each, "response", None), "status_code", None), int)), None)
 

@@ -10,10 +10,10 @@ if anything else has been committed in the meantime.
                  \\                             /
     dataprep/…    o── units ── plan ── shard ── report ── … ── _SUCCESS
 
-The working branch's name depends only on the output. So all processes of a job find the branch, and runs that take over each other's folder
-share its OWNER file. Each commit names its parent. If the branch has moved in the meantime, the conditions of the changes are checked
-again: a file must still be absent, and OWNER must be unchanged since the upload began (`Change`). Changes that wait while one commit is
-sent are made together in the next commit.
+The working branch's name depends only on the output. So all processes of a job find the branch, and runs that take the folder over from one
+another share its OWNER file. Each commit names its parent. If the branch has moved in the meantime, the conditions of the changes are
+checked again: a file must still be absent, and OWNER must be unchanged since the upload began (`Change`). Changes that wait while one
+commit is sent are made together in the next commit.
 """
 
 import hashlib
@@ -38,7 +38,7 @@ _MOST_CHANGES: Final = 100
 
 @dataclass(eq=False)
 class Change:
-    """A file to be written to the working branch or removed from it, and the conditions for this."""
+    """A file to be written to the working branch or removed from it, and the conditions for doing so."""
 
     uri: str
     path: str
@@ -146,7 +146,7 @@ class WorkingBranch:
             self._repository.create_branch(self.name, self._repository.target(heads))
             heads = self._heads()
         if self.name in heads and self._base(heads[self.name]) is None:
-            # This must be the first file that is written to the branch.
+            # Record the base before any other file is written to the branch.
             try:
                 self._begin_at(heads[self.name], replace=False)
             except AlreadyExists:
@@ -291,7 +291,7 @@ class WorkingBranch:
                 raise
 
     def _commit(self, undone: set[Change]) -> None:
-        """Commits the changes whose conditions hold, and removes from the set every change that has an outcome."""
+        """Commits the changes whose conditions hold. Removes from `undone` every change that has an outcome."""
         heads = self._heads()
         head = heads.get(self.name)
         files = self._repository.files([*(change.path for change in undone), self._owner_path], head) if head is not None else {}

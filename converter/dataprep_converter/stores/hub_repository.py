@@ -175,8 +175,10 @@ class HubRepository:
 
 
 def pause_for(retry_after: str | None) -> float:
-    """Returns after how many seconds to send a commit again, given the header Retry-After. The result has limits, because a server may ask
-    for 0 seconds or for days."""
+    """Returns the number of seconds to wait before sending a commit again, given the Retry-After header.
+
+    The result is kept within limits, because a server may ask for 0 seconds or for days.
+    """
     if retry_after is None or not retry_after.isdecimal():
         return _PAUSE_SECONDS
     return min(max(float(retry_after), _LEAST_PAUSE_SECONDS), _MOST_PAUSES_SECONDS)

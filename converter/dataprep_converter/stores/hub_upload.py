@@ -49,7 +49,7 @@ class HubUpload:
         change.operation, self._staged = self._staged.operation if self._staged is not None else None, None
         (entry,) = self._branch.change([change])
         if entry is None:
-            raise StoreError(f"{self._uri} is absent after it was written.", uri=self._uri)
+            raise StoreError(f"{self._uri} is missing although it has just been written.", uri=self._uri)
         self._end()
         return entry
 

@@ -85,7 +85,7 @@ def translate_creation(error: OSError, folder: str) -> NoReturn:
         parent = os.path.dirname(parent)  # noqa: PTH120 - as above
     if error.errno in (errno.EACCES, errno.EPERM, errno.ENOENT) and parent != os.path.abspath(folder):  # noqa: PTH100 - as above
         raise NotPermitted(
-            f"AccessDenied: user={_user()} path={folder}: this folder doesn't exist and can't be made in {parent} ({error.strerror}). "
+            f"AccessDenied: user={_user()} path={folder}: this folder doesn't exist and can't be created in {parent} ({error.strerror}). "
             "Choose another folder, or get the right to write there.",
             uri=folder,
         ) from error

@@ -137,7 +137,7 @@ class _ShardCheck:
     def fault(self, number: int, entry: Entry) -> Fault | None:
         """Returns the first fault of a file, or None if it has no fault.
 
-        A fault is a broken record with its offset, or else a wrong count, schema or digest.
+        A fault is a broken record with its offset, a wrong size, count, schema or digest, or a companion file with wrong content.
         """
         file = self.manifest.files[number]
         fault = self._read(file)
@@ -169,7 +169,7 @@ class _ShardCheck:
                         schema = _schema_fault(format_, self.manifest, offset, record)
                     count += 1 if record is not None else offset
                 for _ in pieces:
-                    pass  # the digest also covers bytes that the decoder leaves unread
+                    pass  # read to the end, because the digest also covers bytes that the decoder leaves unread
         except BrokenRecord as exc:
             return f"{file.file}: {exc}"
         except NotFound:

@@ -93,5 +93,5 @@ class DecodeStep:
 
 
 def _count_fitting(sizes: npt.NDArray[np.int64]) -> int:
-    """Returns how many of the images fit in one part without exceeding its limit on pixels, but at least one."""
+    """Returns how many of the images fit in one part without exceeding its pixel limit, but at least 1."""
     return max(1, int(np.searchsorted(np.cumsum(sizes[:, 0] * sizes[:, 1]), MOST_PIXELS, side="right")))

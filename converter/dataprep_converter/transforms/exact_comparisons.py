@@ -72,7 +72,10 @@ Side = Column | Literal
 
 
 def compared(kernel: str, left: Side, right: Side, records: pa.RecordBatch) -> Array:
-    """Compares two sides in each record like Arrow's `kernel`, but by all digits of decimals. The result is null if a value is missing."""
+    """Compares the two sides in each record as Arrow's `kernel` would, but by all digits of decimals.
+
+    The result is null if a value is missing.
+    """
     result: Array = getattr(pc, kernel)(left.number(records), right.number(records))
     lost = left.lost(records) | right.lost(records)
     if not lost.any():
@@ -92,7 +95,7 @@ def _are_near(left: Side, right: Side, records: pa.RecordBatch) -> npt.NDArray[n
 
 
 def _as_floats(numbers: Any) -> Any:
-    """Returns the numbers as float64. A missing value is NaN, which is near no number."""
+    """Returns the numbers as float64. A missing value becomes NaN, which isn't near any number."""
     if isinstance(numbers, pa.Scalar):
         return np.float64(numbers.as_py())
     return pc.fill_null(numbers, np.nan).to_numpy(zero_copy_only=False)

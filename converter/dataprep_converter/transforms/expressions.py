@@ -59,7 +59,7 @@ class Expression:
         self._text = text
         self._of = of
         self.exact: dict[str, str] = {}
-        """The columns whose decimals are compared by all their digits. Maps each of them to the reader's column."""
+        """The columns whose decimals are compared by all their digits, each mapped to the reader's column."""
         try:
             parsed = ast.parse(text.strip(), mode="eval").body
         except (SyntaxError, ValueError, RecursionError, MemoryError) as exc:
@@ -114,7 +114,7 @@ class Expression:
         functions = ", ".join(sorted([*_FUNCTIONS, "col"]))
         source = ast.unparse(node)[:60]
         raise BadSpec(
-            f"{self._of}: {source!r} is not understood; expressions can have columns, numbers, texts, comparisons, + - * /, and, or, not, in, and {functions}."
+            f"{self._of}: {source!r} is not understood; expressions can contain columns, numbers, texts, comparisons, + - * /, and, or, not, in, and {functions}."
         )
 
     def _constant(self, value: bool | float | str) -> _Value:
@@ -263,7 +263,7 @@ def _column_name(node: ast.expr) -> str | None:
 def _is_one_of(pairs: Sequence[Sequence[Side]], negated: bool, records: pa.RecordBatch) -> Any:
     """Returns, for each row, whether the two sides of any pair are equal, or the opposite if `negated` is set.
 
-    As in Arrow's `is_in`, a missing value is in no list.
+    As in Arrow's `is_in`, a missing value isn't in any list.
     """
     inside: Any = pa.array(np.zeros(records.num_rows, np.bool_))
     for left, right in pairs:
@@ -281,7 +281,7 @@ def _members(node: ast.expr) -> list[Any]:
         return []
     if not all(type(value) in _MEMBERS for value in values):
         return []
-    # A set has each value once, so {1, True} is {1}.
+    # A set contains each value only once, so {1, True} is {1}.
     return list(dict.fromkeys(values)) if isinstance(node, ast.Set) else values
 
 

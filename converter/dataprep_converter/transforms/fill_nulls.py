@@ -43,7 +43,7 @@ class FillNullsStep:
             if options.masks:
                 if field.name + MASK in schema.names:
                     raise BadSpec(
-                        f"{_OF}: the mask of {field.name!r} has the name of another column, {field.name + MASK!r}; rename that column."
+                        f"{_OF}: the mask of {field.name!r} would have the same name as the column {field.name + MASK!r}; rename that column."
                     )
                 fields.append(pa.field(field.name + MASK, pa.bool_()))
         self._schema = pa.schema(fields)

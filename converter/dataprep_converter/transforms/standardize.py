@@ -1,7 +1,7 @@
 """`standardize`: scales values to mean 0 and deviation 1.
 
 Mean and deviation are given in the spec, computed for each tensor, or computed over all tensors of a split while planning. A byte has
-only 256 values, so images of bytes use exact sums and a lookup table, and each result is rounded only once.
+only 256 values, so images of bytes are standardized with exact sums and a lookup table, and each result is rounded only once.
 """
 
 import math
@@ -29,7 +29,7 @@ Wide = npt.NDArray[np.float64]
 class StandardizeStep:
     """Standardizes numeric tensors of any shape.
 
-    If there are several means, each belongs to a channel, and the last dimension consists of the channels.
+    If there are several means, there is one for each channel, and the last dimension is the channels.
     """
 
     def __init__(self, options: Standardize, schema: pa.Schema) -> None:
@@ -37,7 +37,7 @@ class StandardizeStep:
         (self._column,) = find_columns([standardize.column], schema, of=_OF)
         kind = schema.field(self._column).type
         if not is_tensor(kind) or value_type(kind) not in NUMPY_NAMES:
-            raise BadSpec(f"{_OF} takes tensors of numbers, but the column {self._column!r} is {kind}{text_advice(kind)}.")
+            raise BadSpec(f"{_OF} takes numeric tensors, but the column {self._column!r} is {kind}{text_advice(kind)}.")
         self._dtype = np.dtype(standardize.dtype)
         self._shape = shape_of(kind)
         self._split = standardize.split
@@ -130,7 +130,7 @@ class _Moments:
         self.squares: Wide = np.zeros(channels)
 
     def add(self, values: npt.NDArray[Any]) -> None:
-        """Adds tensors whose last dimension consists of the channels."""
+        """Adds tensors whose last dimension is the channels."""
         flat = values.reshape(-1, values.shape[-1])
         if not len(flat):
             return

@@ -85,7 +85,7 @@ class VocabularyStep:
         self._values = pa.array(terms, pa.string())
 
     def classes(self, by_column: Mapping[str, list[str]]) -> dict[str, list[str]]:
-        """Returns the class names, keyed by column; the terms are the class names of columns with one term per record."""
+        """Returns the class names, keyed by column. If a column has one term per record, the terms are its class names."""
         return {**by_column, **{name: self.terms for name in self._columns if not _is_list(self._schema.field(name).type)}}
 
     # --- applying --------------------------------------------------------------------------------------------------

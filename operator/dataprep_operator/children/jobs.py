@@ -31,10 +31,10 @@ from dataprep_operator.objects.observed import Observed
 from dataprep_operator.objects.pods import CODE_CONTAINER, CONTAINER
 from dataprep_operator.settings import PodDefaults
 
-# Linux limits the length of an argument. If the task list is longer than this, it is left out. Then all tasks run, and each task skips its
-# finished shards.
+# Linux limits the length of an argument. A task list of more than MOST_TASKS_TEXT characters is left out; all tasks then run, and each task
+# skips its finished shards.
 MOST_TASKS_TEXT: Final = 100_000
-# With more completions than MANY_INDEXES, the API server requires maxFailedIndexes, and it must not exceed MOST_FAILED_INDEXES.
+# With more completions than MANY_INDEXES, the API server requires maxFailedIndexes, which must not exceed MOST_FAILED_INDEXES.
 MANY_INDEXES: Final = 100_000
 MOST_FAILED_INDEXES: Final = 10_000
 
@@ -60,7 +60,7 @@ def spec_config_map(observed: Observed, from_job: FromJob | None) -> Body:
 def frozen_form(spec: Mapping[str, Any], from_job: FromJob | None) -> Body:
     """Return the spec in the form that a run freezes: with the other job's output in place of `fromJob`, and without the API server's defaults.
 
-    Without the defaults, an earlier release can still read the spec after a downgrade. It would refuse fields that it doesn't know.
+    An earlier release refuses fields that it doesn't know. Leaving out the defaults lets it read the spec after a downgrade.
     """
     return without_defaults(resolve_from_job(spec, from_job))
 
@@ -114,7 +114,7 @@ def may_be_one_pod(observed: Observed, spec: DataPrepJobSpec, defaults: PodDefau
     # If only the convert Job is in a queue, the plan pod runs outside the quota, so it must not convert.
     outside_of_quota = observed.queue is not None
     # - stepDeadlines: the plan step's deadline isn't meant to include the conversion.
-    # - backoffLimit 0: if the pod dies while it does the other steps, the plan step has to be repeated.
+    # - backoffLimit 0: if the pod died while it did the other steps, the plan step would have to be repeated.
     # - deletionPolicy Delete: the operator can remove the files of a run only if it knows the run.
     needs_steps = spec.step_deadlines is not None or spec.backoff_limit == 0 or spec.deletion_policy == "Delete"
     return spec.workers.one_pod != "Never" and not (has_own_code or has_devices(spec, defaults) or outside_of_quota or needs_steps)
@@ -215,7 +215,7 @@ def convert_job(
 
 
 def _final_failure_rules(spec: DataPrepJobSpec) -> list[Body]:
-    """Return the rules for the converter's exit codes that aren't retried. The list is empty if the job runs a user's program."""
+    """Return the rules for the exit codes after which the converter isn't run again. The list is empty if the job runs a user's program."""
     if spec.script is not None:
         return []
     if spec.on_bad_record.policy == "Fail":

@@ -1,7 +1,7 @@
 """Builds a job's queue Job, and makes the steps' Jobs run within its quota. All functions are pure.
 
-Kueue queues a queue Job like any other Job, so one Workload represents all steps of a DataPrepJob. Because of the queue Job's `managedBy`,
-Kubernetes' Job controller ignores it, so it never has pods. The operator writes its status.
+Kueue queues a queue Job like any other Job, so one Workload represents all steps of a DataPrepJob. The queue Job sets `managedBy`, so
+Kubernetes' Job controller ignores the queue Job and never creates pods for it. The operator writes the queue Job's status.
 """
 
 from datetime import datetime
@@ -27,7 +27,7 @@ def queue_job(
     pod["metadata"]["labels"] |= labels
     annotations = dict(observed.queue_annotations)
     if untrusted.number(annotations.get(ANNOTATION_LEAST)) >= parallelism:
-        # Kueue refuses such a Job.
+        # Kueue refuses a Job whose smallest number of pods isn't less than its parallelism.
         del annotations[ANNOTATION_LEAST]
     metadata = owned_metadata(
         observed,

@@ -62,8 +62,8 @@ LEASES: Final = Resource("apis/coordination.k8s.io/v1", "leases")
 TOKEN_REVIEWS: Final = Resource("apis/authentication.k8s.io/v1", "tokenreviews")
 ACCESS_REVIEWS: Final = Resource("apis/authorization.k8s.io/v1", "subjectaccessreviews")
 _CANT_APPLY: Final = re.compile(r"HTTP 500: failed to create (typed|manager)")
-"""Matches the API server's error when it can't compare an object with its schema, because a key in a stored list has another type, or
-because the CRD is older than the operator and lacks a status field. A retry doesn't help."""
+"""Matches the error with which the API server says that it can't compare an object with its schema, because a key in a stored list has
+another type, or because the CRD is older than the operator and lacks a status field. A retry doesn't help."""
 _ALLOWED_ON_STANDBY: Final = tuple(f"/{resource.prefix}/" for resource in (LEASES, TOKEN_REVIEWS, ACCESS_REVIEWS))
 """Paths of the resources that even a standby may write. Creating a review changes nothing in the cluster."""
 
@@ -216,7 +216,8 @@ class KubernetesCluster:
         except NotFound:
             return
         except Conflict:
-            # The uid differs, so the object to delete is gone, and another object has its name.
+            # Without a resourceVersion, a conflict means that the uid differs: the object to delete is gone, and another object has its
+            # name.
             if resource_version is not None:
                 raise
 
@@ -238,7 +239,7 @@ class KubernetesCluster:
         ]
         if missing_crds:
             raise NotServed(
-                f"Not installed: the CRD {' and the CRD '.join(missing_crds)}. An administrator installs them once: kubectl apply --server-side -f crds/."
+                f"Not installed: the CRD {' and the CRD '.join(missing_crds)}. An administrator must install them once: kubectl apply --server-side -f crds/."
             )
 
     async def _request(
@@ -272,7 +273,9 @@ class KubernetesCluster:
         try:
             result = json.loads(content)
         except ValueError as exc:
-            raise Unavailable(f"{method} {path}: HTTP {response.status} with something other than JSON; is a proxy in between?") from exc
+            raise Unavailable(
+                f"{method} {path}: HTTP {response.status}, but the response isn't JSON; is there a proxy in between?"
+            ) from exc
         return result if isinstance(result, dict) else {}
 
 

@@ -167,7 +167,7 @@ def _work_actions(
         # The queue suspends and resumes its Jobs itself. While a DataPrepJob is suspended, it must have no Job in the queue.
         return [DeleteJob(current)] if spec.suspend else []
     if queue is not None and current.within != queue_jobs.placement_digest(queue):
-        # The queue has admitted the job to different nodes than before. A new Job runs the unfinished tasks there.
+        # The queue has since admitted the job to other nodes. A new Job runs the unfinished tasks there.
         return [DeleteJob(current)]
     if steps.is_left_suspended(observed, current):
         return _enqueue_actions(observed, current) if not spec.suspend else []

@@ -27,7 +27,7 @@ _CAUSE: Final = "ErrImagePull"
 
 
 def seconds(message: str, spec: DataPrepJobSpec, status: DataPrepJobStatus, *, since: datetime) -> float:
-    """Return how many seconds after `since` the problem in `message` must be fixed at the latest."""
+    """Return the deadline for fixing the problem in `message`, in seconds after `since`."""
     if spec.blocked_deadline_seconds is not None:
         return spec.blocked_deadline_seconds
     text = message.lower()

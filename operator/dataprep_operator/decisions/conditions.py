@@ -1,6 +1,6 @@
 """Finds and replaces Kubernetes conditions.
 
-A condition is one statement about an object, with the time since which the statement has been true.
+A condition is one statement about an object, with the time at which it became true.
 """
 
 from collections.abc import Sequence

@@ -46,7 +46,7 @@ def _step_limit(spec: DataPrepJobSpec, status: DataPrepJobStatus) -> int | None:
 
 
 def waiting_since(status: DataPrepJobStatus, running: Condition) -> datetime | None:
-    """Return the time since which the job has waited for the current reason.
+    """Return when the job began to wait for the current reason.
 
     Earlier releases wrote no `waitingSince`. Instead, they changed the transition time whenever the reason changed.
     """

@@ -114,7 +114,7 @@ def _new_attempt(before: DataPrepJobStatus, after: DataPrepJobStatus) -> Note:
 
 
 def _outcome(status: DataPrepJobStatus) -> tuple[str | None, str, str | None]:
-    """Return (phase, reason, end time). The end time differs if an edited job fails again for the same reason."""
+    """Return (phase, reason, end time). The end time shows that an edited job has failed again, even if the reason is the same."""
     running = conditions.find(status.conditions, ConditionType.RUNNING)
     return status.phase, running.reason if running is not None else "", status.completion_time
 

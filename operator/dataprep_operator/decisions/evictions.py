@@ -1,6 +1,6 @@
 """Counts the evictions of a job's pods in the status, and pauses the job after several in a row. All functions are pure.
 
-An evicted pod has the condition `DisruptionTarget`, because of preemption, a drain, a taint, node pressure or a lost node. The pod may
+An evicted pod has the condition `DisruptionTarget`. The cause is preemption, a drain, a taint, node pressure or a lost node. The pod may
 disappear soon afterwards, so evictions are told apart by the time of this condition. An eviction is new if it is later than the last
 counted eviction, or if it happened in the same second and the status has not counted it yet.
 """

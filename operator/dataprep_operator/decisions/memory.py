@@ -25,7 +25,10 @@ def largest(status: DataPrepJobStatus) -> str | None:
 
 
 def increase(status: DataPrepJobStatus, spec: DataPrepJobSpec, defaults: PodDefaults) -> Effective | None:
-    """Return the effective values with more memory for the current step, or None when `retry` is unset or its maximum is reached."""
+    """Return the effective values with more memory for the current step.
+
+    Returns None if `retry` is unset, if its maximum is reached, or if the pods have no memory limit.
+    """
     raised_memory = of(status)
     current_bytes = quantity.to_bytes(raised_memory) if raised_memory else memory_limit(spec, defaults)
     if spec.retry is None or current_bytes is None:

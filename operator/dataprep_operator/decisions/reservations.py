@@ -39,7 +39,7 @@ def hold(
     if queue.deleting:
         return _stop(observed, current)
     if queue.finished:
-        # Somebody else must have ended this Job. A finished Job can't hold quota, so the Job is created again.
+        # The operator didn't end this Job, so somebody else did. A finished Job can't hold quota, so the Job is created again.
         return [*_stop(observed, current), DeleteJob(queue)]
     if queue.suspended:
         return [*_stop(observed, current), *_rescale(spec, status, queue), *_report_use(observed, queue)]

@@ -90,7 +90,7 @@ class Cache:
         self._dropped_versions: OrderedDict[str, int] = OrderedDict()
         """Versions of recently deleted objects, keyed by uid.
 
-        The versions of deleted objects are needed because a response about an object may arrive after the object's deletion event.
+        If a response about an object arrives after the object's deletion event, its version shows that it is outdated.
         """
         self._outputs: defaultdict[str, set[Key]] = defaultdict(set)
         self._waiters: defaultdict[Key, set[Key]] = defaultdict(set)

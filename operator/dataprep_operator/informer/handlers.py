@@ -1,7 +1,7 @@
 """kopf's event handlers, which update the cache and enqueue the affected jobs.
 
-These handlers only use `on.event`. kopf's stateful handlers annotate objects, add finalizers, and have run more than once per change under
-load.
+Only `on.event` is used here. kopf's stateful handlers annotate objects and add finalizers, and under load they have run more than once per
+change.
 """
 
 import functools
@@ -88,7 +88,7 @@ def operator_settings(settings: Settings) -> kopf.OperatorSettings:
     # Scanning needs permissions on CRDs and namespaces. A missing CRD is noticed without scanning, because the operator checks the CRDs at
     # startup.
     kopf_settings.scanning.disabled = True
-    # A Lease elects the leader. kopf's peering, in contrast, pauses all replicas that have the same priority.
+    # The leader is elected through a Lease. kopf's peering, in contrast, pauses all replicas that have the same priority.
     kopf_settings.peering.standalone = True
     # kopf's own Events are disabled, because the actuator records and deduplicates Events.
     kopf_settings.posting.enabled = False

@@ -20,7 +20,7 @@ K = TypeVar("K", bound=Hashable)
 
 FIRST_DELAY_SECONDS = 0.5
 LONGEST_DELAY_SECONDS = 30.0
-"""This delay is short, because a job can wait this long even after the API server has recovered.
+"""This delay is short, because a job may have to wait this long after the API server has recovered.
 
 The API server is protected by the client's rate limit instead.
 """

@@ -1,6 +1,6 @@
 """Leader election. A thread with its own event loop and connections holds the Lease and the scope markers.
 
-A main loop that is busy with thousands of jobs or a flood of requests must not make the replica lose the Lease. If the main loop has
+So the replica doesn't lose the Lease while its main loop is busy with thousands of jobs or a flood of requests. If the main loop has
 stalled for a minute, however, it may never recover, so the thread gives up the Lease.
 """
 

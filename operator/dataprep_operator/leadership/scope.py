@@ -29,7 +29,7 @@ NOTICE_SECONDS: Final = 7.0
 """Time within which a cluster-wide release notices a new marker."""
 EVERYWHERE: Final = f"{GROUP}/works-everywhere"
 REFUSED_BY: Final = f"{GROUP}/refused-by"
-_HOW_TO_AVOID: Final = "Set other namespaces in one of the two releases, or give one release a separate operator class (operatorClass)."
+_HOW_TO_AVOID: Final = "Configure different namespaces for one of the two releases, or give it a separate operator class (operatorClass)."
 
 Body = dict[str, Any]  # the API's JSON
 
@@ -143,7 +143,7 @@ class Scope:
                 return
             if self._renew_time(lease) != first_renew_time and self._holder(lease) != self._release and self._is_alive(lease):
                 raise Overlap(
-                    f"The release {self._holder(lease)} works in the namespace {namespace}: this release, {self._release}, doesn't start. {_HOW_TO_AVOID}"
+                    f"The release {self._holder(lease)} already manages the namespace {namespace}, so this release, {self._release}, doesn't start. {_HOW_TO_AVOID}"
                 )
 
     async def _check_others(self, *, begins: bool) -> None:
@@ -180,12 +180,12 @@ class Scope:
         refuser = (lease["metadata"].get("annotations") or {}).get(REFUSED_BY)
         if refuser and refuser != self._release:
             raise Overlap(
-                f"The release {refuser} works in all namespaces, and so in {namespace}: this release, {self._release}, doesn't start. {_HOW_TO_AVOID}"
+                f"The release {refuser} already manages all namespaces, including {namespace}, so this release, {self._release}, doesn't start. {_HOW_TO_AVOID}"
             )
 
     def _overlap_message(self, other: str, namespace: str, lease: Body) -> str:
         where = "all namespaces" if (lease["metadata"].get("labels") or {}).get(EVERYWHERE) == "true" else f"the namespace {namespace}"
-        return f"The release {other} works in {where}: this release, {self._release}, doesn't start. {_HOW_TO_AVOID}"
+        return f"The release {other} already manages {where}, so this release, {self._release}, doesn't start. {_HOW_TO_AVOID}"
 
     def _holder(self, lease: Body) -> str:
         return str((lease.get("spec") or {}).get("holderIdentity") or "")

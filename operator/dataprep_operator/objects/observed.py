@@ -76,7 +76,7 @@ class Observed:
     key: Key
     uid: str
     version: str
-    """The resourceVersion of the job that was read."""
+    """The resourceVersion at which the job was read."""
     generation: int
     status: DataPrepJobStatus
     """The stored status."""

@@ -233,7 +233,7 @@ def _reason_and_message(pod: Pod, report: FailureResult | None) -> tuple[Reason,
         return Reason.BACKOFF_LIMIT_EXCEEDED, f"The kubelet ended the pod: {pod.kubelet_message}"
     if pod.exit_reason == "OOMKilled":
         return Reason.OUT_OF_MEMORY, "The container needed more memory than its limit (OOMKilled); raise workers.resources.limits.memory."
-    # If a plan pod also does a small job's work, its message is the plan from before the work, which doesn't explain the failure.
+    # A plan pod that also does a small job's work reports the plan before it begins the work. So its message doesn't explain the failure.
     has_last_words = pod.message.strip() and (pod.script or pod.result is None)
     last_words = f": {pod.message.strip()[-700:]}" if has_last_words else ""
     reason = _REASONS_BY_EXIT.get(pod.exit_code or 0, Reason.INTERNAL_ERROR if pod.exit_code != 137 else Reason.BACKOFF_LIMIT_EXCEEDED)

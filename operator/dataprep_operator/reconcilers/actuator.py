@@ -85,7 +85,7 @@ class Actuator:
         return replace(observed, version=response["metadata"]["resourceVersion"])
 
     async def publish_handover(self, observed: Observed, desired: DataPrepJobStatus) -> str | None:
-        """Ensure that the handover ConfigMap exists. If it can't be created, return the reason; the data set is complete nevertheless.
+        """Ensure that the handover ConfigMap exists. If it can't be created, return the reason; the data set is complete even without it.
 
         Raises LeftoverChild if the ConfigMap of a deleted job with the same name still exists, so that the job doesn't become Complete yet.
         """
@@ -219,7 +219,7 @@ class Actuator:
             if spec is None:
                 spec = jobs.read_spec(await self._create_or_get(CONFIG_MAPS, action.config_map, observed))
                 self._observer.freeze_spec(observed.uid, spec)
-            # The later Jobs are not created with strict validation: a job that an earlier release has planned must not fail because of a
+            # Later Jobs are created without strict validation, so that a job that an earlier release has planned doesn't fail because of a
             # field that the API server has ignored so far.
             labels = action.body["metadata"]["labels"]
             is_first = (labels[names.LABEL_STEP], labels[names.LABEL_ATTEMPT]) == (QUEUE, "1")
@@ -252,8 +252,10 @@ class Actuator:
         if not owned_by(existing, uid=observed.uid):
             owner = job_owner(existing)
             if owner.get("kind") == KIND and owner.get("name") == observed.key.name:
-                raise LeftoverChild(f"{body['kind']} {name} belongs to a deleted DataPrepJob of the same name; waiting for its deletion.")
-            raise ForeignChild(f"{body['kind']} {name} exists and doesn't belong to this DataPrepJob; delete or rename it.")
+                raise LeftoverChild(
+                    f"{body['kind']} {name} belongs to a deleted DataPrepJob with the same name as this one; waiting until it is deleted too."
+                )
+            raise ForeignChild(f"{body['kind']} {name} already exists and doesn't belong to this DataPrepJob; delete or rename it.")
         return existing
 
     async def _patch_child(self, resource: Any, kind: Kind, namespace: str, name: str, uid: str, body: Body, subresource: str = "") -> None:

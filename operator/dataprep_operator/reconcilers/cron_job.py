@@ -88,7 +88,7 @@ class CronReconciler:
             delay = min(_RETRY_REFUSED_SECONDS, decision.requeue_after_seconds or _RETRY_REFUSED_SECONDS)
             return replace(decision, status=status, requeue_after_seconds=delay)
         if controller(raw).get("uid") != observed.uid:
-            message = f"DataPrepJob {name} exists and doesn't belong to this DataPrepCronJob; delete it, or wait for the next time."
+            message = f"DataPrepJob {name} already exists and doesn't belong to this DataPrepCronJob; delete it, or wait for the next time."
             return replace(decision, status=crons.with_failure(observed, decision.status, Reason.CONFLICTING_CHILD, message, now=now))
         self._cache.put(Kind.DATAPREPJOBS, raw)
         logger.info("%s: %s created for %s", observed.key, name, times.text(due))

@@ -88,7 +88,7 @@ class Observer:
         self._children: dict[str, dict[tuple[str, int], datetime | None]] = {}
         """Maps a job's uid to a mapping, whose keys are the step and attempt of every child that the job ever had.
 
-        Each value of the inner mapping is the time since which the child has been missing, or None if the child exists.
+        Each value of the inner mapping is the time when the child was first found missing, or None if the child exists.
         """
         self._uids: dict[Key, str] = {}
         """The uids of observed jobs."""
@@ -310,7 +310,7 @@ class Observer:
             self._cache.put(Kind.DATAPREPJOBS, raw)
             self.confirm(raw["metadata"]["uid"])
         except NotFound:
-            # Drop only the cached job. During the request, the watch may have delivered a new job with the same name.
+            # Drop only the job that was cached before the request, because the watch may since have delivered a new job with the same name.
             if cached is not None:
                 self._cache.drop(Kind.DATAPREPJOBS, cached)
 

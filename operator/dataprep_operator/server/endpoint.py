@@ -56,7 +56,7 @@ class Endpoint:
         self._clock = clock
         self._limiter = TokenBucket(rate=MOST_REPORTS_A_SECOND, burst=MOST_REPORTS_AT_ONCE)
         self._last_rendering: tuple[float, bytes] | None = None
-        """The time and the result of the last rendering of the metrics."""
+        """When the metrics were last rendered, and the result."""
 
     def application(self) -> web.Application:
         """Build the aiohttp application.

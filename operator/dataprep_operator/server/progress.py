@@ -71,7 +71,7 @@ class ProgressStore:
         return limiters.setdefault(pod_uid, TokenBucket(rate=POD_REPORTS_A_SECOND, burst=POD_REPORTS_AT_ONCE)).allow()
 
     def record(self, report: ProgressReport, *, job_uid: str, pod_uid: str, now: datetime, step: str = "convert") -> None:
-        """Store the report of a pod of this step, unless a later report of the same pod is already stored."""
+        """Store a report from a pod of this step, unless a later report from the same pod is already stored."""
         reports = self._jobs.setdefault(job_uid, _Reports())
         by_pod = reports.planning if step == "plan" else reports.by_pod
         previous = by_pod.get(pod_uid)
@@ -79,14 +79,14 @@ class ProgressStore:
             by_pod[pod_uid] = (now, report)
 
     def reply(self, report: ProgressReport, *, job_uid: str, pod_uid: str, now: datetime) -> ProgressReply:
-        """Return the reply to a report: the time of the next report, and the pod's share of the requests to stores."""
+        """Return the reply to a report: the seconds until the next report, and the pod's share of the requests to each store."""
         rates = self._jobs.setdefault(job_uid, _Reports()).rates
         wait = self.next_report_seconds()
         shares = rates.shares(report.requests, pod_uid=pod_uid, now=now.timestamp(), interval=wait)
         return ProgressReply(next_report_seconds=wait, requests_per_second=shares)
 
     def live(self, job_uid: str, *, results: Mapping[int, WorkResult], attempt: int, now: datetime) -> LiveProgress:
-        """Return the job's progress: the sum of the finished tasks' results and of the most advanced report of each other task."""
+        """Return the job's progress: the finished tasks' results plus the most advanced report of each unfinished task."""
         reports = self._jobs.setdefault(job_uid, _Reports()) if results else self._jobs.get(job_uid)
         if reports is None:
             return LiveProgress()
@@ -147,7 +147,7 @@ class ProgressStore:
         self._jobs.pop(job_uid, None)
 
     def next_report_seconds(self) -> float:
-        """Return the seconds after which a worker should report again. The more workers there are, the longer each worker waits."""
+        """Return how many seconds a worker should wait before its next report. The more workers there are, the longer each one waits."""
         # Once a job has workers, its plan pod no longer reports.
         reporters = sum(len(reports.by_pod) or len(reports.planning) for reports in self._jobs.values())
         return min(300.0, max(LEAST_INTERVAL_SECONDS, reporters / REPORTS_A_SECOND))

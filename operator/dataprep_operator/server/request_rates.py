@@ -1,4 +1,4 @@
-"""Divides the requests that a job may send to a store among the job's pods, from the counts in their progress reports.
+"""Divides the requests that a job may send to a store among the job's pods, based on the counts in their progress reports.
 
 A store that refuses requests can't tell which of them belong to the same job, so a job's pods slow down together. The rates are kept only
 in memory. After a restart of the operator, the pods keep their rates, and the operator sets new rates after the next refusal.
@@ -13,7 +13,7 @@ from dataprep_api.dataset.messages import MOST_STORES, RequestCounts
 from dataprep_api.pace import HIGHEST_RATE, Pace, may_be_chance, shares, wanted
 
 SILENT_INTERVALS: Final = 3
-"""A pod that has missed this number of reports gets no share."""
+"""A pod that has missed this many reports gets no share."""
 LEAST_SILENCE_SECONDS: Final = 10.0
 _FIRST_PART: Final = 0.25
 _LEAST_SECONDS: Final = 1.0
@@ -38,7 +38,7 @@ class _Traffic:
     """The pod's share in the last reply."""
 
     def after(self, counts: RequestCounts, *, now: float) -> "_Traffic":
-        """Return the traffic after another report."""
+        """Return the traffic, updated with the counts of another report."""
         if counts.sent < self.counts.sent or counts.refused < self.counts.refused:
             return _first(counts, now=now)
         if now - self.counted_at < _LEAST_SECONDS:
@@ -96,7 +96,7 @@ class _Store:
         if len(self.pods) <= FEW_PODS or now - self.divided_at >= _LEAST_SECONDS:
             self._divide(rate, now=now)
         fair = self.fair_shares.get(pod_uid, rate / len(self.pods))
-        # The other pods keep their shares until their next reports. So that a new pod can begin, it gets part of its fair share even if the
+        # The other pods keep their shares until their next reports. To let a new pod begin, give it part of its fair share even if the
         # others hold the complete rate.
         held_by_others = self.held - (own.share or 0.0)
         share = min(fair, max(rate - held_by_others, _FIRST_PART * fair))
@@ -105,7 +105,7 @@ class _Store:
         return share
 
     def drop_silent(self, *, now: float, silence: float) -> None:
-        """Forget the pods that haven't reported for this number of seconds."""
+        """Forget the pods that haven't reported for this many seconds."""
         for uid in [uid for uid, each in self.pods.items() if now - each.heard_at > silence]:
             del self.pods[uid]
 

@@ -93,7 +93,7 @@ class Cluster:
         raise NotSupported(f"Cannot start the kubelet of {node}: the tests did not start the nodes of this cluster.")
 
     def kill_node(self, node: str) -> None:
-        """Kill a node and all its containers, as a power cut does."""
+        """Kill a node and all its containers, as a power cut would."""
         raise NotSupported(f"Cannot kill {node}: the tests did not start the nodes of this cluster.")
 
     def stop_api_server(self) -> None:

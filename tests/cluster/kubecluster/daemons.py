@@ -36,8 +36,9 @@ class Daemon:
 def start(command: Sequence[str | Path], *, log: Path) -> Daemon:
     """Start a command in its own session and append its output to a log.
 
-    From the environment the command gets only PATH: a proxy configured for downloads would route its calls off the machine. All daemons are
-    Go programs with small heaps. Their garbage is collected a quarter as often as by default, which saves a tenth of their processor time.
+    Of this process's environment, the command gets only PATH, because a proxy configured for downloads would route its calls off the
+    machine. All daemons are Go programs with small heaps. Their garbage is collected a quarter as often as by default, which saves a tenth
+    of their processor time.
     """
     group = _group()
     group.mkdir(exist_ok=True)

@@ -89,7 +89,7 @@ class LocalCluster(Cluster):
             super()._patch_capacity(node, capacity)
 
     def kill_node(self, node: str) -> None:
-        """Kill kubelet, containerd and every container of a node at once, like a power cut."""
+        """Kill kubelet, containerd and every container of a node at once, as a power cut would."""
         here = _node(node, _written())
         _stop_daemons([here.kubelet_daemon, here.containerd_daemon], grace_seconds=0)
         here.kill_containers()

@@ -17,7 +17,7 @@ BRIDGE = "dataprep0"
 TABLE = "dataprep_test"
 BRIDGE_RANGE = "198.18.0.0/16"
 SERVICE_RANGE = "198.19.0.0/16"
-# The API server, the DNS server and the tests' servers listen here; pods and the host both reach it.
+# The API server, the DNS server and the tests' servers listen on this address, which both pods and the host can reach.
 BRIDGE_IP = "198.18.0.1"
 # Without a fixed hardware address the bridge would take the lowest of its ports' addresses. That address would change as pods come and go,
 # and pods that have cached the old address would lose the network for half a minute.

@@ -88,7 +88,7 @@ def _remove_shim_socket(bundle: Path) -> None:
 
 
 def _pod_network(addresses: Path) -> dict[str, object]:
-    # `network` creates the bridge: with isGateway the plugin would enable forwarding for the whole machine.
+    # `network` creates the bridge, because with isGateway the plugin would enable forwarding for the whole machine.
     addressing = {
         "type": "host-local",
         "dataDir": str(addresses),

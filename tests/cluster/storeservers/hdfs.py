@@ -116,7 +116,7 @@ class HdfsCluster(HdfsFiles, Server):
             self._processes.popitem()[1].kill()
 
     def kill_namenode(self) -> None:
-        """Kill the NameNode, as a power failure does."""
+        """Kill the NameNode, as a power failure would."""
         self._processes.pop("namenode").kill()
 
     def start_namenode(self) -> None:
@@ -132,7 +132,7 @@ class HdfsCluster(HdfsFiles, Server):
         namenode.wait_until(self._is_healthy, seconds=_READY_SECONDS)
 
     def kill_datanode(self, number: int) -> None:
-        """Kill a DataNode, as a power failure does. The NameNode considers it dead after about 16 s."""
+        """Kill a DataNode, as a power failure would. The NameNode considers it dead after about 16 s."""
         self._processes.pop(self._datanodes[number].name).kill()
 
     def kill_datanode_while_writing(self, number: int, *, seconds: float = 60) -> set[Path]:

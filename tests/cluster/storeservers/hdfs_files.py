@@ -1,4 +1,4 @@
-"""The files of an HDFS, read and written over WebHDFS: independently of the client that wrote them."""
+"""Reads and writes the files of an HDFS over WebHDFS, independently of the client under test."""
 
 from __future__ import annotations
 

@@ -50,7 +50,7 @@ class HdfsPair(HdfsCluster):
     # -- fail-over ----------------------------------------------------------------------------------------------
 
     def kill(self, number: int) -> None:
-        """Kill a NameNode, as a power failure does. If it was active, the other NameNode becomes active."""
+        """Kill a NameNode, as a power failure would. If it was active, the other NameNode becomes active."""
         running = self._processes.pop(_name(number), None)
         if running is not None:
             running.kill()
@@ -58,7 +58,7 @@ class HdfsPair(HdfsCluster):
             self.fail_over()
 
     def fail_over(self) -> None:
-        """Make the other NameNode active; the previous one becomes the standby if it runs."""
+        """Make the other NameNode active; the previous one becomes the standby if it is running."""
 
         def is_done() -> bool:
             # A NameNode that has just started refuses to become active, although it is already the standby.

@@ -136,7 +136,7 @@ class ServerProcess:
             self.kill()
 
     def kill(self) -> None:
-        """Kill the server, as a power failure does."""
+        """Kill the server, as a power failure would."""
         self._process.kill()
         self._process.wait()
 

@@ -25,7 +25,7 @@ _MODULE = Path(__file__).parents[1] / "go" / "versitygw"
 _PACKAGE = "github.com/versity/versitygw/cmd/versitygw"
 _ANSWER_SECONDS = 60.0
 _LISTINGS = 5
-"""How often a listing is requested at most, if the server fails."""
+"""The maximum number of times that a listing is requested if the server fails."""
 # versitygw keeps parts of unfinished uploads here, next to the objects.
 _TEMPORARY_FOLDER = ".sgwtmp"
 

@@ -51,7 +51,7 @@ class Server(ABC):
 
     @abstractmethod
     def stop(self) -> None:
-        """Kill the server, as a power failure does. Its data stays in the run folder."""
+        """Kill the server, as a power failure would. Its data stays in the run folder."""
 
 
 class OneServer(Server):

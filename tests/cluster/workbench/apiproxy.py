@@ -93,7 +93,7 @@ class ApiProxy:
         return f"http://127.0.0.1:{self.port}"
 
     def trouble(self, share: float) -> None:
-        """Make this share (0 to 1) of all later requests fail, and, unless the share is 0, every new watch."""
+        """Make this share (0 to 1) of all later requests fail. Unless the share is 0, every new watch fails too."""
         with self._lock:
             self._share = share
 

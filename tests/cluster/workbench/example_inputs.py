@@ -82,7 +82,7 @@ def iris_orc(folder: Path) -> Path:
 
 
 def documents(folder: Path) -> Path:
-    """Four documents, one of them without tags and stars."""
+    """Four documents, one of which has neither tags nor stars."""
     made = [{"text": f"Document {n}", "tags": ["a", "b"][: n % 3], "scores": [n / 2] * n, "meta": {"stars": n}} for n in range(3)]
     file = folder / "documents.jsonl"
     file.write_text("".join(json.dumps(document) + "\n" for document in [*made, {"text": "The last", "scores": []}]))

@@ -91,7 +91,7 @@ class Installation:
         )
 
     def kill(self) -> None:
-        """Kills the operator without a grace period, as a power failure does. The Deployment starts another pod."""
+        """Kills the operator without a grace period, as a power failure would. The Deployment starts another pod."""
         for pod in self.pods():
             self.cluster.kubectl("--namespace", self.namespace, "delete", "pod", pod["metadata"]["name"], "--grace-period=0", "--force")
 

@@ -143,7 +143,7 @@ EACH_STEP: Final = {"onePod": "Never"}
 def example(file: str, *, one_pod: bool = False, **changes: Any) -> Document:
     """A job from `examples/` with a changed spec: `example(path, name="x", output={...})` replaces complete fields.
 
-    Each step has its own pods. With `one_pod`, a small job is a single pod, as for users.
+    Each step has its own pods. With `one_pod`, a small job runs in a single pod, as it does for users.
     """
     with Path(file).open(encoding="utf-8") as text:
         document: Document = next(d for d in yaml.safe_load_all(text) if d["kind"] == "DataPrepJob")

@@ -173,7 +173,7 @@ class OutsideOperator:
         return pages * os.sysconf("SC_PAGE_SIZE") / 1e6
 
     def kill(self) -> None:
-        """Kill the process, as a power failure does."""
+        """Kill the process, as a power failure would."""
         self._signal(signal.SIGKILL)
         if self._process is not None:
             self._process.wait()

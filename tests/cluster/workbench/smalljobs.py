@@ -15,7 +15,7 @@ STEPS = ("plan", "convert", "commit")
 
 
 def write_input(stores: Stores, namespace: Namespace) -> Path:
-    """Writes a CSV file to the shared folder, once: a job whose input changes fails."""
+    """Writes a CSV file to the shared folder, but only once, because a job whose input changes fails."""
     file = stores.volume / f"{namespace.name}.csv"
     if not file.exists():
         file.write_text("x,y,label\n" + "".join(f"{n * 0.5},{n * 0.25},{n % 3}\n" for n in range(ROWS)))
@@ -28,7 +28,7 @@ def small_jobs(
     """One job per name. Each reads the file that `write_input` wrote, and writes to a folder next to it that is named after the namespace
     and the job.
 
-    Each step has its own pod. With `one_pod`, a job is a single pod, as for users.
+    Each step has its own pod. With `one_pod`, a job runs in a single pod, as it does for users.
     """
     file = write_input(stores, namespace)
     mounted = mount(namespace, stores)
@@ -76,7 +76,7 @@ def wait_all(namespace: Namespace, phase: str, *, seconds: float) -> float:
 def assert_done_once(stores: Stores, namespace: Namespace, *, lost_answers: bool = False) -> None:
     """Checks that each job succeeded at its first attempt with one Job and one pod per step, and that all wrote the same bytes.
 
-    A job in one pod has only the Job and the pod of the step plan.
+    A job in one pod has only the plan step's Job and pod.
 
     With `lost_answers`, a Job is allowed to have had a second pod: if the API server dies after storing a new pod but before responding,
     the Job controller creates another one. It deletes this other pod later, unless both pods have finished by then.

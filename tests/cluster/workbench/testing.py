@@ -67,7 +67,7 @@ def run_on_cluster(arguments: Sequence[str]) -> int:
 
 @contextmanager
 def _cluster_and_operator() -> Iterator[Installation]:
-    """Uses a running cluster, and leaves it running without the operator; otherwise starts one and stops it."""
+    """Uses the running cluster, if any, and leaves it running without the operator. Otherwise, starts a cluster and stops it afterwards."""
     running = kubecluster.attach()
     cluster = running or kubecluster.up(_images())
     try:

@@ -95,7 +95,7 @@ class Forks:
 
 
 def _serve(connection: socket.socket) -> str:
-    """Fork a command for each order. A child returns its program, and the other process exits when the tests have ended."""
+    """Fork a command for each order. In the child, return its program. The parent never returns; it exits when the tests have ended."""
     while True:
         order, descriptors, _, _ = socket.recv_fds(connection, _MOST_BYTES, 3)
         if not order:

@@ -72,7 +72,7 @@ def _marked(cells: Sequence[tuple[str, str]]) -> str:
 
 
 def session(arguments: Sequence[str], *, columns: int, environment: Mapping[str, str], folder: Path) -> tuple[int, str]:
-    """Run `dataprep` in a terminal of this width. Return its exit code and the screen at its end."""
+    """Run `dataprep` in a terminal of this width. Return its exit code and what is left on the screen."""
     ours, theirs = pty.openpty()
     fcntl.ioctl(theirs, termios.TIOCSWINSZ, struct.pack("HHHH", 50, columns, 0, 0))
     forks().start(arguments, environment=environment, folder=folder, streams=(theirs, theirs, theirs))

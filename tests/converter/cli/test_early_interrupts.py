@@ -100,8 +100,10 @@ sys.meta_path.insert(0, Beginning())
 from dataprep_converter.__main__ import main
 
 """
-"""Sends Ctrl-C to all of the command's processes once this process has used some seconds of CPU time since the command began to catch
-interrupts. So the load on the machine doesn't change this moment. The last line is the CPU time that the command took.
+"""Sends Ctrl-C to all of the command's processes after some seconds, counted from when the command begins to catch interrupts.
+
+The seconds are this process's CPU time, so that the load on the machine makes no difference. The last line is the CPU time that the command
+took.
 """
 _AT_EVERY_LINE = """
 import json, os, signal, sys

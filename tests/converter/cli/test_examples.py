@@ -40,7 +40,7 @@ RUN_ELSEWHERE = {
 
 @pytest.fixture(autouse=True)
 def code_of_one_job(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Outside the tests, a process runs only one job. Here, an example must not use an earlier example's code."""
+    """Keeps an example from using an earlier example's code. Outside the tests, this can't happen, because a process runs only one job."""
     monkeypatch.setenv(plugins.CODE_VARIABLE, "")
 
 

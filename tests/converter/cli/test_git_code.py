@@ -70,7 +70,7 @@ class _Silent(WSGIRequestHandler):
 
 @pytest.fixture(scope="module")
 def http(commits: Commits) -> Iterator[str]:
-    """The same repository, served by HTTP on this machine."""
+    """The same repository, served over HTTP on this machine."""
     with Repo(str(commits.bare)) as repository:
         served: dict[bytes, BackendRepo] = {b"/code.git": repository, b"/private.git": repository}
         git = HTTPGitApplication(DictBackend(served))

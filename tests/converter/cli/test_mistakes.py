@@ -59,5 +59,5 @@ def test_a_folder_that_cannot_be_made_is_named_with_its_parent(here: Path, capsy
     assert code_of("run", "job.yaml", "--quiet", "--workers", "1") == 5
     error = said(capsys.readouterr().err)
     assert error.startswith("AccessDenied: user=")
-    assert f"(uid {os.geteuid()}) path=/proc/x/out/_dataprep: this folder doesn't exist and can't be made in /proc (" in error
+    assert f"(uid {os.geteuid()}) path=/proc/x/out/_dataprep: this folder doesn't exist and can't be created in /proc (" in error
     assert error.endswith("). Choose another folder, or get the right to write there.")

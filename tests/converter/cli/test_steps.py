@@ -48,7 +48,7 @@ class Pod:
         return self._result_of(dataprep, arguments, more)
 
     def run_anew(self, *arguments: str | Path, **more: str) -> tuple[int, object]:
-        """Runs a step in a new process, as `run` does in a fork."""
+        """Does the same as `run`, but in a new process instead of a fork."""
         return self._result_of(new_dataprep, arguments, more)
 
     def _result_of(
@@ -314,8 +314,8 @@ print(len(set(os.listdir("/proc/self/task")) - before))
 
 @pytest.mark.slow
 def test_loading_a_plan_starts_no_threads(few: Path, tmp_path: Path, step: Step) -> None:
-    """If loading a plan started Arrow's threads, they would still use Python's memory when a worker without work exits at once, and would
-    abort the process."""
+    """If loading a plan started Arrow's threads, they would still be using Python's memory when a worker without work exits immediately,
+    and would abort the process."""
     planned = step("plan", *mnist_run(few, tmp_path / "out", FIELDS))
     assert isinstance(planned, messages.PlanResult)
     done = subprocess.run(

@@ -144,7 +144,7 @@ def test_what_json_has_not_fails_the_job_unless_the_spec_says_what_becomes_of_it
         written("jsonl", columns, cuts=[1])
     assert str(caught.value) == (
         f"The feature 'x' is {value} in record {record} of a shard."
-        " JSON can't represent this value; set output.jsonl.nonFinite to what it becomes (Null, Text or Literal)."
+        " JSON can't represent this value; set output.jsonl.nonFinite to Null, Text or Literal to say how it is written."
     )
 
 

@@ -153,7 +153,7 @@ def test_new_lines_that_are_longer_are_no_extension(tmp_path: Path) -> None:
         (tmp_path / "in" / name).exists() or (tmp_path / "in" / name).write_text(line)
         run_job(job)
     (tmp_path / "in/c").write_text("1 9:1\n")
-    with pytest.raises(BadSpec, match="With the new inputs the source's numFeatures would be 9, but the data set was made with 4"):
+    with pytest.raises(BadSpec, match="With the new inputs, the source's numFeatures would be 9, but the data set was made with 4"):
         run_job(job)
 
 

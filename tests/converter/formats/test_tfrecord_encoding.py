@@ -357,5 +357,5 @@ def test_a_numeric_table_is_not_encoded_row_by_row() -> None:
     batch = pa.record_batch(columns)
     started = time.thread_time()
     encoder.encode(batch)
-    # The limit allows for busy machines: it is a tenth of the usual speed, which is still several times faster than building messages.
+    # The limit is a tenth of the usual speed, to allow for busy machines. It is still several times faster than building messages.
     assert rows / (time.thread_time() - started) > 100_000

@@ -30,7 +30,7 @@ COUNT = 40
 def theirs(samples: list[dict[str, Any]]) -> bytes:
     """Return the file that the webdataset library writes."""
     file = io.BytesIO()
-    # Our bytes must equal the output of the library's numpy encoder. The library's writer doesn't change bytes.
+    # The library's writer encodes arrays with its numpy encoder, and our bytes must equal the result. It writes bytes unchanged.
     with webdataset.TarWriter(file, mtime=0) as writer:
         for sample in samples:
             writer.write(sample)

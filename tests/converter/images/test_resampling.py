@@ -80,9 +80,9 @@ def test_sizes_at_the_ends(before: tuple[int, int], after: tuple[int, int], chan
 @pytest.mark.parametrize("method", METHODS)
 @pytest.mark.parametrize("height", [48, 49, 50, 51, 99, 100, 101])
 def test_columns_are_first_where_they_are_for_pillow(height: int, method: str) -> None:
-    """The order of the two passes changes the result. For 75 of 100 columns, the order changes between 49 and 50 rows.
+    """The result depends on which of the two passes comes first.
 
-    For 100 columns, the order changes at 100 rows.
+    If 100 columns become 75, the order of the passes switches between 49 and 50 rows. If all 100 columns stay, it switches at 100 rows.
     """
     for width in (75, 100, 101):
         agree(drawn(100, 100, 3), height, width, method)

@@ -89,7 +89,7 @@ class ArchiveContract(ReaderContract):
 
 class GzippedContract(ArchiveContract):
     def open_files(self) -> Counter[str]:
-        """The store keeps the stream for the next member."""
+        """Leaves out the archive, whose stream the store keeps open for the next member, and deleted temporary files."""
         return Counter({name: n for name, n in super().open_files().items() if f"a.{self.suffix}" not in name and "(deleted)" not in name})
 
 

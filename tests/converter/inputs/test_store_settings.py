@@ -70,7 +70,7 @@ def test_a_limit_of_requests_belongs_to_its_entry() -> None:
 def test_a_limit_of_requests_for_a_store_without_pacing_is_refused() -> None:
     access = Access(settings_for([a_store(), a_store(uriPrefix="ftp://", requestsPerSecond=20)], None))
 
-    with pytest.raises(BadSpec, match=r"stores\[1\]\.requestsPerSecond can't limit requests to ftp://; it is for s3://, oss://, "):
+    with pytest.raises(BadSpec, match=r"stores\[1\]\.requestsPerSecond can't limit requests to ftp://; it works only for s3://, oss://, "):
         access.store("ftp://host/file")
 
 

@@ -191,7 +191,7 @@ def test_no_credentials_and_no_endpoint_are_said(monkeypatch: pytest.MonkeyPatch
     import_module("alibabacloud_credentials.utils.auth_util")  # the module reads the variable only once, when it is imported
     monkeypatch.setenv("ALIBABA_CLOUD_ECS_METADATA_DISABLED", "true")
     with pytest.raises(
-        BadCredentials, match=rf"{T}: No credentials of Alibaba Cloud: .* Give the store a Secret \(accessKeyId, accessKeySecret\)"
+        BadCredentials, match=rf"{T}: No credentials for Alibaba Cloud: .* Give the store a Secret \(accessKeyId, accessKeySecret\)"
     ):
         check_source(Access(), T)
     monkeypatch.delenv("ODPS_ENDPOINT")

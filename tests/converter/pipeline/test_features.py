@@ -117,7 +117,7 @@ def test_names_are_found_without_a_list_of_all_columns_for_each() -> None:
 
     class Unlisted:
         get_field_index = schema.get_field_index
-        """The class has no other member, and so no `names`."""
+        """The class's only member, so the test fails if `find_columns` uses `names`."""
 
     unlisted: Any = Unlisted()
     assert find_columns(["0", "a"], unlisted, of="x") == find_columns(["0", "a"], schema, of="x") == ["0", "a"]
@@ -232,7 +232,7 @@ def test_a_one_hot_label_has_no_class_number_to_check() -> None:
 
 
 def test_classes_of_text_are_refused() -> None:
-    with pytest.raises(BadSpec, match="numClasses needs whole numbers, but it is bytes"):
+    with pytest.raises(BadSpec, match="numClasses needs whole numbers, but the label's type is bytes"):
         a_projector(a_batch(label=["a"]), labels=[{"name": "label", "numClasses": 3}])
 
 
@@ -393,7 +393,7 @@ def test_classes_in_lists_are_checked() -> None:
 @pytest.mark.parametrize(
     ("columns", "feature", "message"),
     [
-        ({"x": [1]}, {"sequence": True}, "the column 'x' is int64, but a sequence is a column of lists or tensors"),
+        ({"x": [1]}, {"sequence": True}, "the column 'x' is int64, but a sequence must be a column of lists or tensors"),
         ({"x": pa.array([[[1]]])}, {}, "records can't contain lists of lists. Set sequence: true if they are the steps of a sequence"),
         ({"x": pa.array([[[[1]]]])}, {"sequence": True}, "records can't contain lists of lists."),
         ({"x": pa.array([[1]])}, {"encoding": "Raw"}, "rows of different lengths can't be stored Raw"),

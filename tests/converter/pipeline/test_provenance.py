@@ -1,4 +1,5 @@
-"""The origin of a record: `output.provenance` adds it as features, and error messages about faults found after the reader name the line."""
+"""The origin of a record: `output.provenance` adds it as features, and if a stage after the reader finds a fault, the message names the
+line."""
 
 import gzip
 import json

@@ -1,4 +1,4 @@
-"""The planner: identical inputs give identical plans, the errors, and the number of tasks.
+"""The planner: identical plans for identical inputs, errors, and the number of tasks.
 
 There are as many tasks as workers, or more if that balances slow tasks, but every task has enough work to be worth a pod.
 """
@@ -17,7 +17,7 @@ from dataprep_converter.planning import planner
 from dataprep_converter.runtime.plugins import CODE_VARIABLE
 
 ROW_BYTES = 940
-"""The size in bytes of an input row in a record. The record adds a few bytes to the row's text."""
+"""The size in bytes of the record for one input row. It is a few bytes more than the row's text."""
 
 
 @pytest.fixture(autouse=True)

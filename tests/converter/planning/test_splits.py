@@ -95,7 +95,7 @@ def test_a_name_that_a_split_may_have_stays(subset: str) -> None:
         pytest.param({"train set": 1, "train-set": 1}, "'train set' and 'train-set' would both be the split train-set", id="one name"),
         pytest.param({f"class{n}": 1 for n in range(17)}, "has 17 subsets (class0, class1, ", id="too many"),
         pytest.param({"x" * 1025: 1}, "has a name of 1,025 characters; expected at most 1,024", id="too long"),
-        pytest.param({"train": 1, "all": 1}, "Some records are in no subset, others are (train)", id="some without"),
+        pytest.param({"train": 1, "all": 1}, "Some records are in a subset (train), but others are in none", id="some without"),
     ],
 )
 def test_subsets_that_cannot_each_be_a_split_are_refused_with_advice(subsets: dict[str, int], said: str) -> None:

@@ -12,7 +12,7 @@ from tests.builders.images import an_image
 from dataprep_api.spec import Source
 
 Objects = Sequence[tuple[str, float, float, float, float]]
-"""An object's class, xmin, ymin, xmax and ymax, in pixels. Images have 20 x 10 pixels."""
+"""An object's class, xmin, ymin, xmax and ymax, in pixels. Images are 20 x 10 pixels."""
 
 
 def voc(objects: Objects, *, size: tuple[int, int] | None = (20, 10), **fields: str) -> bytes:

@@ -1,4 +1,4 @@
-"""Runs a PostgreSQL server for tests. The server's binaries come from a wheel. It listens on a local port and requires a password."""
+"""Runs a PostgreSQL server for tests. Its binaries come from a wheel. The server listens on a local port and requires a password."""
 
 import os
 import shutil

@@ -61,9 +61,10 @@ def read_all(reader: Reader, units: UnitTable, samples: Iterator[Samples]) -> li
 
 
 def open_files() -> Counter[str]:
-    """Counts the targets of this process's file descriptors, except for sockets, because stores keep connections open.
+    """Counts this process's file descriptors by target. Sockets are left out, because stores keep connections open.
 
-    Subtract an earlier result to find new descriptors. The garbage collector might have closed older descriptors meanwhile.
+    To find new descriptors, subtract an earlier result rather than compare the two: the garbage collector might have closed older
+    descriptors meanwhile.
     """
     found = []
     for descriptor in Path("/proc/self/fd").iterdir():
@@ -243,5 +244,5 @@ class ReaderContract:
         units, state = plan(self.reader, source)
         gone = self.change(tmp_path)
         gone.unlink()
-        with pytest.raises(InputChanged, match="is gone"):
+        with pytest.raises(InputChanged, match="was in the plan, but no longer exists"):
             read_all(opened(self.reader, source, state), units, iter([np.arange(units.samples, dtype=np.int64)]))

@@ -88,7 +88,7 @@ def test_one_bad_cell_fails_a_job_with_file_line_and_cell_also_where_columns_are
         ),
         (
             {"labels": [{"name": "0", "numClasses": 2}]},
-            "The feature '0': numClasses needs whole numbers, but it is bytes; turn the text into numbers with the transform vocabulary.",
+            "The feature '0': numClasses needs whole numbers, but the label's type is bytes; turn the text into numbers with the transform vocabulary.",
         ),
         ({"transforms": [{"scale": {"columns": ["0"], "toMax": 2}}]}, "The transform scale takes numbers, but the column '0' is string."),
         (

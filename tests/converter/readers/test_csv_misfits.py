@@ -1,5 +1,5 @@
-"""Tests CSV files with thousands of bad cells. Repeated halving would find the same faulty rows, but needs a dozen calls to Arrow for each
-row."""
+"""Tests CSV files with thousands of bad cells. Repeated halving would find the same faulty rows, but would need a dozen calls to Arrow for
+each row."""
 
 from typing import Any
 

@@ -87,7 +87,7 @@ def test_a_batch_may_be_empty_and_any_size(source: Source, monkeypatch: pytest.M
 def test_a_file_that_is_gone_is_named_however_it_is_read(source: Source, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     after_the_plan(monkeypatch, (tmp_path / "060.dat").unlink)
     monkeypatch.setattr(files_ahead, "_SLOW_SECONDS", -1.0)
-    with pytest.raises(InputChanged, match=r"060\.dat was planned and is gone"):
+    with pytest.raises(InputChanged, match=r"060\.dat was in the plan, but no longer exists"):
         batches(WholeFileReader, source, size=30)
 
 

@@ -139,7 +139,7 @@ WRONG: dict[str, tuple[str, bytes, dict[str, Any], type[ConvertError], str]] = {
     "no line": ("l.txt", b"x" * (5 << 20), {}, BadData, "line 1: a line of more than 1 MiB; this is not a list of images."),
     "no format": ("l", b"a/1.jpg\n", {}, BadSpec, "its format can't be determined from its extension; set source.images.list.format"),
     "a label in plain paths": ("l.txt", b"a/1.jpg\n", {"labelColumn": "1"}, BadSpec, "a list of format Text has no columns"),
-    "a delimiter that is a quote": ("l.csv", b"a/1.jpg\n", {"delimiter": '"'}, BadSpec, "delimiter is one ASCII character, got '\"'."),
+    "a delimiter that is a quote": ("l.csv", b"a/1.jpg\n", {"delimiter": '"'}, BadSpec, "delimiter must be one ASCII character, got '\"'."),
 }
 
 

@@ -1,4 +1,4 @@
-"""Tests tables that list images and have more columns than a label: types, names and keys, absent images, and the errors."""
+"""Tests tables that list images and have other columns besides a label: types, names and keys, absent images, and the errors."""
 
 import json
 from collections.abc import Callable
@@ -229,13 +229,13 @@ WRONG: dict[str, tuple[str, bytes, dict[str, Any], str]] = {
         "t.parquet",
         parquet([{"file": "b/x.png", "b": b"1"}], _arrow.schema([("file", pa.string()), ("b", pa.binary())])),
         {"columns": ["b"]},
-        "{folder}/t.parquet: the column 'b' is binary; the columns of a list are text, numbers, booleans, and lists and structs of them.",
+        "{folder}/t.parquet: the column 'b' is binary; the columns of a list must contain text, numbers, booleans, or lists or structs of these.",
     ),
     "the name of an image's column": (
         "t.csv",
         b"path,image/format\nb/x.png,c\n",
         {"columns": ["image/format"]},
-        "{folder}/t.csv: the column 'image/format' has the name of a column that each image has; rename it in the list.",
+        "{folder}/t.csv: every image already has a column named 'image/format'; rename the list's column.",
     ),
     "plain paths": ("t.txt", b"b/x.png\n", {"columns": ["1"]}, "{folder}/t.txt: a list of format Text has no columns; write it as Csv"),
     "a path that is a list": (

@@ -103,7 +103,7 @@ class Watched:
 
 
 def each_way(source: Source, patch: pytest.MonkeyPatch) -> Iterator[Planned]:
-    """Plans the join in memory, out of core, and moved out of core after half of the rows were read."""
+    """Plans the join in memory, then out of core, then moving out of core after half of the rows have been read."""
     patch.setattr(join, "_READ_RECORDS", 7)
     watched = Watched(patch)
     yield planned(source)

@@ -83,7 +83,7 @@ def test_every_codec_of_fastavro_has_the_same_records(codec: str, tmp_path: Path
 
 
 def packed(file: Path, codec: str, pack: Any, records: list[dict[str, Any]]) -> Path:
-    """Writes a file whose blocks are compressed by `pack`. The blocks come from an uncompressed file by fastavro."""
+    """Writes a file whose blocks are compressed by `pack`. The blocks come from an uncompressed file that fastavro has written."""
     plain = put(file, [field("n", "long"), field("s", "string")], records, size=2000).read_bytes()
     sync = b"0123456789abcdef"
     head, *blocks = plain.split(sync)[:-1]
@@ -331,7 +331,7 @@ def a_file(folder: Path) -> tuple[Path, bytes]:
 def test_files_that_are_not_avro_are_named(tmp_path: Path) -> None:
     file = tmp_path / "a.avro"
     file.write_bytes(b"Obj\x02")
-    with pytest.raises(BadData, match=f"{file} is not an Avro file: an Avro file begins with Obj and a 1"):
+    with pytest.raises(BadData, match=f"{file} is not an Avro file: an Avro file begins with the letters Obj and a byte 01"):
         plan(AvroReader, a_source(file))
 
 

@@ -276,7 +276,7 @@ def test_a_default_of_another_type_is_refused(tmp_path: Path, kind: str, default
 
 
 @pytest.mark.parametrize(
-    ("options", "message"), [({"delimiter": "é"}, "delimiter is one ASCII character, got 'é'"), ({"quote": ","}, "are both ','"), ({"delimiter": "\n"}, "got '\\\\n'")]
+    ("options", "message"), [({"delimiter": "é"}, "delimiter must be one ASCII character, got 'é'"), ({"quote": ","}, "are both ','"), ({"delimiter": "\n"}, "got '\\\\n'")]
 )  # fmt: skip
 def test_a_dialect_that_cannot_be_is_refused(tmp_path: Path, options: dict[str, str], message: str) -> None:
     with pytest.raises(BadSpec, match=message):

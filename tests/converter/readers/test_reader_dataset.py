@@ -84,7 +84,7 @@ def test_another_digest_is_refused(tmp_path: Path) -> None:
     folder = data_set(tmp_path, lines(5))
     digest = verify(str(folder), Access()).digest
     plan(DatasetReader, dataset_source(folder, digest=digest))
-    with pytest.raises(BadSpec, match=f"has the digest {digest}, source.dataset.digest is {'0' * 64}"):
+    with pytest.raises(BadSpec, match=f"has the digest {digest}, but source.dataset.digest is {'0' * 64}"):
         plan(DatasetReader, dataset_source(folder, digest="0" * 64))
 
 

@@ -121,7 +121,7 @@ def test_synthetic_mnist_becomes_the_golden_test_file(tmp_path: Path) -> None:
     digest = hashlib.sha256()
     for batch in batches(IdxReader, source, size=999):
         digest.update(encoder.encode(batch.records.rename_columns({"image": "image_raw"})))
-    # The digest of 10,000 records of 891 bytes with sorted keys, computed from hand-written wire bytes.
+    # The digest of 10,000 records, each with sorted keys and 891 bytes long, computed from hand-written wire bytes.
     assert digest.hexdigest() == "61caa6da3a1d08944a2b7b41380bba17b992fe56e3f23c453302d5fbb511b9c5"
 
 
@@ -141,7 +141,7 @@ BROKEN: dict[str, tuple[bytes, bytes, str]] = {
     "empty": (b"", LABELS, "got an empty file"),
     "unknown type": (b"\0\0\x0f\x03" + IMAGES[4:], LABELS, "got 00 00 0f 03"),
     "header cut": (IMAGES[:10], LABELS, "its header has 3 dimensions, the file ends after 10 bytes"),
-    "values cut": (IMAGES[:-1], LABELS, "is truncated: with 10 x uint8[4, 4] in its header it needs 176 bytes, got 175"),
+    "values cut": (IMAGES[:-1], LABELS, "is truncated: its header says 10 x uint8[4, 4], which needs 176 bytes, got 175"),
     "too long": (IMAGES + b"x", LABELS, "is too long"),
     "more values than a record can hold": (
         b"\0\0\x08\x03\0\0\0\0" + b"\x7f\xff\xff\xff" * 2,
@@ -153,7 +153,7 @@ BROKEN: dict[str, tuple[bytes, bytes, str]] = {
     "gzip values cut": (
         gzip.compress(IMAGES[:-1]),
         LABELS,
-        "is truncated: with 10 x uint8[4, 4] in its header it needs 176 bytes, got 175",
+        "is truncated: its header says 10 x uint8[4, 4], which needs 176 bytes, got 175",
     ),
     "gzip too long": (gzip.compress(IMAGES + b"x"), LABELS, "is too long"),
     "gzip stream cut": (gzip.compress(IMAGES)[:-9], LABELS, "the gzip stream ends early"),

@@ -206,8 +206,8 @@ NO_CLASS: dict[str, tuple[dict[str, Any], str]] = {
         "cat_img1234.jpg: its name doesn't match source.images.fileName.pattern '^(?P<label>dog)'.",
     ),
     "an empty match": ({"pattern": "(?P<label>x*)"}, "cat_img1234.jpg: the part of its name that gives the class is empty"),
-    "a broken pattern": ({"pattern": "(?P<label>a"}, "'(?P<label>a' is not a regular expression of RE2 with only named groups: "),
-    "a group without a name": ({"pattern": "(?P<label>a)(b)"}, "is not a regular expression of RE2 with only named groups: "),
+    "a broken pattern": ({"pattern": "(?P<label>a"}, "'(?P<label>a' is not a valid RE2 regular expression with only named groups: "),
+    "a group without a name": ({"pattern": "(?P<label>a)(b)"}, "is not a valid RE2 regular expression with only named groups: "),
     "two groups": ({"pattern": "(?P<label>a)(?P<label>b)"}, "must have one group named label, (?P<label>…)."),
 }
 

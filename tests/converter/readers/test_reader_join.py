@@ -43,7 +43,7 @@ SECOND = "a,7,8\nb,9,10\nd,11,12\n"
 
 
 def a_table(folder: Path, name: str, text: str, *, header: bool = False, **options: Any) -> dict[str, Any]:
-    """A table that consists of one CSV file. Without a header, its key is the first column, and its prefix is its name."""
+    """A table that consists of one CSV file. Without a header, the key is the first column, and the prefix is the table's name."""
     (folder / f"{name}.csv").write_text(text)
     known: dict[str, Any] = {} if header else {"keys": ["0"], "prefix": name}
     return {"name": name, "source": {"csv": {"uris": [str(folder / f"{name}.csv")], "header": header}}, **known, **options}
@@ -301,7 +301,7 @@ def test_keys_of_different_types_are_refused(tmp_path: Path) -> None:
     with pytest.raises(BadSpec, match="the key id is int64 in the table left and string in the table right; give both the same type"):
         plan(JoinReader, a_join(a_table(tmp_path, "left", "1,1\n"), a_table(tmp_path, "right", "x,1\n")))
     with pytest.raises(
-        BadSpec, match=r"the table right: the column '0' is float, which can't be a key; give it a type of whole numbers or text"
+        BadSpec, match=r"the table right: the column '0' is float, which can't be a key; make it a column of whole numbers or text"
     ):
         plan(JoinReader, a_join(a_table(tmp_path, "left", "1,1\n"), a_table(tmp_path, "right", "1.5,1\n")))
 
@@ -325,7 +325,7 @@ def test_a_key_column_that_is_not_there_is_named(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        ({"keys": ["a", "b"]}, "the table 'in' has 1 key columns \\(0\\), join.keys has 2 \\(a, b\\)"),
+        ({"keys": ["a", "b"]}, "the table 'in' has 1 key columns \\(0\\), but join.keys has 2 \\(a, b\\)"),
         ({"keys": ["a", "a"]}, "join.keys has 2|the key 'a' is listed twice"),
         ({"tables": [0, 0]}, "two tables have the name 'in'"),
         ({"tables": [0]}, "at least 2 items"),

@@ -30,7 +30,7 @@ def of_text(folder: Path, text: str | bytes, **options: Any) -> Source:
 
 
 def values(source: Source) -> list[dict[str, Any]]:
-    """The good records, without their sample numbers."""
+    """The good records, without the column `_sample`."""
     return [{name: value for name, value in row.items() if name != "_sample"} for row in rows(batches(LibsvmReader, source))]
 
 

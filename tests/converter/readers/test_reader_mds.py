@@ -1,4 +1,4 @@
-"""Tests data sets of MosaicML Streaming: every encoding, folders, compressions, and indexes and shards that don't fit.
+"""Tests data sets of MosaicML Streaming: every encoding, folders, compressions, and indexes and shards that don't match.
 
 `written_by_mds_writer.tar.xz` was written by `MDSWriter` of mosaicml-streaming 0.13.0: `train` (plain), `val` (zstd:7) and `test` (gz),
 with shards of at most 2,400 bytes, and the values of `expected`. The reader's own tests use shards from our encoder, whose bytes equal
@@ -215,7 +215,7 @@ def test_arrays_without_a_common_shape_are_refused(theirs: Path) -> None:
 
 
 WRONG: dict[str, tuple[dict[str, Any], type[Exception], str]] = {
-    "too many records": ({"samples": 3}, BadData, "shard.00000.mds: its index says 3 records, the shard says 2."),
+    "too many records": ({"samples": 3}, BadData, "shard.00000.mds: its index gives 3 records, but the shard gives 2."),
     "another format": ({"format": "jsonl"}, BadSpec, "index.json: its shards have the format 'jsonl'; source.mds reads mds."),
     "a column twice": (
         {"column_names": ["a", "a"], "column_encodings": ["int", "int"], "column_sizes": [8, 8]},
@@ -236,7 +236,7 @@ WRONG: dict[str, tuple[dict[str, Any], type[Exception], str]] = {
     "another size": (
         {"raw_data": {"basename": "shard.00000.mds", "bytes": 5}},
         BadData,
-        "shard.00000.mds has 2,226 bytes, {folder}/index.json says 5.",
+        "shard.00000.mds has 2,226 bytes, but {folder}/index.json says 5.",
     ),
     "a shard that is gone": (
         {"raw_data": {"basename": "x.mds", "bytes": 5}},

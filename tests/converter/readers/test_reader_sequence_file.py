@@ -37,7 +37,7 @@ def put(path: Path, data: bytes) -> Path:
 
 
 def read(*uris: Path) -> list[dict[str, Any]]:
-    """The good records, without their sample numbers."""
+    """The good records, without the column `_sample`."""
     return [{name: value for name, value in row.items() if name != "_sample"} for row in rows(batches(SequenceFileReader, a_source(*uris)))]
 
 

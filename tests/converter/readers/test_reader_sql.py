@@ -56,7 +56,7 @@ def a_source(file: Path | str, query: str = EVERYTHING, *, order: tuple[str, ...
 
 
 def numbers(file: Path, count: int = 100) -> Path:
-    """Rows with an id and twice the id, in no particular order."""
+    """Rows with an id and, as `x`, twice the id, in no particular order."""
     ids = np.random.default_rng(1).permutation(count).tolist()
     return filled(file, "id INTEGER, x INTEGER", [(number, 2 * number) for number in ids])
 
@@ -209,14 +209,16 @@ def test_null_without_a_default_is_a_bad_record(tmp_path: Path) -> None:
 
 def test_a_column_of_text_and_numbers_is_refused(tmp_path: Path) -> None:
     file = filled(tmp_path / "a.db", "id, x", [(1, "one"), (2, 2)])
-    with pytest.raises(BadSpec, match="the column 'x' has values of the types integer and text; CAST it to one"):
+    with pytest.raises(BadSpec, match="the column 'x' has values of the types integer and text; CAST it to a single type"):
         plan(SqlReader, a_source(file))
     assert [row["x"] for row in values(a_source(file, "SELECT id, CAST(x AS TEXT) AS x FROM t;"))] == ["one", "2"]
 
 
 def test_a_whole_number_among_others_that_float64_does_not_hold_is_refused(tmp_path: Path) -> None:
     file = filled(tmp_path / "a.db", "id, x", [(1, 0.5), (2, 2**53 + 1)])
-    with pytest.raises(BadSpec, match=r"the column 'x' has numbers with a fraction and whole numbers that float64 doesn't hold; CAST it"):
+    with pytest.raises(
+        BadSpec, match=r"the column 'x' has numbers with a fraction and whole numbers that float64 can't represent exactly; CAST it"
+    ):
         plan(SqlReader, a_source(file))
     kept = filled(tmp_path / "b.db", "id, x", [(1, 0.5), (2, 2**53)])
     assert [row["x"] for row in values(a_source(kept))] == [0.5, 2.0**53]

@@ -1,5 +1,5 @@
-"""Tests files whose schemas differ: which schemas are unified, with the same values as read by DuckDB and pyarrow, which are refused, and
-with what messages."""
+"""Tests files whose schemas differ: which schemas are unified (with the values that DuckDB and pyarrow read), and which are refused, with
+what messages."""
 
 import datetime as dt
 import json
@@ -296,7 +296,7 @@ def in_structs(folder: Path, *tables: pa.Table) -> list[Any]:
 
 
 def test_a_nested_integer_that_a_float_can_not_hold_is_a_bad_record(tmp_path: Path) -> None:
-    """Floats hold the other integers, including those in the same batch."""
+    """Integers that a float can hold become floats, even those in the same batch as a bad record."""
     integers = [1, 2**60 + 1, 3, -(2**60) - 1, 5, 6]
     values = in_structs(tmp_path, struct_of(integers, pa.int64()), struct_of([0.5], pa.float64()))
     assert values == [1.0, 3.0, 5.0, 6.0, 0.5]
@@ -307,8 +307,7 @@ def test_a_nested_integer_that_a_float_can_not_hold_is_a_bad_record(tmp_path: Pa
 
 
 def test_nested_times_and_decimals_are_unified(tmp_path: Path) -> None:
-    """Readers in earlier releases accepted such files, in which the structs have different time zones, or decimals with different numbers
-    of digits."""
+    """Earlier releases already accepted files whose structs have different time zones, or decimals with different numbers of digits."""
     moment = dt.datetime(2026, 1, 31, 12, tzinfo=dt.UTC)
     berlin, utc = struct_of([moment], pa.timestamp("ms", "Europe/Berlin")), struct_of([moment], pa.timestamp("us", "UTC"))
     assert in_structs(tmp_path / "times", berlin, utc) == [moment, moment]

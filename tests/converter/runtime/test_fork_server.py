@@ -1,4 +1,4 @@
-"""The fork server and Python's resource tracker are restarted, for whatever reason they ended."""
+"""The fork server and Python's resource tracker are restarted, no matter why they ended."""
 
 import os
 import signal

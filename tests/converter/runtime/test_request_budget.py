@@ -138,7 +138,7 @@ def test_the_time_of_waiting_for_a_turn_does_not_end_the_retries() -> None:
         budget.wait_turn()
         raise Unreachable("503")
 
-    # Waiting for the turns takes, in total, longer than the attempts' time limit.
+    # The waits for turns add up to more than the time limit of the retries.
     with pytest.raises(Unreachable):
         retrying(attempt, what="a test", policy=RetryPolicy(attempts=6, total_seconds=0.1, first_delay_seconds=0.001))
     assert attempts == 6

@@ -57,7 +57,7 @@ def test_the_first_version_of_a_shuffle_is_what_it_was() -> None:
 
 
 def excess(counts: npt.NDArray[np.int64], expected: npt.NDArray[np.float64], *, freedom: int) -> float:
-    """Returns by how many standard deviations chi-square exceeds its expected value."""
+    """Returns the number of standard deviations by which chi-square exceeds its expected value."""
     return float((((counts - expected) ** 2 / expected).sum() - freedom) / np.sqrt(2 * freedom))
 
 
@@ -89,7 +89,7 @@ def test_positions_and_neighbours_of_a_shuffle_are_as_likely_as_any_others(size:
     if size > 2:
         kinds = min(4 * bins, size - 1)
         expected = np.bincount(np.arange(size - 1) * kinds // (size - 1), minlength=kinds) / (size - 1) * len(steps)
-        # In short orders, the steps depend slightly on each other.
+        # In short orders, the steps depend slightly on each other, so this limit is higher.
         assert excess(np.bincount(steps * kinds // (size - 1), minlength=kinds), expected, freedom=kinds - 1) < 6
 
 

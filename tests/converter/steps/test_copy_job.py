@@ -140,7 +140,7 @@ def test_an_original_that_is_not_finished_or_not_whole_is_named(root: Path) -> N
 
 
 def test_another_digest_than_the_one_asked_for_is_refused(root: Path) -> None:
-    with pytest.raises(BadSpec, match=r"has the digest [0-9a-f]{64}, source\.dataset\.digest is 0{64}"):
+    with pytest.raises(BadSpec, match=r"has the digest [0-9a-f]{64}, but source\.dataset\.digest is 0{64}"):
         run_job(a_copy(root, source={"dataset": {"uri": str(root / "a"), "digest": "0" * 64}}))
 
 

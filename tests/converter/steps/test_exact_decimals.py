@@ -35,7 +35,7 @@ def put(folder: Path, kind: str = "parquet", name: str = "rows", **columns: Any)
 
 
 def a_job(folder: Path, *, source: Any = "parquet", out: str = "out", output: Any = None, **spec: Any) -> DataPrepJob:
-    """`source` is the job's source, or only its kind, for a source that reads the files in `in`."""
+    """`source` is the job's source. If it is only the name of a kind, the source is of that kind and reads the files in `in`."""
     options = {"uri": str(folder / out), "format": "jsonl", "shards": {"count": 1}, "overwrite": "IfChanged"} | (output or {})
     return parse_job({"source": {source: {"uris": [str(folder / "in")]}} if isinstance(source, str) else source, "output": options} | spec)
 

@@ -275,7 +275,9 @@ def test_a_data_set_whose_names_count_the_shards_is_not_extended(tmp_path: Path)
     days(tmp_path, 1)
     run_job(a_job(tmp_path, output={"overwrite": "Never"}))
     days(tmp_path, 2)
-    assert "its file names contain the number of files. To be able to extend a data set later, make it with overwrite: Extend" in refused(a_job(tmp_path))
+    assert "its file names contain the number of files. To be able to extend a data set later, make it with overwrite: Extend" in refused(
+        a_job(tmp_path)
+    )
 
 
 def test_a_data_set_of_another_policy_with_names_that_can_go_on_is_extended(tmp_path: Path) -> None:
@@ -291,7 +293,7 @@ def test_types_that_the_new_inputs_would_change_are_named(tmp_path: Path) -> Non
     days(tmp_path, 1)
     run_job(job)
     (tmp_path / "in/day-00.csv").write_text("x,label\nwords,0\n")
-    assert "With the new inputs the source's columns would be" in refused(job)
+    assert "With the new inputs, the source's columns would be" in refused(job)
 
 
 def picture(folder: Path, number: int) -> None:

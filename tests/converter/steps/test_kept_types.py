@@ -173,7 +173,7 @@ def test_the_types_of_an_avro_file_are_kept(tmp_path: Path) -> None:
 @settings(max_examples=examples(60))
 @given(st.data())
 def test_decimals_come_back_from_the_float_and_the_text_of_those_that_lost_digits(data: st.DataObject) -> None:
-    """The texts come from `lost_digits`, which readers use."""
+    """The texts come from `lost_digits`, the function that the readers use."""
     precision = data.draw(st.integers(1, 76))
     scale = data.draw(st.integers(0, precision))
     kind = _arrow.decimal256(precision, scale)

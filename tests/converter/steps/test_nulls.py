@@ -240,7 +240,7 @@ def test_what_has_no_null_is_refused_by_name(
 
 
 def the_fault(folder: Path, table: pa.Table, **spec: Any) -> str:
-    """The error message of a job that writes a table to `mds`, without the place of the first fault and its reason."""
+    """The error message of a job that writes a table to `mds`, without the part that gives the first fault's place and reason."""
     _pq.write_table(table, folder / "a.parquet")
     job = {"source": {"parquet": {"uris": [str(folder / "a.parquet")]}}, "output": {"uri": str(folder / "out"), "format": "mds"}}
     with pytest.raises(BadData) as refused:

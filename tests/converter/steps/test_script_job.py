@@ -357,8 +357,8 @@ def test_the_seeds_command_has_ten_words() -> None:
         pytest.param(
             {"command": ["true"], "script": {"input": None, "bucketsArgument": True}}, r"bucketsArgument needs input", id="no buckets"
         ),
-        pytest.param({"shuffle": {"seed": 1}}, r"shuffle is for jobs with a source", id="shuffle"),
-        pytest.param({"nulls": "Keep"}, r"nulls is for jobs with a source", id="nulls"),
+        pytest.param({"shuffle": {"seed": 1}}, r"shuffle can be set only in a job with a source", id="shuffle"),
+        pytest.param({"nulls": "Keep"}, r"nulls can be set only in a job with a source", id="nulls"),
         pytest.param({"source": {"csv": {"uris": ["/a"]}}}, r"set exactly one of source and script", id="source too"),
     ],
 )

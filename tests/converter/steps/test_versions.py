@@ -60,5 +60,5 @@ def test_a_version_decides_no_bytes(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("version", ["", "a/b", "..", "_v1", ".v1", "v 1", "-v1", "v1/"])
 def test_a_version_is_one_visible_folder(tmp_path: Path, version: str) -> None:
-    with pytest.raises(SpecError, match=r"spec\.output: version must have only letters, digits, dots, dashes and underscores"):
+    with pytest.raises(SpecError, match=r"spec\.output: version may contain only letters, digits, dots, dashes and underscores"):
         a_job(tmp_path, version=version)

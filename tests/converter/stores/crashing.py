@@ -28,7 +28,7 @@ class Killed(BaseException):
 
 @dataclass(frozen=True)
 class Point:
-    """A point in the life of a process: before or after the operation with this number, which starts at 1."""
+    """A point in the life of a process: before or after the operation with this number. The first operation has the number 1."""
 
     number: int
     when: When
@@ -218,7 +218,7 @@ class CrashingUpload:
 
 
 class CrashingFileUpload(CrashingUpload):
-    """An upload to a file, which also has `write_with`."""
+    """A wrapped upload to a file. Such an upload also has the method `write_with`."""
 
     _upload: FileUpload
 

@@ -17,7 +17,8 @@ from typing import Any, Final
 from urllib.parse import parse_qs, unquote, urlsplit
 
 _LARGE: Final = (".parquet", ".arrow", ".tar", ".gz", ".zip", ".npy", ".bin")
-"""The endings that the Hub's `.gitattributes` of a new data set marks as large files. Other binary files are also stored as large files."""
+"""On the Hub, the `.gitattributes` of a new data set marks files with these endings as large. Other binary files are also stored as large
+files."""
 _WRITES: Final = ("branch", "commit", "preupload", "auth-check")
 
 

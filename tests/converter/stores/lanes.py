@@ -21,7 +21,7 @@ TYPES = {"x": "bigint", "label": "bigint"}
 ROWS = pa.schema({name: pa.int64() for name in TYPES})
 STALL_SECONDS, ANSWER_SECONDS = 2.0, 1.5
 STALL_SECONDS_OF_PARTS, ANSWER_SECONDS_OF_PARTS = 5.0, 4.0
-"""For stores to which a request sends 5 MiB."""
+"""The same times, for stores to which a single request sends 5 MiB."""
 
 
 @dataclass(frozen=True)

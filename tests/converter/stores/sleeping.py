@@ -50,7 +50,7 @@ class Sleeper:
     def _sleep(self, operations: Operations) -> None:
         if not self._first.acquire(blocking=False):
             return
-        # A process sleeps with all its threads.
+        # All threads of the process sleep, not only this one.
         operations.pause()
         self.asleep.set()
         self._wake.wait()

@@ -208,7 +208,7 @@ def test_the_role_of_a_service_account_that_is_refused_is_named_and_no_other_is_
         an_oss_store().stat("oss://bucket/file")
 
     said = str(error.value)
-    assert said.startswith(f"oss://bucket/file: No credentials of Alibaba Cloud: the role {ROLE} of the service account")
+    assert said.startswith(f"oss://bucket/file: No credentials for Alibaba Cloud: the role {ROLE} of the service account")
     assert "AuthenticationFail.NoPermission" in said
     assert "workers.serviceAccountName" in said
     assert "projected-token" not in said
@@ -268,6 +268,6 @@ def test_a_role_that_is_refused_is_named_with_the_table(service_account: FakeRol
     service_account.refusal = (400, {"Code": "EntityNotExist.Role"})
     access = Access([StoreSettings(uri_prefix="odps://", endpoint="http://127.0.0.1:1/api")])
     with pytest.raises(
-        BadCredentials, match=rf"^odps://p/tables/t: No credentials of Alibaba Cloud: the role {ROLE} .*EntityNotExist\.Role"
+        BadCredentials, match=rf"^odps://p/tables/t: No credentials for Alibaba Cloud: the role {ROLE} .*EntityNotExist\.Role"
     ):
         TableReader.discover(Source.model_validate({"table": {"uris": ["odps://p/tables/t"]}}).member, access)

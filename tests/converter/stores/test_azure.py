@@ -171,7 +171,7 @@ def test_a_writer_whose_blocks_another_commit_dropped_is_worth_another_attempt(s
     upload = store.create(f"{container}/file")
     upload.write(bytes(20 * MIB))
     for block in upload._parts._pending:
-        block.result()  # the other commit drops only blocks that have arrived before it
+        block.result()  # the other commit drops only blocks that arrived before it
     another = store.create(f"{container}/file")
     another.write(bytes(9 * MIB))
     another.commit(replace=False)
@@ -349,7 +349,9 @@ def test_a_missing_login_is_named(monkeypatch: pytest.MonkeyPatch, tmp_path: Pat
 def test_a_missing_package_for_the_login_is_named(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     on_the_path(monkeypatch, tmp_path, "exit 1")
     monkeypatch.setitem(sys.modules, "azure.identity", None)
-    with pytest.raises(BadCredentials, match=r"For the login of `az`: pip install 'dataprep-operator\[azure-login\]'\.$"):
+    with pytest.raises(
+        BadCredentials, match=r"To use the login of `az`, install azure-identity: pip install 'dataprep-operator\[azure-login\]'\.$"
+    ):
         CredentialChain({}).current()
 
 

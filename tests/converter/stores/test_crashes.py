@@ -43,7 +43,7 @@ COMPLETION = Before("commit", ".tfrecords")
 """The point before the upload of the first shard is completed. The shard's index is completed earlier, and its name has a different
 ending."""
 AT_ONCE = 4
-"""The number of lives that run concurrently on such a store."""
+"""The number of lives that run concurrently on a remote store."""
 Life = Callable[[DataPrepJob, Access], object]
 
 

@@ -97,7 +97,7 @@ class Runs:
         if replaces:
             small_jobs.live(EARLIER.job(self.of, output), self.access)
         paused = PAUSED.job(self.of, output)
-        # With a maker, the commit also writes OWNER at its end, and must not replace the other run's OWNER.
+        # If there is a maker, the commit's last operation writes OWNER, and must not replace the other run's OWNER.
         planned = small_jobs.plan(paused, self.access, maker=makers.this_process("small"))
         small_jobs.work(paused, self.access, planned)
         return planned
@@ -200,7 +200,7 @@ def test_a_commit_that_sleeps_while_another_run_takes_over_does_no_harm_on_files
 
 FINISH: Final = Before("commit", "/_SUCCESS")
 READS_PLAN: Final = Point(3, "before")
-"""The commit has opened the table of units, and hasn't read it yet."""
+"""The commit has opened the table of units, but hasn't read it yet."""
 SAMPLE: Final[dict[str, list[tuple[Point | Before, Situation]]]] = {
     "hdfs": [(FINISH, SITUATIONS[1])],
     "webhdfs": [(Before("move"), SITUATIONS[3])],

@@ -113,7 +113,7 @@ def test_a_login_that_is_refused_is_no_defect_and_no_password_is_told(served: tu
 def test_an_anonymous_entry_sends_no_user_of_the_environment(served: tuple[Path, str], monkeypatch: pytest.MonkeyPatch) -> None:
     folder, uri = served
     put(folder.parent / "public", file=b"public")
-    # fsspec read its environment variables when it was imported.
+    # Setting environment variables would have no effect, because fsspec read them when it was imported.
     monkeypatch.setitem(fsspec.config.conf, "ftp", {"username": "reader", "password": "marked-password"})
     assert Access().store(uri).stat(f"{uri}/file") is None
     store = Access([StoreSettings(uri_prefix=uri, anonymous=True)]).store(uri)

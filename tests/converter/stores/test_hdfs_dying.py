@@ -1,4 +1,4 @@
-"""NameNode and DataNodes die at seeded moments of a job, and restart immediately or after the job.
+"""NameNode and DataNodes die at seeded points in a job, and restart immediately or after the job.
 
 Either the data set is the same, or the job reports the reason and no incomplete file is visible. CI runs two lives. `make faults SEEDS=300`
 runs thirty and writes the results to docs/faults.md.
@@ -35,7 +35,7 @@ class Death(StrEnum):
     NAME_NODE = "NameNode killed"
 
     def strike(self, cluster: HdfsCluster) -> None:
-        """Kill the server, and restart it if this kind of death has a restart."""
+        """Kill the server, and restart it if this kind of death includes a restart."""
         if self in (Death.NAME_NODE, Death.NAME_NODE_RESTARTED):
             cluster.kill_namenode()
         else:

@@ -66,7 +66,7 @@ def done(place: Place) -> Done:
 
 
 def live_with(done: Done, place: Place, output: str, *, before: str, event: Callable[[], object]) -> None:
-    """Run all steps of the job, with an event before the first operation with this name."""
+    """Run all steps of the job, and call `event` before the first operation whose name begins with `before`."""
     number = 1 + next(index for index, name in enumerate(done.operations) if name.startswith(before))
     operations = Operations(Point(number, "before"), lambda _: event())
     small_jobs.live(done.job.to(output), CrashingAccess((place.settings,), operations))

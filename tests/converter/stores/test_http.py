@@ -59,7 +59,7 @@ def test_a_file_that_is_replaced_is_noticed(site: Site, store: HttpStore, tags: 
     site.tags = tags
     with store.open(site.at("/rows.csv")) as source:
         site.files["/rows.csv"] = b"another content, and longer"
-        with pytest.raises(InputChanged, match=r"/rows\.csv was replaced since it was listed"):
+        with pytest.raises(InputChanged, match=r"/rows\.csv has been replaced since it was listed"):
             source.read_at(0, 3)
 
 

@@ -118,8 +118,8 @@ def on_disk(folder: Path) -> dict[str, bytes]:
 
 
 def check_same_data(hub: FakeHub, folder: Path, *, but: str = "/reports/") -> None:
-    """Checks that readers see the same files as in a folder. Only the pins in the reports and the lists of file addresses differ, and the
-    file `but` is allowed to differ."""
+    """Checks that readers see the same files as in a folder. Only the pins in the reports, the lists of file addresses and the file `but`
+    are allowed to differ."""
     ours, expected = published(hub), on_disk(folder)
     assert ours.keys() == expected.keys()
     placed = ("/reports/", "/paths/", "/input_data_config.json", but)
@@ -334,7 +334,7 @@ def test_a_death_between_the_two_steps_of_taking_over_leaves_the_published_data_
     def has_claimed(request: httpx2.Request) -> bool:
         return "/commit/" in request.url.path and len(hub.log) == commits + 2
 
-    # Once the base and OWNER are committed, the earlier run's `_SUCCESS` would be removed.
+    # The process dies after it has committed the base and OWNER, and before it removes the earlier run's `_SUCCESS`.
     with killed_at(1, "before", when=has_claimed), pytest.raises(Killed):
         make(changed)
     with killed_at(1, "before", when=has_claimed), pytest.raises(Killed):
@@ -349,8 +349,8 @@ def test_a_death_between_the_two_steps_of_taking_over_leaves_the_published_data_
 LAST = 340
 """A number greater than that of the job's last request."""
 FEW = 60
-"""The most by which a number is allowed to exceed the number of the last request. The job sends 290 to 320 requests, because threads share
-commits."""
+"""The test fails if a number exceeds the number of the job's last request by more than this. The job sends 290 to 320 requests,
+because threads share commits."""
 POINTS = [1, 12, 33, 58, 86, 121, 150, 185, 220, 250, 270, 281, 287, 291]
 
 
@@ -523,7 +523,7 @@ def test_the_removal_of_an_unfinished_run_leaves_the_published_data_set(hub: Fak
 
 def test_a_removal_does_not_mind_files_of_others_beside_a_run_that_only_began(hub: FakeHub, tmp_path: Path) -> None:
     job = a_job(hub, tmp_path)
-    # The first commit is the base, and the second would be OWNER.
+    # The process dies before its second commit: it has committed the base, but not OWNER.
     with killed_at(2, "before", when=lambda request: "/commit/" in request.url.path), pytest.raises(Killed):
         make(job)
     hub.commit(CARD | {"data/late.txt": b"mine"})

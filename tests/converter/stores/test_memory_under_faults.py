@@ -91,7 +91,7 @@ def begin() -> None:
 
 
 def grown(work: Callable[[], object]) -> int:
-    """Return by how many bytes the process grew at its peak."""
+    """Do the work. Return the number of bytes by which the process's memory grew at its peak."""
     # Reset the peak to the current value.
     Path("/proc/self/clear_refs").write_text("5", encoding="ascii")
     before = kibibytes("VmRSS")
@@ -107,7 +107,7 @@ def kibibytes(name: str) -> int:
 
 
 def written(uri: str, settings: StoreSettings, pieces: int, half_way: Path | None = None) -> int:
-    """Write the file. If the upload fails, start again, like a worker. Return the growth of memory."""
+    """Write the file. If the upload fails, start again, like a worker. Return the memory growth."""
     store, piece = Access([settings]).store(uri), bytes(range(256)) * (MIB >> 8)
 
     def write() -> None:
@@ -126,7 +126,7 @@ def written(uri: str, settings: StoreSettings, pieces: int, half_way: Path | Non
 
 
 def read(uri: str, settings: StoreSettings, pieces: int, half_way: Path | None = None, *, reads: int = 2) -> int:
-    """Read the file as a stream, several times. Return the growth of memory."""
+    """Read the file as a stream, several times. Return the memory growth."""
 
     def whole() -> None:
         with Access([settings]).store(uri).open(uri) as source:
@@ -158,7 +158,7 @@ def again_and_again(work: Callable[[], None], attempts: int) -> None:
 
 
 def rows_written(uri: str, blocks: int) -> int:
-    """Write a table block by block, and repeat blocks that fail. Return the growth of memory."""
+    """Write a table block by block, and repeat blocks that fail. Return the memory growth."""
     block = pa.RecordBatch.from_pydict({name: pa.array(range(ROWS_OF_A_BLOCK)) for name in COLUMNS})
 
     def write() -> None:
@@ -171,7 +171,7 @@ def rows_written(uri: str, blocks: int) -> int:
 
 
 def rows_read(uri: str, blocks: int) -> int:
-    """Read the table in slices of one block, and repeat slices that fail. Return the growth of memory."""
+    """Read the table in slices of one block, and repeat slices that fail. Return the memory growth."""
 
     def whole() -> None:
         session = Table(uri, Access()).session()

@@ -169,7 +169,7 @@ def test_a_folder_of_nobody_knows_whom_is_refused_under_never(lines: Path, tmp_p
         run_job(a_job(str(lines), tmp_path / "out", limit=1))
     assert str(told.value) == (
         f"{tmp_path}/out/_dataprep/OWNER is damaged, so the run that owns this folder is unknown. It holds files of the run {made_by}, and "
-        "overwrite is Never. Set output.overwrite to IfChanged or Always, or another output.uri."
+        "overwrite is Never. Set output.overwrite to IfChanged or Always, or choose another output.uri."
     )
 
 

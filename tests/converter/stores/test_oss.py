@@ -124,7 +124,7 @@ def test_the_chain_of_alibaba_cloud_comes_last(
 def test_what_is_written_is_encrypted_as_the_store_says(
     oss_fake: FakeOss, oss_settings: StoreSettings, bucket: str, size: int, algorithm: str, key: str | None
 ) -> None:
-    """The headers for encryption are signed, because the fake refuses requests with unsigned OSS headers."""
+    """The fake refuses requests with unsigned OSS headers, so this also tests that the headers for encryption are signed."""
     upload = OssStore(replace(oss_settings, server_side_encryption=algorithm, kms_key_id=key)).create(f"oss://{bucket}/file")
     upload.write(bytes(size))
     upload.commit(replace=False)

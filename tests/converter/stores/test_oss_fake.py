@@ -142,7 +142,7 @@ def test_a_denied_action_is_refused_by_its_name(oss: FakeOss, action: str, opera
     refused = refusal_of(lambda: operation(oss_client(oss)))
 
     assert (refused.status_code, refused.code) == (403, "AccessDenied")
-    # The response to HEAD has no body, so OSS sends the document in a header.
+    # The response to HEAD has no body, so OSS sends the error document in a header.
     document = refused.snapshot or base64.b64decode(refused.headers["x-oss-err"])
     assert f"<AuthAction>{action}</AuthAction>".encode() in document
     assert oss.read(BUCKET, "denied") == b"x"

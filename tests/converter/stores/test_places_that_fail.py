@@ -374,7 +374,7 @@ def test_a_quota_of_objects_that_is_used_up_is_named_and_nothing_half_is_seen(
         small_jobs.live(job.to("whole"), CrashingAccess((place.settings,), operations))
         expected = small_jobs.whole(place, "whole")
         made_shards = [number for number, name in enumerate(operations.names, start=1) if re.fullmatch(r"commit .*\.tfrecords", name)]
-        # Refuse the last part of the second shard or the completion of its upload, and then its report.
+        # In one run, refuse the last part of the second shard or the completion of its upload. In another run, refuse the shard's report.
         for number, written in (
             (made_shards[1], shard),
             (made_shards[1] + 1, r"_dataprep/\w+/reports/00000001\.json"),

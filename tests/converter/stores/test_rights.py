@@ -64,7 +64,7 @@ def limited_s3(request: pytest.FixtureRequest, s3_server: S3Server) -> Limited:
 
     def deny(*actions: str) -> None:
         allowed = {"Effect": "Allow", "Principal": key, "Action": "s3:*", "Resource": both}
-        # The server refuses policies in which the kind of resource doesn't fit the action.
+        # The server refuses policies in which the kind of resource doesn't match the action.
         refused = [{"Effect": "Deny", "Principal": key, "Action": each, "Resource": both["Bucket" not in each]} for each in actions]
         s3_server.set_policy(bucket, json.dumps({"Statement": [allowed, *refused]}))
 

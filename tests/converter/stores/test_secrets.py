@@ -1,4 +1,4 @@
-"""Keys never appear in outputs. The steps run as in pods, with success and with errors, and with the most detailed logs.
+"""Keys never appear in outputs. The steps run as in pods, both successfully and with errors, with the most detailed logs.
 
 All their outputs are searched for every encoding of each key.
 """

@@ -14,9 +14,9 @@ from dataprep_converter.stores import MovesFiles, Store, Upload, folders_of
 
 MIB = 1 << 20
 OF_PARTS = 9 * MIB
-"""A size that is sent to object stores in two parts, one of them before the commit."""
+"""A file of this size is sent to object stores in two parts, one of them before the commit."""
 OF_MORE_PARTS = pytest.param(20 * MIB, marks=pytest.mark.nightly)
-"""A size that is sent to object stores in three parts."""
+"""A file of this size is sent to object stores in three parts."""
 
 
 @pytest.fixture(params=PLACES)
@@ -471,7 +471,7 @@ def test_a_staged_upload_replaces_no_other_object_than_the_one_it_found(place: P
         upload.write(b"late")
         upload.stage()
         change()
-        with pytest.raises(Unreachable, match="something else was written under this name meanwhile"):
+        with pytest.raises(Unreachable, match="something else was written under this name in the meantime"):
             upload.commit(replace=True)
         upload.abort()
     assert place.names() == []

@@ -14,6 +14,6 @@ from storeservers.faulty import Fault, HttpProxy, Kind
 def test_an_answer_that_is_none_is_worth_another_attempt(kind: Kind) -> None:
     with serving({"/token": b'{"AccessKeyId": "id"}'}) as site, HttpProxy(site.port, expired="") as proxy:
         proxy.arm([Fault(1, kind)])
-        with pytest.raises(Unreachable, match=rf"{re.escape(f'{proxy.host}:{proxy.port}')} .*for the credentials of the role"):
+        with pytest.raises(Unreachable, match=rf"{re.escape(f'{proxy.host}:{proxy.port}')} .*the credentials of the role"):
             ask(f"{proxy.endpoint}/token", what="the role")
         assert ask(f"{proxy.endpoint}/token", what="the role") == b'{"AccessKeyId": "id"}'

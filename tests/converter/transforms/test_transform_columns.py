@@ -143,7 +143,7 @@ def test_a_filter_keeps_the_records_for_which_it_is_true(where: str, rows: list[
         ("id >", "The transform filter: 'id >' isn't a valid expression: invalid syntax."),
         ("id + 1", "The transform filter needs a truth value, but 'id + 1' is int64."),
         ("idd > 1", "The transform filter: there is no column 'idd'. Did you mean 'id'?"),
-        ("name.upper() == 'A'", "The transform filter: 'name.upper()' is not understood; expressions can have columns, numbers,"),
+        ("name.upper() == 'A'", "The transform filter: 'name.upper()' is not understood; expressions can contain columns, numbers,"),
         ("__import__('os').system('x')", "is not understood"),
         ("id if id else 1", "is not understood"),
         ("[x for x in id]", "is not understood"),

@@ -107,7 +107,7 @@ def test_a_value_that_is_not_the_json_of_the_nested_column_is_refused(value: str
 
 def test_a_mask_with_the_name_of_a_column_is_refused() -> None:
     schema = pa.schema([("n", pa.int64()), ("n_missing", pa.int64())])
-    with pytest.raises(BadSpec, match="the mask of 'n' has the name of another column, 'n_missing'; rename that column"):
+    with pytest.raises(BadSpec, match="the mask of 'n' would have the same name as the column 'n_missing'; rename that column"):
         FillNullsStep(FillNulls(columns=["n"], masks=True), schema)
 
 

@@ -89,7 +89,7 @@ def test_decode_does_not_overwrite_a_column() -> None:
     ("transform", "message"),
     [
         ({"scale": {"columns": ["image"]}}, "The transform scale takes numbers, but the column 'image' is images of different sizes"),
-        ({"standardize": {}}, "The transform standardize takes tensors of numbers, but the column 'image' is images of different sizes"),
+        ({"standardize": {}}, "The transform standardize takes numeric tensors, but the column 'image' is images of different sizes"),
         (
             {"cast": {"columns": ["image"], "dtype": "float32"}},
             "The transform cast takes numbers, but the column 'image' is images of different",

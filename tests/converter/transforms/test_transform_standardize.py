@@ -85,7 +85,7 @@ def test_numbers_of_another_count_than_the_channels_are_refused() -> None:
 
 
 def test_scalars_are_refused_by_name() -> None:
-    with pytest.raises(BadSpec, match="The transform standardize takes tensors of numbers, but the column 'image' is int64"):
+    with pytest.raises(BadSpec, match="The transform standardize takes numeric tensors, but the column 'image' is int64"):
         schema_after(pa.schema([("image", pa.int64())]), {"standardize": {}})
 
 

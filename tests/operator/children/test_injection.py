@@ -57,7 +57,7 @@ def pods(spec: DataPrepJobSpec) -> list[Any]:  # Any: JSON
 @pytest.mark.parametrize("place", PLACES)
 @pytest.mark.parametrize("text", HOSTILE)
 def test_no_text_of_a_spec_reaches_a_pod(place: str, text: str) -> None:
-    """The text is refused, or is passed as JSON in the ConfigMap. In that case, the pods equal those of a harmless job."""
+    """The text is either refused or passed as JSON in the ConfigMap. If it is passed, the pods equal those of a harmless job."""
     try:
         spec = a_spec(**PLACES[place](text))
     except SpecError:

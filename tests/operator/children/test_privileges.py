@@ -201,7 +201,7 @@ def test_a_value_that_is_not_in_the_list_is_refused(workers: dict[str, Any], sai
         {"podTemplate": {"schedulerName": "other"}},
         containers(image="registry.example/team/proxy:1"),
         {"volumes": [{"name": "a", "image": {"reference": "busybox:1.36"}}]},
-        # What Kubernetes uses for a missing field.
+        # The defaults that Kubernetes applies to missing fields.
         {},
         {"serviceAccountName": "default", "podTemplate": {"schedulerName": "default-scheduler"}},
     ],

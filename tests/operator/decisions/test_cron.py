@@ -303,7 +303,7 @@ def test_a_job_of_someone_else_is_left_alone() -> None:
     cron.at("12:10")
 
     assert cron.said()[:2] == ("False", "ConflictingChild")
-    assert cron.said()[2].startswith(f"DataPrepJob {named('12:10')} exists and doesn't belong to this DataPrepCronJob")
+    assert cron.said()[2].startswith(f"DataPrepJob {named('12:10')} already exists and doesn't belong to this DataPrepCronJob")
     assert "12:20" in cron.at("12:20")
 
 

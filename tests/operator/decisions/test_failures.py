@@ -334,7 +334,7 @@ def test_a_config_map_that_somebody_else_put_in_its_place_is_named_for_pods_that
     world.pod("convert-1", world.waiting("ContainerCreating"), index=0)
     world.cluster.now += timedelta(seconds=12)
 
-    with pytest.raises(ForeignChild, match=f"ConfigMap {name} exists and doesn't belong to this DataPrepJob; delete or rename it"):
+    with pytest.raises(ForeignChild, match=f"ConfigMap {name} already exists and doesn't belong to this DataPrepJob; delete or rename it"):
         world.look()
     assert world.cluster.objects[("configmaps", NAMESPACE, name)]["data"] == {"mine": "yes"}
 

@@ -56,7 +56,7 @@ def test_a_start_is_decided_by_the_field(world: World, field: str, value: Any, p
 
 
 def test_a_failure_is_decided_by_the_field(world: World) -> None:
-    """Without its output, the job would be invalid, and its failure would be final."""
+    """The watch omits `output`. Without this field, the job would be invalid, and its failure would be final."""
     pruned(world, "output")
     world.apply()
 

@@ -100,7 +100,9 @@ def test_the_map_of_a_job_that_was_replaced_is_waited_for(world: World) -> None:
     world.converted()
     world.settle()
     world.committed()
-    with pytest.raises(ForeignChild, match="belongs to a deleted DataPrepJob of the same name; waiting for its deletion"):
+    with pytest.raises(
+        ForeignChild, match="belongs to a deleted DataPrepJob with the same name as this one; waiting until it is deleted too"
+    ):
         world.look()
     assert world.status()["phase"] == "Committing"
     world.cluster.remove("configmaps", NAMESPACE, "mnist")
@@ -234,7 +236,7 @@ def test_a_map_that_came_into_someone_elses_hands_is_told_and_waited_for(world: 
     world.cluster.remove("configmaps", NAMESPACE, "mnist")
     world.cluster.add("configmaps", NAMESPACE, {"metadata": {"name": "mnist"}, "data": {"mine": "yes"}})
     world.settle()
-    assert "exists and doesn't belong to this DataPrepJob" in world.message("HandedOver")
+    assert "already exists and doesn't belong to this DataPrepJob" in world.message("HandedOver")
 
     world.cluster.remove("configmaps", NAMESPACE, "mnist")
     world.later(60)

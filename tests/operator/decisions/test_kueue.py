@@ -1,4 +1,4 @@
-"""Tests of jobs whose convert Job is in a Kueue queue: without `kueue.enabled`, or started by a release without queue Jobs.
+"""Tests of jobs whose convert Job is in a Kueue queue, because `kueue.enabled` isn't set or a release without queue Jobs started the job.
 
 Kueue's messages appear in a condition, Kueue's changes to Jobs aren't reverted, and there is a warning if no Kueue manages the queue.
 """
@@ -239,8 +239,8 @@ def test_the_setting_is_the_chart_s() -> None:
 
 
 def kueue_manages_all(world: World, suffix: str) -> None:
-    """Suspend a running Job in the way in which Kueue suspends a Job that it has not admitted. (Its webhook does so when the Job is
-    created, or its controller does so later.)"""
+    """Suspend a running Job as Kueue suspends a Job that it hasn't admitted. (Kueue's webhook does so when the Job is created, or Kueue's
+    controller does so later.)"""
     world.cluster.change("jobs", world.job(suffix)["metadata"]["name"], {"spec": {"suspend": True}})
 
 

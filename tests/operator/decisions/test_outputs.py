@@ -249,7 +249,7 @@ def test_a_retry_waits_for_the_job_that_has_the_output_now(world: World) -> None
 
 
 def test_a_job_that_runs_is_stopped_while_an_older_one_has_the_same_place(world: World) -> None:
-    """This can happen after an upgrade: both jobs might have started before the new operator recognizes that they write to the same
+    """After an upgrade, both jobs might be running, because they started before the new operator recognized that they write to the same
     location."""
     world.running()
     world.cluster.now += timedelta(seconds=-60)

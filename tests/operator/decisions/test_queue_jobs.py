@@ -274,7 +274,10 @@ def test_kueues_least_number_of_pods_stays_possible(world: World) -> None:
 
 @pytest.mark.parametrize(("least", "kept"), [("2", False), ("7", False), ("1", True), ("many", True)])
 def test_a_least_number_that_allows_no_fewer_pods_is_left_out(world: World, least: str, *, kept: bool) -> None:
-    """Kueue's webhook refuses a number that isn't below the parallelism. It also refuses text, and reports that."""
+    """Kueue's webhook refuses a number that isn't below the parallelism, so the operator leaves it out.
+
+    The operator keeps text, because Kueue refuses and reports it.
+    """
     world.apply(labels={QUEUE_LABEL: "research"}, workers={"parallelism": 2})
     world.edit(annotations={"kueue.x-k8s.io/job-min-parallelism": least})
     world.settle()

@@ -106,7 +106,7 @@ class Served(KubernetesCluster):
     ids=["none", "an older release's"],
 )
 def test_a_missing_crd_is_named(served: tuple[str, ...], missing: str) -> None:
-    with pytest.raises(NotServed, match=f"^Not installed: {missing}. An administrator installs them once: kubectl apply"):
+    with pytest.raises(NotServed, match=f"^Not installed: {missing}. An administrator must install them once: kubectl apply"):
         asyncio.run(Served(*served).check_served())
 
 

@@ -63,7 +63,10 @@ def test_a_pod_is_looked_at_for_what_is_read_of_it() -> None:
 
 @pytest.mark.parametrize("event", ["ADDED", None], ids=["made", "listed again"])
 def test_who_is_listed_is_looked_at(event: Any) -> None:
-    """This matters after a watch has been cut, and for a child that is in the cache because the operator created it."""
+    """These events trigger a reconcile even if the cache already has the object.
+
+    This matters after a watch has been cut, and for a child that is in the cache because the operator created it.
+    """
     cache, child = Cache(), child_object()
     cache.put(Kind.JOBS, child)
 
@@ -94,7 +97,7 @@ def test_what_was_read_past_the_watch_is_still_news() -> None:
 
 
 def test_a_look_leaves_nothing_for_the_echo_of_its_status(world: World) -> None:
-    """The watch event for a status write doesn't trigger a reconcile, so the reconcile that wrote the status must leave no work."""
+    """The watch event for a status write doesn't trigger a reconcile, so the reconcile that wrote the status must leave nothing to do."""
 
     for step in (world.apply, world.planned, world.converted, world.committed):
         step()

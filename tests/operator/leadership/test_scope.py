@@ -82,7 +82,7 @@ def releases() -> Releases:
 def test_two_releases_of_one_namespace_are_not_two(releases: Releases) -> None:
     releases.start("one", "team-a", "team-b")
 
-    said = r"^The release one/dp works in the namespace team-b: this release, two/dp, doesn't start. Set other namespaces in one of the two releases, or give one release a separate operator class"
+    said = r"^The release one/dp already manages the namespace team-b, so this release, two/dp, doesn't start. Configure different namespaces for one of the two releases, or give it a separate operator class"
     with pytest.raises(Overlap, match=said):
         releases.start("two", "team-b", "team-c")
 
@@ -95,7 +95,7 @@ def test_releases_of_different_namespaces_live_together(releases: Releases) -> N
 def test_one_for_all_namespaces_gives_way_to_one_for_some(releases: Releases) -> None:
     releases.start("one", "team-a")
 
-    with pytest.raises(Overlap, match=r"^The release one/dp works in the namespace team-a: this release, all/dp, doesn't start"):
+    with pytest.raises(Overlap, match=r"^The release one/dp already manages the namespace team-a, so this release, all/dp, doesn't start"):
         releases.start("all")
 
 
@@ -103,7 +103,7 @@ def test_one_for_some_namespaces_gives_way_to_one_for_all(releases: Releases) ->
     releases.start("all")
 
     with pytest.raises(
-        Overlap, match=r"^The release all/dp works in all namespaces, and so in team-a: this release, one/dp, doesn't start"
+        Overlap, match=r"^The release all/dp already manages all namespaces, including team-a, so this release, one/dp, doesn't start"
     ):
         releases.start("one", "team-a")
 
@@ -111,7 +111,7 @@ def test_one_for_some_namespaces_gives_way_to_one_for_all(releases: Releases) ->
 def test_two_for_all_namespaces_are_not_two(releases: Releases) -> None:
     releases.start("one")
 
-    with pytest.raises(Overlap, match=r"^The release one/dp works in the namespace one: this release, two/dp, doesn't start"):
+    with pytest.raises(Overlap, match=r"^The release one/dp already manages the namespace one, so this release, two/dp, doesn't start"):
         releases.start("two")
 
 
@@ -130,7 +130,7 @@ def test_who_comes_while_the_first_is_away_is_there_first(releases: Releases) ->
     releases.cluster.now += timedelta(seconds=EXPIRY_SECONDS + 1)
     releases.start("one", "team-a")
 
-    with pytest.raises(Overlap, match="The release one/dp works in the namespace team-a"):
+    with pytest.raises(Overlap, match="The release one/dp already manages the namespace team-a"):
         releases.start("all")
 
 
@@ -220,7 +220,7 @@ def test_a_schedule_s_jobs_are_of_its_class(releases: Releases) -> None:
 
 def test_an_overlap_has_an_exit_code_of_its_own(monkeypatch: pytest.MonkeyPatch) -> None:
     async def overlapping(_: Settings) -> None:
-        raise Overlap("The release one/dp works in the namespace team-a")
+        raise Overlap("The release one/dp already manages the namespace team-a")
 
     monkeypatch.setattr(program, "serve", overlapping)
     assert program.main([]) == 4

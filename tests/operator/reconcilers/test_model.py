@@ -265,7 +265,7 @@ class Lives(RuleBasedStateMachine):
             if plural == "jobs" and job["metadata"].get("annotations", {}).get(child_jobs.ANNOTATION_SUSPEND) == child_jobs.RESUMED:
                 self.world.cluster.change(
                     "jobs", name, {"spec": {"suspend": False}}
-                )  # the operator doesn't resume a Job that somebody else has suspended twice
+                )  # if somebody else suspends a Job, the operator resumes it only once
         for _ in range(12):
             left = [name for name in JOBS if self.body(name) is not None]
             for name in left:

@@ -62,7 +62,7 @@ def test_a_job_that_was_asked_to_try_again_is_not_removed_when_its_time_is_over(
 
 
 def test_a_job_goes_in_the_look_that_finds_it_complete(world: World) -> None:
-    """The job's status is written first. The new resourceVersion must not prevent the job's deletion."""
+    """The job's status is written first, which changes the job's resourceVersion. The change must not prevent the job's deletion."""
     world.apply(ttlSecondsAfterFinished=0)
     world.settle()
     world.plan_fails(a_failure(Reason.STORE_UNREACHABLE, "nn", 4))
@@ -270,7 +270,7 @@ def test_an_answer_that_comes_after_the_news_of_the_end_brings_nothing_back(worl
 
 
 def test_a_child_that_somebody_deleted_is_made_again_when_the_job_controller_has_forgotten_it(world: World) -> None:
-    """The Job controller counts expected pods by the Job's name. A Job that takes over the name immediately gets no pods for minutes."""
+    """The Job controller counts expected pods by the Job's name. A Job that takes over the name too soon gets no pods for minutes."""
     world.running()
     before = world.job("convert-1")["metadata"]
     world.cluster.remove("jobs", NAMESPACE, before["name"])
@@ -434,7 +434,7 @@ async def in_turn(leadership: Coroutine[Any, Any, None], cluster: Any, heard: St
 
 def test_an_answer_that_is_not_json_is_one_to_try_again() -> None:
     async def asks(cluster: KubernetesCluster) -> None:
-        with pytest.raises(Unavailable, match=r"HTTP 200 with something other than JSON; is a proxy in between\?"):
+        with pytest.raises(Unavailable, match=r"HTTP 200, but the response isn't JSON; is there a proxy in between\?"):
             await cluster.get(DATAPREPJOBS, "n", "j")
 
     assert sent_by(asks, status=200, content=b"<html>") == [None]

@@ -11,9 +11,9 @@ class MapFileOptions(Model):
     """Options for `mapFile`: folders, each with a sorted sequence file and its index."""
 
     key: Column | None = None
-    """Key feature: text, bytes or integer. The key isn't part of the value, and the records must be sorted by the key. Default: the number of the record in its split, as a LongWritable."""
+    """Key feature: text, bytes or integer. The key isn't part of the value, and the records must be sorted by the key. Default: the record's number in its split, as a LongWritable."""
     value: Literal["Example", "Feature", "Record"] = "Record"
-    """Form of the values. `Example`: a BytesWritable with a tf.train.Example. `Feature`: the only feature except the key, as a Writable of its type. `Record`: DL4J's RecordWritable, or SequenceRecordWritable if a feature is a sequence."""
+    """Form of the values. `Example`: a BytesWritable with a tf.train.Example. `Feature`: the only feature besides the key, as a Writable of its type. `Record`: DL4J's RecordWritable, or SequenceRecordWritable if a feature is a sequence."""
     compression: Literal["None", "Record", "Block"] = "None"
     """Unit of compression. The codec is Hadoop's DefaultCodec (zlib). Blocks store keys and values separately."""
     compression_level: Annotated[int, Field(ge=1, le=9)] = 6

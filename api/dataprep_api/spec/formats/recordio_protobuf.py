@@ -32,4 +32,4 @@ class RecordioProtobufOptions(Model):
     configuration: Column | None = None
     """Text feature to store as `configuration`. It contains JSON."""
     content_type: Annotated[str, Field(min_length=1, max_length=127)] | None = None
-    """Content type of bytes. An example is `image/jpeg`. Default: no content type is written."""
+    """Content type of bytes. Example: `image/jpeg`. Default: no content type is written."""

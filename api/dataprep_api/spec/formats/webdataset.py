@@ -16,4 +16,4 @@ class WebdatasetOptions(Model):
     key: Column | None = None
     """Feature with the sample key. Its values are text or whole numbers, and each value is unique in its shard. The feature is not stored as a member. Default: the key consists of the shard's number and the sample's number in the shard."""
     extensions: Annotated[dict[FeatureName, Extension], Field(max_length=256)] | None = None
-    """Member extension by feature. An example is `{image/encoded: jpg, caption: txt}`. The extension also decides how numbers are stored: as a NumPy array for `npy`, as JSON for `json`, and otherwise as text. A single text or bytes value is stored unchanged."""
+    """Member extension by feature. Example: `{image/encoded: jpg, caption: txt}`. The extension also decides how numbers are stored: as a NumPy array for `npy`, as JSON for `json`, and otherwise as text. A single text or bytes value is stored unchanged."""

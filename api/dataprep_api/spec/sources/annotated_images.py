@@ -44,7 +44,7 @@ class AnnotatedImagesSource(Model):
     classes: ClassNames | None = None
     """Classes, in order of their numbers. Default for Voc: all classes found, sorted by UTF-8 bytes. Default for Coco: its categories, sorted by id. Default for Yolo: `classNames`."""
     classes_from: SubsetName | None = None
-    """Voc: subset that defines the classes. An example is `train`. A class that exists only in other subsets is unknown: see `unknownClasses`."""
+    """Voc: subset that defines the classes. Example: `train`. A class that exists only in other subsets is unknown: see `unknownClasses`."""
     class_names: Uri | None = None
     """Yolo: file with class names. The file has one name per line, or it is YAML with the key `names`."""
     extensions: Extensions = IMAGE_EXTENSIONS

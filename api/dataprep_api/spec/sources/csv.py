@@ -43,7 +43,7 @@ class CsvSource(Model):
     defaults: NullDefaults | None = None
     """Values for empty cells. The keys are columns. Use this field instead of the columns' `default`, so that `columns` needn't be listed. Write the values in the same form as values in the files, or `NaN` in a column of floats."""
     null_words: Annotated[list[Annotated[str, Field(min_length=1, max_length=64)]], Field(max_length=16)] = []
-    """Words for empty cells. An example is `NA`. The words apply to every column. Default: no words. If types are inferred, however, the usual words for missing values count as empty cells in columns of numbers."""
+    """Words for empty cells. Example: `NA`. The words apply to every column. Default: no words. If types are inferred, however, the usual words for missing values count as empty cells in columns of numbers."""
     null_words_of: Annotated[dict[Annotated[str, Field(max_length=256)], NullWords], Field(max_length=1024)] | None = None
     """Words for missing values by column. The keys are columns. A cell with one of its column's words is a null, even in a String column. The word `""` stands for an empty cell. `nullWords` apply too."""
     select: Annotated[list[Column], Field(min_length=1, max_length=1024)] | None = None

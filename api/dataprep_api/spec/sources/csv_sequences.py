@@ -16,7 +16,7 @@ class CsvSequenceLabels(Model):
     uris: Annotated[list[Uri], Field(min_length=1, max_length=64)]
     """Folders of labels. There is one for each entry of `uris`."""
     per: Literal["Step", "Sequence"] = "Step"
-    """Labels per step or per sequence. A label file has one row for each step, or a single row for the complete sequence."""
+    """Labels per step or per sequence. A label file has one row for each step, or a single row for the whole sequence."""
     skip_lines: Annotated[int, Field(ge=0, le=1000)] = 0
     """Lines to skip. They are skipped in each file. If there is a header, the skipped lines come before it."""
     header: bool = False
@@ -49,7 +49,7 @@ class CsvSequencesSource(Model):
     columns: Annotated[list[CsvColumn], Field(min_length=1, max_length=1024)] | None = None
     """Columns, in file order. Each column has a name and a type. Default: planning infers the columns once from the first files, and every file must contain these columns."""
     null_words: Annotated[list[Annotated[str, Field(min_length=1, max_length=64)]], Field(max_length=16)] = []
-    """Words for empty cells. An example is `NA`. The words apply to every column. Default: no words. If types are inferred, however, the usual words for missing values count as empty cells in columns of numbers."""
+    """Words for empty cells. Example: `NA`. The words apply to every column. Default: no words. If types are inferred, however, the usual words for missing values count as empty cells in columns of numbers."""
     select: Annotated[list[Column], Field(min_length=1, max_length=1024)] | None = None
     """Columns to read. The columns are returned in the order of this list. Columns are names, positions (`3`, `-1`) or ranges of positions (`0..4`). Default: all columns."""
     per_sequence: Annotated[list[Column], Field(max_length=64)] = []

@@ -35,7 +35,7 @@ class FixedField(Model):
 
 
 class FixedLengthSource(Model):
-    """Binary records of the same length. An example is CIFAR-10. Columns: the fields."""
+    """Binary records of the same length. Example: CIFAR-10. Columns: the fields."""
 
     uris: Annotated[list[Uri], Field(min_length=1, max_length=64)]
     """Files, folders or globs. The entries are read in the order of this list. A folder stands for every file below it whose name doesn't begin with `_` or `.`. The files of one entry are sorted by name."""
@@ -46,7 +46,7 @@ class FixedLengthSource(Model):
     footer_bytes: Annotated[int, Field(ge=0, le=2_147_483_647)] = 0
     """Bytes to skip at the end of each file."""
     fields: Annotated[list[FixedField], Field(min_length=1, max_length=1024)] | None = None
-    """Layout of a record. Default: the complete record is one column of bytes, `record`."""
+    """Layout of a record. Default: the whole record is one column of bytes, `record`."""
 
     @model_validator(mode="after")
     def _check_field_names(self) -> Self:

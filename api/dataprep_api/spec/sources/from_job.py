@@ -23,5 +23,5 @@ class FromJobSource(Model):
     """Take only this split."""
 
     def inputs(self) -> list[str]:
-        """Return an empty list. When the other job is Complete, the operator replaces this source by `source.dataset`."""
+        """Return an empty list. When the other job is Complete, the operator replaces this source with `source.dataset`."""
         return []

@@ -11,7 +11,7 @@ class IdxSubset(Model):
     """One pair of IDX files."""
 
     name: SplitName
-    """Subset name. An example is `train`. Splits can choose samples by subset."""
+    """Subset name. Example: `train`. Splits can choose samples by subset."""
     images: Uri
     """IDX file of the samples. The file may be gzipped. Its first dimension is the number of records."""
     labels: Uri | None = None

@@ -32,7 +32,7 @@ _CLASSES = "classes need labels that are names, but labelFrom is None or labelTy
 
 
 class FileNameLabel(Model):
-    """How to find the class in a file's name, without its folders."""
+    """How to find the class in a file's name. The names of its folders are ignored."""
 
     model_config = ConfigDict(
         json_schema_extra=rules(rule("has(self.split) != has(self.pattern)", "set exactly one of split and pattern")),
@@ -126,7 +126,7 @@ class ImagesSource(Model):
     recursive: bool = True
     """Whether to search sub-folders."""
     label_from: Literal["ParentFolder", "FileName", "List", "OriginalUri", "None"] = "ParentFolder"
-    """Where the class comes from. `OriginalUri`: `uris` name FileBatch zips of DL4J, and the class is the folder that originally contained the image."""
+    """Where the class comes from. `OriginalUri`: `uris` name DL4J's FileBatch zips, and the class is the folder that originally contained the image."""
     file_name: FileNameLabel | None = None
     """`labelFrom: FileName` options."""
     label_type: Literal["Name", "Number"] = "Name"
@@ -134,7 +134,7 @@ class ImagesSource(Model):
     classes: ClassNames | None = None
     """Classes, in order of their numbers. A file of another class is an error. Default: all classes found, sorted by UTF-8 bytes."""
     classes_from: SubsetName | None = None
-    """Subset that defines the classes. An example is `train`. A file in another subset is an error if its class doesn't exist in this subset."""
+    """Subset that defines the classes. Example: `train`. A file in another subset is an error if its class doesn't exist in this subset."""
     subset_from: Literal["FirstFolder", "Root", "None"] = "None"
     """Where subset names come from. Splits can choose samples by subset. `FirstFolder`: the first folder below the URI, such as `train` in train/cat/1.jpg. `Root`: the last part of the URI itself."""
     check: Literal["Header", "None"] = "Header"

@@ -84,7 +84,7 @@ class JoinSource(Model):
                 raise ValueError(f"two tables have the name {table.name!r}")
             if table.keys is not None and len(table.keys) != len(self.keys):
                 raise ValueError(
-                    f"the table {table.name!r} has {len(table.keys)} key columns ({', '.join(table.keys)}), join.keys has {len(self.keys)} ({', '.join(self.keys)})"
+                    f"the table {table.name!r} has {len(table.keys)} key columns ({', '.join(table.keys)}), but join.keys has {len(self.keys)} ({', '.join(self.keys)})"
                 )
         for key in self.keys:
             if self.keys.count(key) > 1:

@@ -27,7 +27,7 @@ class MasksSource(Model):
     masks: Annotated[list[Uri], Field(min_length=1, max_length=64)]
     """Folders of masks, one per entry of `images`. Images and masks may be in the same folder. A mask has the same relative path as its image, except for the suffix and the extension."""
     image_suffix: _Suffix = ""
-    """Suffix of image names. An example is `_leftImg8bit`. The suffix comes before the extension."""
+    """Suffix of image names. Example: `_leftImg8bit`. The suffix comes before the extension."""
     mask_suffix: _Suffix = ""
     """Suffix of mask names. The suffix comes before the extension. With `_mask`, the mask of a.jpg is a_mask.png."""
     extensions: Extensions = IMAGE_EXTENSIONS

@@ -10,7 +10,7 @@ from dataprep_api.spec.model import Column, Model, NullDefaults, rule, rules
 SQLITE = "sqlite:///"
 _URL: Final = "^(sqlite:///[^?]+|postgres(ql)?://([^:@/]*@)?[^@]*)$"
 _HIDDEN: Final = "(?i)[?&][^=&]*(pass|pwd|secret|token|scram|%)[^=&]*="
-"""Matches libpq options that contain a secret or name a file with a secret. A name with a percent sign matches too, because it could be such an option's escaped name."""
+"""Matches libpq options that contain a secret or name a file with a secret. A name with a percent sign matches too, because it could be the escaped name of such an option."""
 _WANTED: Final = "expected postgresql://user@host:5432/database?options or sqlite:/// and a path, without a password or a password file: a password comes from a Secret"
 
 
@@ -32,7 +32,7 @@ class SqlPartitions(Model):
 class SqlSource(Model):
     """Rows of an SQL query. Columns: the result's columns."""
 
-    # The rule for `url` is on the object and not on the field. If a field breaks its own pattern or rule, the API server prints the field's
+    # The rule for `url` is on the object, not on the field: if a field breaks its own pattern or rule, the API server prints the field's
     # value, which may contain a password.
     model_config = ConfigDict(
         json_schema_extra=rules(
@@ -41,7 +41,7 @@ class SqlSource(Model):
     )
 
     url: Annotated[str, AfterValidator(_a_url), Field(max_length=1024)]
-    """PostgreSQL or SQLite URL. The URL has no password. An example for PostgreSQL is `postgresql://user@host:5432/database?sslmode=require`. For SQLite, write `sqlite:///` and the path of a file. The password comes from a Secret."""
+    """PostgreSQL or SQLite URL. The URL must not contain a password. Example for PostgreSQL: `postgresql://user@host:5432/database?sslmode=require`. For SQLite, write `sqlite:///` and the path of a file. The password comes from a Secret."""
     query: Annotated[str, Field(min_length=1, max_length=16_384)]
     """SELECT statement. It becomes a sub-query of the statements that are run."""
     order_by: Annotated[list[Column], Field(min_length=1, max_length=16)]

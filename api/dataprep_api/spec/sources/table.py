@@ -38,7 +38,7 @@ class TableSource(Model):
     record_defaults: NullDefaults | None = None
     """Values for NULLs. The keys are columns. Write text for a string column, otherwise JSON (`0`, `true`, `[]`), or `NaN` for a float. Without a default, a NULL stays a null."""
     pin: Literal["Sampled", "Content"] = "Sampled"
-    """Change detection. After a download session has expired, the rows of the next session may differ from the planned rows. `Sampled`: the time of the last change, the number of rows, and the first rows of each slice are compared. `Content`: all rows are compared, so planning must read the complete table."""
+    """Change detection. After a download session has expired, the rows of the next session may differ from the planned rows. `Sampled`: the time of the last change, the number of rows, and the first rows of each slice are compared. `Content`: all rows are compared, so planning must read the whole table."""
 
     @model_validator(mode="after")
     def _check_column_choice(self) -> Self:

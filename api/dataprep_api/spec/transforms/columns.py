@@ -47,7 +47,7 @@ class Hash(Model):
     columns: Columns
     """Columns to hash. The columns contain text, bytes or integers."""
     key_env: Annotated[str, Field(pattern=r"^[A-Za-z_][A-Za-z0-9_]*$", max_length=63)] | None = None
-    """Environment variable with the key. The key has 1 to 64 bytes. Set the variable in `workers.env` from a Secret. Without a key, anyone can find out short values by trying all possible values."""
+    """Environment variable with the key. The key has 1 to 64 bytes. Set the variable in `workers.env` from a Secret. Without a key, anyone could recover short values by trying all possible values."""
     bits: Literal[64, 128, 256] = 128
     """Length of the digest in bits."""
 
@@ -58,7 +58,7 @@ class TokenizeSplit(Model):
     columns: Columns
     """Columns of text."""
     separator: Annotated[str, Field(min_length=1, max_length=16)] | None = None
-    """Text between words. It is matched exactly. Default: any run of white space, with no empty words."""
+    """Text between words. It is matched exactly. Default: any run of white space, which never results in empty words."""
     lower: bool = False
     """Whether to convert to lower case first."""
     max_words: Annotated[int, Field(ge=1, le=100_000)] | None = None
@@ -66,7 +66,7 @@ class TokenizeSplit(Model):
 
 
 class FillNulls(Model):
-    """Replaces nulls by a value, and can add null masks."""
+    """Replaces nulls with a value, and can add null masks."""
 
     columns: Columns
     """Columns with nulls."""

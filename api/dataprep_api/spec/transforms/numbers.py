@@ -28,7 +28,7 @@ class Scale(Model):
     @model_validator(mode="after")
     def _check_range(self) -> Self:
         if self.from_min == self.from_max:
-            raise ValueError(f"fromMin and fromMax must differ, both are {self.from_min}")
+            raise ValueError(f"fromMin and fromMax must differ, but both are {self.from_min}")
         return self
 
 

@@ -10,7 +10,7 @@ MOST_TERMS = 100_000
 
 
 class Vocabulary(Model):
-    """Converts text to numbers by a list of terms. Use this transform for class labels or for the words of a text. Without `terms`, planning builds the vocabulary once, from one split."""
+    """Converts text to numbers using a list of terms. Use this transform for class labels or for the words of a text. Without `terms`, planning builds the vocabulary once, from one split."""
 
     model_config = ConfigDict(
         json_schema_extra=rules(

@@ -88,7 +88,7 @@ class Explanation:
 
     @staticmethod
     def _alternatives(schema: Schema) -> list[Schema]:
-        # A string type with only a pattern stands for a param, which any field accepts.
+        # Leave out the string type that has a pattern and nothing else: it allows a param (`${…}`), as every field does.
         return [
             each
             for each in schema.get("anyOf", ())

@@ -46,7 +46,7 @@ The manifest is the same at any location, so it doesn't list these files. A copy
 
 @dataclass(frozen=True)
 class FinishedDataSet:
-    """All that is known about a data set when its last shard is finished."""
+    """Everything that is known about a data set when its last shard is finished."""
 
     spec: DataPrepJobSpec
     uri: str

@@ -193,5 +193,5 @@ def _field(place: str, name: str, kind: str) -> dict[str, Any]:
 
 
 def _id(name: str, number: int) -> str:
-    """Returns an identifier: the name, or the number if the name contains white space, which mlcroissant refuses."""
+    """Returns an identifier: the name, or the item's number if the name contains white space, which mlcroissant refuses."""
     return str(number) if re.search(r"\s", name) else name

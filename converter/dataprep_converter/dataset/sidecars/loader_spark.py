@@ -97,7 +97,7 @@ def parquet(finished: FinishedDataSet) -> str:
 
 def _is_of_spark(kind: Any) -> bool:
     """Returns whether Spark can read a Parquet column that keeps this type. Spark can't read times of day, nanoseconds or long decimals.
-    None means a column that keeps no type."""
+    `kind` is None for a column that keeps no type."""
     if kind is None or pa.types.is_date(kind) or pa.types.is_duration(kind):
         return True
     return bool(kind.precision <= _MOST_DIGITS if pa.types.is_decimal(kind) else pa.types.is_timestamp(kind) and kind.unit != "ns")
@@ -113,7 +113,7 @@ def csv(finished: FinishedDataSet) -> str:
     options = finished.spec.output.csv
     columns = [name for feature in finished.features for name in names(feature)]
     # By default, Spark reads an empty string as null, even if it is quoted. With another `nullValue`, only an empty cell without quotes is
-    # null. If there is only one column, its nulls are quoted too.
+    # null. If there is only one column, its nulls are quoted too, so keep Spark's default.
     nulls = r", nullValue='\0'" if len(columns) > 1 else ""
     read = f"options(header={options.header}, sep={options.delimiter!r}, escape='\"', inferSchema=True, multiLine=True{nulls}).csv("
     return _fill(_TABLE, finished, read=read)

@@ -194,7 +194,10 @@ def jsonl(finished: FinishedDataSet) -> str:
 
 
 def _typed_table(finished: FinishedDataSet, format_: str) -> str:
-    """Returns `load_torch.py` for a format whose columns have types. PyTorch has no times and decimals, so these become numbers."""
+    """Returns `load_torch.py` for a format whose columns have types.
+
+    PyTorch has no types for times and decimals, so these become numbers.
+    """
     numbers = {feature.name: _number_type(feature.kept) for feature in finished.features if feature.kept is not None}
     if not numbers:
         return _table(finished, format_)
@@ -203,7 +206,7 @@ def _typed_table(finished: FinishedDataSet, format_: str) -> str:
 
 
 def _number_type(kind: Any) -> str:
-    """Returns Python source for the type of the numbers to which pyarrow casts times or decimals of type `kind`."""
+    """Returns Python source for the numeric type to which pyarrow casts times or decimals of type `kind`."""
     return "pyarrow.float64()" if pa.types.is_decimal(kind) else f"pyarrow.int{kind.bit_width}()"
 
 

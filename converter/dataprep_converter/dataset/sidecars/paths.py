@@ -1,7 +1,7 @@
 """For each split, a list of its shards, with one shard per line, in the order of the records.
 
 _dataprep/files/<split>.txt     paths relative to the output, for readers that know the folder, such as the loaders
-_dataprep/paths/<split>.txt     absolute URIs, for readers given only the list, such as Spark's `textFile` and DL4J's loaders of paths
+_dataprep/paths/<split>.txt     absolute URIs, for readers given only the list, such as Spark's `textFile` and DL4J's path-based loaders
 """
 
 from dataprep_api import names

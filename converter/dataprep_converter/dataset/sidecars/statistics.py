@@ -48,8 +48,8 @@ class _Json(str):
 def _to_json(value: Any, indent: str = "\n") -> str:
     """Returns JSON text. Each entry of a dict that contains other dicts is written on its own line. All other values are on one line.
 
-    With `indent`, Python's json module formats each value in Python code instead of C. For 22 features, formatting in Python takes longer
-    than converting 200,000 records.
+    This function doesn't use json's `indent`, with which the json module formats each value in Python code instead of C. For 22 features,
+    that would take longer than converting 200,000 records.
     """
     if isinstance(value, _Json):
         return value
@@ -93,7 +93,7 @@ def _feature(summary: Summary, feature: Mapping[str, Any]) -> dict[str, Any]:
         "sampledEvery": summary.every,
     }
     if summary.missing:
-        # Only features with nulls have this key, so that the bytes of all other data sets are the same as in earlier releases.
+        # Write this key only for features with nulls, so that a data set without nulls is byte for byte the same as in earlier releases.
         fields["missingShare"] = _rounded(summary.missing / summary.records)
     if summary.numbers is not None:
         fields |= _numbers(summary.numbers, is_whole=not feature["dtype"].startswith("float"))

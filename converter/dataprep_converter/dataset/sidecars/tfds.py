@@ -1,4 +1,4 @@
-"""TensorFlow Datasets: the files with which `tfds.builder_from_directory(f"{output}/_tfds/dataset/1.0.0")` reads the shards in place.
+"""TensorFlow Datasets: the files that let `tfds.builder_from_directory(f"{output}/_tfds/dataset/1.0.0")` read the shards in place.
 
     _tfds/dataset/1.0.0/dataset_info.json         splits, records of each shard, and the paths of the shards: `../../../{SPLIT}.tfrecords`
     _tfds/dataset/1.0.0/features.json             how each feature is stored

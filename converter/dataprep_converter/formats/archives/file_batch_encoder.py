@@ -2,7 +2,7 @@
 
     # file_<n>.<the URI's extension, or bin>, n from 0, for each record;    originalUris.txt: the URIs, separated by \\n
 
-DL4J writes the URI list first, but reads it at any position. This encoder writes the list last, so that files can be written before all
+DL4J writes the URI list first, but can read it at any position. This encoder writes the list last, so that files can be written before all
 URIs are known. The format doesn't store labels: DL4J derives them from the URIs, and the job only counts them.
 """
 
@@ -84,7 +84,7 @@ def uri_of(uri_or_path: str, base: str) -> str:
 
 
 def _base(base: str | None) -> str:
-    """Return the prefix for relative paths. If `base` is an absolute path, the prefix is a URI as Java's `File.toURI` returns it."""
+    """Return the prefix for relative paths. If `base` is an absolute path, the prefix is the URI that Java's `File.toURI` returns."""
     if base is None:
         return ""
     base = unsigned(base)
@@ -93,14 +93,14 @@ def _base(base: str | None) -> str:
 
 
 def _extension(uri: str) -> str:
-    """Return the part after the last dot of the file's name, as DL4J does."""
+    """Return the part after the last dot of the file's name, or `bin` if there is none, as DL4J does."""
     stem, dot, extension = uri.rpartition("/")[2].rpartition(".")
     del stem
     return extension if dot and extension else "bin"
 
 
 def _choose_feature(features: Sequence[FeatureSpec], requested_name: str | None, usual: Sequence[str], *, option: str) -> str:
-    """Return the feature that the option names or, without the option, the first of the usual names that fits."""
+    """Return the name that the option gives or, without the option, the first of the usual names. Only features of the right type count."""
     candidates = [requested_name] if requested_name is not None else usual
     fitting = {f.name for f in features if f.dtype == "bytes" and not f.shape and not f.sequence and (f.text or option == "content")}
     for name in candidates:

@@ -80,5 +80,5 @@ def header(dtype: np.dtype[Any], shape: tuple[int, ...]) -> bytes:
 
 
 def _bytes(values: Values) -> memoryview:
-    # The view of an empty array can't be cast.
+    # A memoryview of an empty array can't be cast.
     return memoryview(np.ascontiguousarray(values).reshape(-1).view(np.uint8).data) if values.size else memoryview(b"")

@@ -52,7 +52,7 @@ class NumberBuffer:
         return self._parts
 
     def values(self) -> Values:
-        """Return all values. The first dimension has one entry per record, or per step of all sequences."""
+        """Return all values. The first dimension has one entry per record or, for a sequence feature, one entry per step of all records."""
         return np.concatenate(self._parts) if self._parts else np.empty((0, *self.step_shape), self.feature.dtype)
 
     def counts(self) -> npt.NDArray[np.int64]:

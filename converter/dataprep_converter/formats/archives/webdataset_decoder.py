@@ -98,7 +98,7 @@ def _header(header: bytes) -> tuple[tuple[int, ...], np.dtype[Any]]:
 
 
 def _members(pieces: Iterable[bytes]) -> Iterator[tuple[int, bytes, bytes]]:
-    """Yield (offset of the header, name, content) of every member, up to the end blocks, which must be followed only by zeros."""
+    """Yield (offset of the header, name, content) for every member, up to the end blocks. Only zeros are accepted after these blocks."""
     source = Pieces(pieces)
     while True:
         offset = source.offset

@@ -2,12 +2,12 @@
 
     # A member:  header of 512 bytes (USTAR) | content | zeros up to a multiple of 512          The name is <key>.<extension>.
     # A header:  name 100 | mode 8 | uid 8 | gid 8 | size 12 | mtime 12 | checksum 8 | type | link 100 | "ustar\0" "00" | user 32 | group 32
-    #            | device 16 | prefix 155 | zeros 12             (octal numbers; the checksum adds up all bytes, its own field as spaces)
+    #            | device 16 | prefix 155 | zeros 12    (octal numbers; the checksum is the sum of all bytes, with spaces in its own field)
     # The end:   at least 1024 zeros, up to a multiple of 10240
 
-The bytes equal those of the webdataset library's TarWriter with mtime=0: mode 0444, user and group `bigdata`. The members of a sample are in the
-order of their extensions. Names are stored in USTAR fields. A name that doesn't fit would need a PAX header, on which some readers fail, so
-such a name is refused.
+The bytes equal those of the webdataset library's TarWriter with mtime=0: mode 0444, user and group `bigdata`. The members of a sample are
+in the order of their extensions. Names are stored in USTAR fields. A name that doesn't fit would need a PAX header, on which some readers
+fail, so such a name is refused.
 
 Readers split a name at the first dot in its last path component, so a key has no dot in its last path component. The samples of a batch
 whose members have the same extensions are encoded together. A batch can contain several such groups, because a missing value has no member
@@ -190,7 +190,7 @@ class WebdatasetEncoder(SingleFile):
 
     @staticmethod
     def holds_null(output: Output, feature: FeatureSpec) -> bool:
-        """Return True, except for the key: for a null, a sample just has no member."""
+        """Return True for every feature except the key. If a value is null, the sample has no member for it."""
         return feature.name != output.webdataset.key
 
     def encode(self, batch: pa.RecordBatch) -> bytes | bytearray | memoryview:

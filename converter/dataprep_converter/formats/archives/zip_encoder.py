@@ -40,7 +40,7 @@ Bytes = bytes | bytearray | memoryview
 
 @dataclass(frozen=True)
 class Member:
-    """The facts that an archive stores about one of its members."""
+    """What an archive stores about one of its members."""
 
     name: bytes
     method: int
@@ -95,7 +95,7 @@ class Zip:
         if len(self._members) > _MOST_MEMBERS or max(size, member.offset + member.packed) > _MOST_BYTES:
             raise BadData(
                 f"A file has more than {_MOST_MEMBERS:,} members or more than 4 GiB, which a zip archive can't hold;"
-                " set output.granularity: Minibatch, or set more shards."
+                " set output.granularity: Minibatch, or increase the number of shards."
             )
         head = member.head()
         self._size += len(head) + member.packed

@@ -16,7 +16,7 @@ _ipc: Any = pa.ipc  # the type stubs don't cover all options
 
 
 class ArrowDecoder:
-    """Decodes each record to a row of a record batch. The offset of a row is that of its batch."""
+    """Decodes each record to a row of a record batch. A row's offset is its batch's offset."""
 
     def __init__(self, manifest: Manifest) -> None:
         self._features = {feature.name: feature for feature in tables_decoder.features_of(manifest)}

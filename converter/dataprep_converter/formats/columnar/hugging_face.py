@@ -64,7 +64,7 @@ def wrapped(records: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
 
 
 def unwrapped(column: Array, kind: pa.DataType) -> Array:
-    """Convert a column back to type `kind`. A column that was never wrapped is returned unchanged."""
+    """Convert a column back to type `kind`. A column that was never converted is returned unchanged."""
     if column.type == IMAGE and kind != IMAGE:
         image_bytes: Array = pc.struct_field(column, "bytes")
         return image_bytes

@@ -19,7 +19,7 @@ _parquet: Any = pq  # the type stubs don't cover all options
 
 
 class ParquetDecoder:
-    """Decodes each record to a row of a record batch. The offset of a row is that of its row group."""
+    """Decodes each record to a row of a record batch. A row's offset is its row group's offset."""
 
     def __init__(self, manifest: Manifest) -> None:
         self._features = {feature.name: feature for feature in tables_decoder.features_of(manifest)}

@@ -6,8 +6,8 @@
     # `data`).
 
 The position is the record's or, if a sync marker directly precedes the record, the marker's. With block compression, the position is that
-of the record's block, and the index has at most one entry per block. If Hadoop's own writer uses our sync markers, it writes the same
-uncompressed `data`. Source: hadoop-common, MapFile.java.
+of the record's block, and the index has at most one entry per block. If Hadoop's own writer is given our sync markers, it writes the same
+bytes for an uncompressed `data`. Source: hadoop-common, MapFile.java.
 """
 
 from collections.abc import Mapping, Sequence
@@ -73,7 +73,7 @@ class MapFileEncoder(SingleFile):
         self._shard, self._seed = shard, seed
 
     def encode(self, batch: pa.RecordBatch) -> bytes | bytearray | memoryview:
-        """Return the bytes of `data` that are now known. Raises BadData for nulls and for a key that is less than the previous key."""
+        """Return the bytes of `data` that can now be written. Raises BadData for nulls and for a key that is less than the previous key."""
         head, framed, index = self._start_files()
         rows = batch.num_rows
         if rows == 0:
@@ -98,7 +98,7 @@ class MapFileEncoder(SingleFile):
         return {_INDEX: bytes(self._index)}
 
     def _start_files(self) -> tuple[bytes, Frames, Blocks]:
-        """Return the header (empty if it is already written), and the objects that frame the records of `data` and of `index`."""
+        """Return the header (empty if it has already been written), and the objects that frame the records of `data` and of `index`."""
         if self._frames is not None and self._index_frames is not None:
             return b"", self._frames, self._index_frames
         level = self._options.compression_level

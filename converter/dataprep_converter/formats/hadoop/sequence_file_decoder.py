@@ -84,7 +84,7 @@ class MapFileDecoder(SequenceFileDecoder):
 def read(
     pieces: Iterable[bytes], *, pairs: Pairs, key: WritableLayout, value: WritableLayout, compression: str
 ) -> Iterator[tuple[int, bytes, bytes]]:
-    """Yield (offset, key, value) of every record. Raises BrokenRecord at the first fault, after yielding all good records before it."""
+    """Yield (offset, key, value) for every record. Raises BrokenRecord at the first fault, after yielding all good records before it."""
     source = _Source(pieces)
     begin = header(pairs.key_class, pairs.value.java, compression, b"")
     head = source.take(len(begin), "header", at=0)

@@ -11,7 +11,7 @@ With the compression `Record`, each value is a zlib stream. A block ends after t
 the previous sync (or after the file's beginning).
 
 Hadoop's sync marker is random. Our marker is derived from the job's seed, the split and the shard, so that equal records give equal bytes.
-If Hadoop's own writer uses our marker, it writes the same uncompressed files. Source: hadoop-common, SequenceFile.java.
+If Hadoop's own writer is given our marker, it writes uncompressed files with the same bytes. Source: hadoop-common, SequenceFile.java.
 """
 
 import hashlib
@@ -217,7 +217,7 @@ class SequenceFileEncoder(SingleFile):
         self._number = shard.first
 
     def encode(self, batch: pa.RecordBatch) -> bytes | bytearray | memoryview:
-        """Return the bytes of the file that are now known.
+        """Return the bytes of the file that can now be written.
 
         Raises BadData for nulls, and for a record that is too large for the format.
         """
@@ -233,7 +233,7 @@ class SequenceFileEncoder(SingleFile):
         return head + framed.close()
 
     def _start_file(self) -> tuple[bytes, Frames]:
-        """Return the file's header (empty if it is already written), and the object that frames the records."""
+        """Return the file's header (empty if it has already been written), and the object that frames the records."""
         if self._frames is not None:
             return b"", self._frames
         sync = marker(self._shard, seed=self._seed)
@@ -263,7 +263,7 @@ def _vints(lengths: Lengths) -> Any:
 
 
 def _compress_rows(part: Part, level: int) -> Ragged:
-    """Compress each row to a separate zlib stream. Separate streams can't be compressed with fewer calls to zlib."""
+    """Compress each row to a separate zlib stream. Separate streams need one call to zlib per row."""
     data, offsets = data_of(part)
     view, ends = memoryview(data.data), offsets.tolist()
     streams = [zlib.compress(view[begin:end], level) for begin, end in pairwise(ends)]

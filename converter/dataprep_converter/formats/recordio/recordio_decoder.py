@@ -109,7 +109,7 @@ _MAGIC_BYTES: Final = MAGIC.to_bytes(4, "little")
 
 
 def _frames(pieces: Iterable[bytes]) -> Iterator[tuple[int, int, bytes]]:
-    """Yield (offset, flag, data) of every frame."""
+    """Yield (offset, flag, data) for every frame."""
     offset = size = 0
     parts: list[bytes] = []
     needed = _HEAD.size

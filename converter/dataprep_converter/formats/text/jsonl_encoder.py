@@ -83,13 +83,13 @@ class JsonlEncoder(SingleFile):
         if self._options.non_finite == "Fail" and feature.kind == "float" and (non_finite := texts.first_non_finite(column)):
             raise BadData(
                 f"The feature {feature.name!r} is {non_finite[1]} in record {self._records + non_finite[0]} of a shard."
-                " JSON can't represent this value; set output.jsonl.nonFinite to what it becomes (Null, Text or Literal)."
+                " JSON can't represent this value; set output.jsonl.nonFinite to Null, Text or Literal to say how it is written."
             )
         valid = column.drop_null() if column.null_count else column
         return texts.with_nulls(column, self._format_rows(valid, feature, feature.shape), "null")
 
     def _format_rows(self, values: Array, feature: FeatureSpec, shape: tuple[int, ...]) -> Array:
-        """Return each row's JSON. Rows must not be null. `shape` is the shape of a row."""
+        """Return each row's JSON, for values without null rows. `shape` is the shape of a row."""
         if -1 in shape:
             rows = flatten_lists(values)
             ends = np.concatenate((np.zeros(1, np.int64), np.cumsum(rows.counts)))

@@ -25,7 +25,7 @@ _arrow: Any = pa  # the type stubs don't cover types and buffers that are known 
 
 
 def text(value: str) -> Any:
-    """Return a constant for `join`."""
+    """Return the text as a scalar, which `join` repeats in every row."""
     return pa.scalar(value, pa.large_string())
 
 
@@ -115,7 +115,7 @@ def with_nulls(column: Array, values: Array, null: str) -> Array:
 
 
 def first_non_finite(column: Array) -> tuple[int, str] | None:
-    """Return (row, value) of the first NaN or infinity in a column of floats or of lists of floats. None if all are finite."""
+    """Return the (row, value) pair of the first NaN or infinity in a column of floats or lists of floats. None if all are finite."""
     if _all_finite(column):
         return None
     row = next(row for row in range(len(column)) if not _all_finite(column.slice(row, 1)))

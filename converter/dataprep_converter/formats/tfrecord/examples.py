@@ -63,11 +63,11 @@ class ColumnFeature:
 def parse(
     data: bytes, starts: Places, ends: Places, features: Sequence[ColumnFeature], *, is_strict: bool, holds_nulls: bool = False
 ) -> tuple[list[Array], dict[int, str]]:
-    """Parse records. Return a column of the good records' values for each feature, and a dict from the bad records' numbers to the reasons.
+    """Parse records. Return a column of the good records' values for each feature, and a dict that describes the bad records.
 
-    The payload of record n is `data[starts[n]:ends[n]]`. With `is_strict`, a feature that isn't in `features` makes a record bad.
-    With `holds_nulls`, a feature that has a shape but no value is a null, because our encoder writes nulls this way. Without `holds_nulls`,
-    such a feature makes a record bad.
+    The dict maps the number of each bad record to the reason. The payload of record n is `data[starts[n]:ends[n]]`. With `is_strict`, a
+    feature that isn't in `features` makes a record bad. With `holds_nulls`, a feature that has a shape but no value is a null, because our
+    encoder writes nulls this way. Without `holds_nulls`, such a feature makes a record bad.
     """
     spans = {feature.name: Spans(starts.copy(), starts.copy(), np.zeros(len(starts), np.uint8)) for feature in features}
     state = LockstepState(data, starts, ends, spans, is_strict)

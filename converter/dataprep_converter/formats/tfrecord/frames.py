@@ -69,7 +69,7 @@ def stretches(read_at: Callable[[int, int], bytes], uri: str, *, window: int, mo
 
 
 def _headers(read_at: Callable[[int, int], bytes], uri: str, *, window: int) -> Iterator[tuple[int, int]]:
-    """Yield (offset, data length) of every record. If no error is raised, the last record is complete."""
+    """Yield (offset, data length) for every record. If no error is raised, the last record is complete."""
     headers = _Headers(uri)
     offset = latest = length = 0
     while True:
@@ -133,7 +133,7 @@ def _places(data: bytes, uri: str, offset: int) -> tuple[Places, Places]:
         if (heads == heads[0]).all():
             starts = np.arange(HEADER, len(data), first, dtype=np.int64)
             return starts, starts + (first - HEADER - FOOTER)
-    # The loop has one step per record, so each step must be fast. `sizes` maps the bytes of a header to the size of the complete record.
+    # The loop runs once per record, so its body must be fast. `sizes` maps the bytes of a header to the size of the complete record.
     sizes: dict[bytes, int] = {}
     begins: list[int] = []
     at = 0

@@ -153,7 +153,7 @@ def _enter(walk: "Walk", entry: _Entry) -> tuple[Places, npt.NDArray[np.uint8]]:
 
 
 def _with_values(walk: "Walk", data: bytes, entry: _Entry) -> _Entry:
-    """Return the entry or, if the leader has a null in it, the same entry of a record that has values."""
+    """Return the entry. If it is null in the leader, return the same entry of a record that has values."""
     if entry.kind != NULL:
         return entry
     (others,) = np.nonzero(walk.in_step & ~walk.is_at(entry.prefix))
@@ -183,7 +183,7 @@ class Walk:
         self.in_step &= is_so
 
     def is_at(self, constant: bytes, records: Places | None = None) -> npt.NDArray[np.bool_]:
-        """Return, for each record or for each of `records`, whether it has these bytes at its current position."""
+        """Return whether each record, or each of `records` if given, has these bytes at its current position."""
         at = self.at if records is None else self.at[records]
         if len(constant) > len(self._data):
             return np.zeros(len(at), np.bool_)

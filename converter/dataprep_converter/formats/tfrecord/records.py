@@ -29,7 +29,7 @@ _KNOWN_HEADERS: Final = 1 << 16
 
 
 def read(pieces: Iterable[bytes], *, compression: str = "none") -> Iterator[tuple[int, bytes]]:
-    """Yield (offset, data) of every record of a file, whose bytes come in `pieces`.
+    """Yield (offset, data) for every record of a file, whose bytes come in `pieces`.
 
     `compression` is the manifest's value: `none` or `gzip`. Raises BrokenRecord at the first fault, after yielding all good records before
     it.
@@ -104,8 +104,7 @@ def _bounds(data: bytes, start: int, sizes: dict[bytes, int]) -> tuple[Places, s
     last = len(data) - HEADER
     fault = ""
     while at <= last:
-        # The loop has one step per record, so each step must be fast. `sizes` maps the bytes of a header to the size of the complete
-        # record.
+        # The loop runs once per record, so its body must be fast. `sizes` maps the bytes of a header to the size of the complete record.
         head = data[at : at + HEADER]
         size = sizes.get(head) or _record_size(head, sizes)
         if not size:

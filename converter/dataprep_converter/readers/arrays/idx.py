@@ -38,7 +38,7 @@ from dataprep_converter.stores import Input, scheme_of
 TYPES: Final[Mapping[int, str]] = {0x08: "uint8", 0x09: "int8", 0x0B: "int16", 0x0C: "int32", 0x0D: "float32", 0x0E: "float64"}
 
 _SKIPPED_BYTES = 8 << 20
-"""The largest gap, in bytes, that a pass over a plain file reads and discards. After a larger gap, the pass opens a new stream."""
+"""The largest gap, in bytes, that a pass over a plain file reads and discards. To get past a larger gap, the pass opens a new stream."""
 _LARGEST_VALUE_COUNT = 1 << 40
 
 
@@ -186,7 +186,7 @@ def _check_labels(labels: Header, images: Header, subset: IdxSubset) -> None:
         )
     if labels.records != images.records:
         raise BadData(
-            f"{subset.images} has {images.records:,} images, {subset.labels} has {labels.records:,} labels: they don't belong together.",
+            f"{subset.images} has {images.records:,} images, but {subset.labels} has {labels.records:,} labels: they don't belong together.",
             uri=subset.labels,
         )
 
@@ -211,7 +211,7 @@ def _is_zipped(source: Input) -> bool:
 def _wrong_size(uri: str, header: Header, size: int) -> ConvertError:
     what = "is truncated" if size < header.file_bytes else "is too long"
     return BadData(
-        f"{uri} {what}: with {header.records:,} x {_describe(header)} in its header it needs {header.file_bytes:,} bytes, got {size:,}.",
+        f"{uri} {what}: its header says {header.records:,} x {_describe(header)}, which needs {header.file_bytes:,} bytes, got {size:,}.",
         uri=uri,
     )
 
@@ -252,7 +252,7 @@ class _File(Closeable):
         self._rows = None if self._is_zipped else self._open_rows(source, copy=self._make_copy if self._is_far else None)
 
     def take(self, rows: npt.NDArray[np.int64]) -> npt.NDArray[Any]:
-        """The given rows, in this order. `rows` must not be empty."""
+        """The given rows, in the given order. `rows` must not be empty."""
         if (self._rows is None or (self._is_far and not self._rows.is_copied)) and self._continue_pass(rows):
             data = self._read_in_pass(rows)
         else:

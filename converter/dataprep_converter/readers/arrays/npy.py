@@ -291,7 +291,7 @@ def _header(source: Input, uri: str, size: int) -> _Header:
     expected = header.size + math.prod(shape) * dtype.itemsize
     if size != expected:
         what = "is truncated" if size < expected else "is too long"
-        raise BadData(f"{uri} {what}: with {header} in its header it needs {expected:,} bytes, got {size:,}.", uri=uri)
+        raise BadData(f"{uri} {what}: its header says {header}, which needs {expected:,} bytes, got {size:,}.", uri=uri)
     return header
 
 

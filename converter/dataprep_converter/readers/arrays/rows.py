@@ -52,7 +52,7 @@ class Rows(Closeable):
         """The objects to close together with this object: the copy, and anything else that the caller adds."""
 
     def take(self, rows: npt.NDArray[np.int64]) -> Bytes:
-        """The given rows, in this order, as an array of shape (len(rows), row_bytes). The array can be a view of read-only bytes."""
+        """The given rows, in the given order, as an array of shape (len(rows), row_bytes). The array can be a view of read-only bytes."""
         unique, places = np.unique(rows, return_inverse=True)
         ends = np.flatnonzero(np.diff(unique) > max(1, _GAP_BYTES // self._row_bytes)) + 1
         if self._copy is not None and len(ends) >= _SCATTERED_RUNS:

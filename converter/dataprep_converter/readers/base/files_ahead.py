@@ -180,7 +180,7 @@ class FilesReader(Closeable, Generic[T]):
 
     def _read_task(self, task: _Task) -> list[_Content]:
         timed_contents = _contents(task)
-        # Judge by the fastest file only, because reads of other files might have waited for the GIL.
+        # Judge by the fastest read only, because the others might have waited for the GIL.
         self._is_slow = (
             min([spent - len(content) / _DISK_BYTES_PER_SECOND for content, spent in timed_contents], default=0.0) > _SLOW_SECONDS
         )

@@ -130,7 +130,7 @@ def _folders(access: Access, uri: str, root: int, keep: FolderChoice | None, ref
     if keep is not None:
         listing = _kept(listing, folder, root, keep, refused)
     if pattern is None or "**" in uri[len(folder) :]:
-        # A glob without ** spells out the whole folder path, so the user means to read the data sets that it matches.
+        # A glob without ** spells out the whole folder path, so if it matches a data set, the user wants to read that data set.
         listing = without_data_sets(listing, folder=folder, store=store, counts=access.skipped.in_data_sets)
     hidden = 0
     for folder_files in listing:
@@ -142,7 +142,7 @@ def _folders(access: Access, uri: str, root: int, keep: FolderChoice | None, ref
 
 def _kept(listing: Iterator[FolderFiles], folder: str, root: int, keep: FolderChoice, refused: list[str]) -> Iterator[FolderFiles]:
     for files in listing:
-        # A hidden folder belongs to the visible folder around it.
+        # A hidden folder is kept or refused together with the visible folder that contains it.
         if keep(root, _HIDDEN_PART.sub("", relative_path(folder, files.folder)), files.folder):
             yield files
         elif not refused:

@@ -38,7 +38,7 @@ _arrow: Any = pa  # the type stubs lack some functions
 
 S = TypeVar("S", CsvSource, JsonlSource, TableFiles, TextSource)
 ListFiles: TypeAlias = Callable[[], Iterator[tuple[int, str, Entry]]]
-"""Lists the files of a source, like `input_files`, without the folders that `partitions` leaves out."""
+"""Lists the files of a source, like `input_files`, but without the folders that `partitions` leaves out."""
 
 
 def discover_with_partitions(source: S, access: Access, *, of: str, units: Callable[[S, ListFiles], Listing[Unit]]) -> Discovery:

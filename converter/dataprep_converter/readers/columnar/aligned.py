@@ -24,8 +24,8 @@ class Aligned:
     records: pa.RecordBatch
     """The batch, with every column that isn't nested. Times have the common unit, and integers that are read as float64 are decimals."""
     nested: Mapping[str, Array]
-    """Those nested columns whose type in the file differs, converted to the common type. They are not in `records`, because a struct's
-    fields can also be columns of their own, with other types."""
+    """The nested columns whose type in the file differs from the common type, converted to the common type. They are not in `records`,
+    because a struct's fields can also be columns of their own, with other types."""
     wrong: dict[int, str]
     """The reason for each row with a value that the common column can't hold."""
 

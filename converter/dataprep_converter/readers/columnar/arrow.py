@@ -49,14 +49,14 @@ class ArrowReader(TableReader):
         stream = before + _pieces(source, [(unit.offset, unit.size)], unit.uri)
         try:
             records = _ipc.open_stream(stream, options=_ipc.IpcReadOptions(use_threads=False)).read_next_batch()
-            # Reading a batch doesn't check its metadata against its buffers. `Table` later finds text that is not UTF-8.
+            # When Arrow reads a batch, it doesn't check the metadata against the buffers. `Table` later finds text that is not UTF-8.
             records.validate()
             for name in dict.fromkeys(column.path[0] for column in self._table.columns):
                 if name in records.schema.names:
                     _check(records.column(name))
         except (OSError, pa.ArrowException, StopIteration) as exc:
             raise BadData(f"{unit.uri}: the record batch at byte {unit.offset:,} can't be read: {exc}", uri=unit.uri) from exc
-        # The columns are views of the stream's memory, which also holds the columns that weren't selected.
+        # The columns are views of the stream's memory, so the block keeps all of this memory, even that of columns that weren't selected.
         return replace(self._table.block(records), extra_bytes=len(stream))
 
 
@@ -76,8 +76,8 @@ def _check(column: Any) -> None:
 
 
 def _unchecked(kind: Any) -> Any:
-    """The given Arrow type, without types whose values Arrow would check: text becomes bytes, and dates and times of day become
-    integers."""
+    """The given Arrow type, with a replacement for each type whose values Arrow would check: text becomes bytes, and dates and times of day
+    become integers."""
     types: Any = pa.types
     make: Any = pa
     for is_checked, raw in (

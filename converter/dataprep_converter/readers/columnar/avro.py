@@ -24,7 +24,7 @@ from dataprep_converter.sampling.units import Unit
 from dataprep_converter.stores import Entry, Input
 
 UNIT_BYTES: Final = 1 << 20
-"""A unit ends with the block with which it reaches this size in bytes."""
+"""A unit ends with the block that brings it to at least this size in bytes."""
 UNIT_RECORDS: Final = 65_536
 _HEADER: Final = 1 << 16
 _OF: Final = "source.avro"

@@ -59,7 +59,7 @@ def header_of(source: Input, uri: str, *, length: int) -> Header:
     while True:
         data = source.read_at(0, length)
         if not data.startswith(_MAGIC):
-            raise BadData(f"{uri} is not an Avro file: an Avro file begins with Obj and a 1.", uri=uri)
+            raise BadData(f"{uri} is not an Avro file: an Avro file begins with the letters Obj and a byte 01.", uri=uri)
         try:
             header = _parsed_header(data)
         except IndexError as exc:

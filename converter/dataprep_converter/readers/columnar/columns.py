@@ -59,8 +59,8 @@ class Column:
     by_default: bool = True
     """Whether the column is written if the spec doesn't name its features."""
     common: pa.DataType | None = None
-    """The type that can hold the times or decimals of all files, if `was` can't. It is None if `was` can, and the type null if no type
-    can."""
+    """The type that can hold the times or decimals of all files, or the type null if there is no such type. None if `was` itself can hold
+    them."""
 
     def field(self) -> "pa.Field[Any]":
         """The column as a field of the reader's schema. The field's metadata contains the original type, which later steps need as well."""
@@ -121,7 +121,7 @@ def columns_of(
             batch_type = None if nested is None else pa.large_string()
         is_inside = any(path[:length] in kept for length in range(1, len(path))) and names[place] not in (selection or ())
         if is_inside and names[place] not in structs.named and (batch_type is None or nested is not None or row_shape(batch_type)):
-            continue  # the struct can hold a list that the column can't, such as a list with nulls
+            continue  # not a column of its own: it can have lists that only the struct can hold, such as lists with nulls
         if batch_type is None:
             raise BadSpec(
                 f"{uri}: the column {names[place]!r} is {_named(kind)}, which records can't contain. "
@@ -219,7 +219,7 @@ def _batch_value_type(kind: pa.DataType) -> pa.DataType | None:
 
 
 def _named(kind: Any) -> str:
-    """The type's name for a message. Arrow's name for a union says more about Arrow than about the union."""
+    """The type's name for a message. Arrow's name for a union isn't used, because it says more about Arrow than about the union."""
     types: Any = pa.types
     if types.is_union(kind):
         return (
@@ -322,7 +322,7 @@ def lost(records: pa.RecordBatch, column: Column, converted: Array) -> "Array | 
 
 
 def default_of(text: str, kind: pa.DataType, *, column: str, of: str, called: str) -> Any:
-    """A default as an Arrow scalar. A default of a string or bytes column is written as plain text, and a default of any other column as
+    """A default as an Arrow scalar. The default of a string or bytes column is written as plain text, and that of any other column as
     JSON. Raises BadSpec for an invalid default; `called` is the name of the type in the message."""
     if pa.types.is_string(kind) or pa.types.is_large_string(kind):
         return pa.scalar(text, kind)

@@ -158,7 +158,7 @@ class _File:
     def __init__(self, source: Input, uri: str, columns: list[Column], *, unit: str | None) -> None:
         self._uri = uri
         paths = {column.path for column in columns}
-        # A struct that is a column includes its fields.
+        # If a struct is a column, reading it also reads its fields, so don't name the fields separately.
         outer = [path for path in paths if not any(path[:length] in paths for length in range(1, len(path)))]
         self._names = [".".join(column.path) for column in columns if column.path in outer]
         self._ranged_file = RangedFile(source)

@@ -65,9 +65,9 @@ class CommonColumns:
         self._common: dict[str, _Common] = {}
         self._latest: tuple[pa.Schema, list[Column]] | None = None
         self._repeated = 0
-        """The number of additional files that have the latest schema."""
+        """The number of further files with the latest schema that `_Common.files` doesn't count yet."""
         self._inner: dict[tuple[str, ...], str] = {}
-        """Maps the path of each column, and of each struct that contains a column, to the name of a column."""
+        """Maps the path of each column, and of each struct that contains columns, to the name of the first column at or below that path."""
         self._nothing: dict[str, tuple[pa.Schema, str]] = {}
         """The columns of the type null, each with the first file that has it."""
         self._differences: dict[str, str] = {}
@@ -117,7 +117,7 @@ class CommonColumns:
         return selected
 
     def units(self) -> dict[str, str]:
-        """The unit of each time column that has another unit in its first file."""
+        """The common unit of each time column that has another unit in the first file with that column."""
         return {
             name: str(common.column.was)
             for name, common in self._common.items()
@@ -208,7 +208,7 @@ class CommonColumns:
 
 
 def _is_alike(one: Column, other: Column) -> bool:
-    """Whether records show no difference between the two columns, as with decimals, times with different zones, and text of any size."""
+    """Whether the two columns look the same in records, as do decimals, times with different zones, and text of any size."""
     if one.was is not None and other.was is not None:
         is_same_time = pa.types.is_temporal(one.was) and getattr(one.was, "unit", None) == getattr(other.was, "unit", None)
         return is_same_time or bool(digits(one.was) and digits(other.was))
@@ -325,7 +325,7 @@ def unified_type(one: Any, other: Any) -> pa.DataType | None:
 
 
 def unified_nested(one: Any, other: Any) -> pa.DataType | None:
-    """Return a type that can hold the nested values of both given types, or None if there isn't one. A struct gets the fields of both."""
+    """A type that can hold the nested values of both given types, or None if there isn't one. A struct gets the fields of both."""
     types: Any = pa.types
     if one == other or types.is_null(other):
         unchanged: pa.DataType = one
@@ -371,7 +371,7 @@ def _item(kind: Any) -> Any:
 
 
 def _finer(one: Any, other: Any) -> pa.DataType | None:
-    """Of two time types, the type with the finer unit. None if the types are of different kinds."""
+    """The one of two time types that has the finer unit, or None if the types are of different kinds."""
     types: Any = pa.types
     if one == other:
         same: pa.DataType = one

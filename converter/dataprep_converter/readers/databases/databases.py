@@ -221,13 +221,13 @@ class Sqlite(Database):
             if value_types == ["integer", "real"]:
                 if flags[4 * len(names) + place]:
                     raise BadSpec(
-                        f"{self.uri}: the column {name!r} has numbers with a fraction and whole numbers that float64 doesn't hold; "
+                        f"{self.uri}: the column {name!r} has numbers with a fraction and whole numbers that float64 can't represent exactly; "
                         "CAST it to TEXT or to INTEGER in source.sql.query."
                     )
                 value_types = ["real"]
             if len(value_types) > 1:
                 raise BadSpec(
-                    f"{self.uri}: the column {name!r} has values of the types {' and '.join(value_types)}; CAST it to one in source.sql.query."
+                    f"{self.uri}: the column {name!r} has values of the types {' and '.join(value_types)}; CAST it to a single type in source.sql.query."
                 )
             fields.append(pa.field(name, self._TYPES[value_types[0] if value_types else "integer"]))
         return pa.schema(fields)
@@ -399,7 +399,7 @@ def _translate_errors(uri: str) -> Iterator[None]:
             raise NotPermitted(f"{uri} doesn't permit the statement: {message}", uri=uri) from exc
         if "database or disk is full" in message:
             raise StoreFull(
-                f"{uri} can't be sorted: {message}: SQLite sorts in temporary files if no index has the order.", uri=uri
+                f"{uri} can't be sorted: {message}: SQLite sorts in temporary files unless an index has the required order.", uri=uri
             ) from exc
         if state[:2] in _TRANSIENT:
             raise Unreachable(f"{uri} didn't finish the statement: {message}", uri=uri) from exc

@@ -88,7 +88,7 @@ class SqlReader(BlockReader):
             with connect(self._source.url, self._access) as database:
                 part = _Part(self._rows.blocks(database, self._source, bounds))
         except NotFound as exc:
-            raise InputChanged(f"{unit.uri} was planned and is gone.", uri=unit.uri) from exc
+            raise InputChanged(f"{unit.uri} was in the plan, but no longer exists.", uri=unit.uri) from exc
         with ExitStack() as cleanup:
             cleanup.enter_context(part)
             which = f"{unit.uri}, {bounds.describe(self._source)}"

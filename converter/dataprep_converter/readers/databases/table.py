@@ -1,9 +1,9 @@
 """The source `table` reads rows of MaxCompute tables, through download sessions that all workers share.
 
 The planner opens a session for each table or partition, and divides the rows into slices. A slice is identified by its position, the time
-of the table's last change, and a digest: either of the slice's first rows or of each block. As long as rows are requested in order, a
-worker reads them from one stream. If a session has ended, the worker opens another session and checks the rows of this session against the
-plan.
+of the table's last change, and either a digest of the slice's first rows or a digest of each block. As long as rows are requested in
+order, a worker reads them from one stream. If a session has ended, the worker opens another session and checks the rows of this session
+against the plan.
 """
 
 import hashlib
@@ -100,7 +100,7 @@ class TableReader(BlockReader):
                 self._sessions[unit.root] = (self._renew_session(unit, extra), True)
                 block = self._read(unit, extra, number)
         except NotFound as exc:
-            raise InputChanged(f"{unit.uri} was planned and is gone.", uri=unit.uri) from exc
+            raise InputChanged(f"{unit.uri} was in the plan, but no longer exists.", uri=unit.uri) from exc
         self._count.add(block.records.nbytes)
         return block
 
@@ -272,7 +272,7 @@ def _schema(source: TableSource, sessions: Sequence[Session]) -> pa.Schema:
     for session in sessions[1:]:
         if session.columns() != kinds:
             raise BadSpec(
-                f"{session.uri} has other columns than {sessions[0].uri}: {_describe_columns(session.columns())}, not {_describe_columns(kinds)}."
+                f"{session.uri} has different columns from {sessions[0].uri}: {_describe_columns(session.columns())}, not {_describe_columns(kinds)}."
             )
     for name in source.selected_cols or ():
         _check_column(name, names, "source.table.selectedCols", sessions[0].uri)

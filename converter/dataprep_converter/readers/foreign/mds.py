@@ -49,8 +49,8 @@ class MdsReader(BlockReader):
 
     @staticmethod
     def discover(source: MdsSource, access: Access) -> Discovery:
-        """Reads the indexes. Raises NotFound for a folder without an index, BadData for a shard that is missing or has another size, and
-        BadSpec for a column that can't be read."""
+        """Reads the indexes. Raises NotFound for a folder without an index, BadData for a shard that is missing or has the wrong size,
+        and BadSpec for a column that can't be read."""
         return Discovery(_Planner(source, access).units())
 
     def __init__(self, source: MdsSource, state: Mapping[str, Any], access: Access) -> None:
@@ -130,7 +130,7 @@ class _Shard(Closeable):
         head = self._source.read_at(0, 4 * (count + 2))
         if len(head) != 4 * (count + 2) or int.from_bytes(head[:4], "little") != count:
             found = int.from_bytes(head[:4], "little")
-            raise BadData(f"{uri}: its index says {count:,} records, the shard says {found:,}.", uri=uri)
+            raise BadData(f"{uri}: its index gives {count:,} records, but the shard gives {found:,}.", uri=uri)
         self._offsets = np.frombuffer(head, "<u4", offset=4).astype(np.int64)
         if np.any(np.diff(self._offsets) < 0) or self._offsets[0] < len(head) or self._offsets[-1] > contents:
             raise BadData(f"{uri}: the offset table points outside the shard, or its offsets don't ascend.", uri=uri)
@@ -205,7 +205,7 @@ class _Planner:
             count, contents = _number(shard, "samples", entry.uri), _number(shard["raw_data"], "bytes", entry.uri)
             expected = _number(shard["zip_data"], "bytes", entry.uri) if is_packed else contents
             if file.size != expected:
-                raise BadData(f"{file.uri} has {file.size:,} bytes, {entry.uri} says {expected:,}.", uri=file.uri)
+                raise BadData(f"{file.uri} has {file.size:,} bytes, but {entry.uri} says {expected:,}.", uri=file.uri)
             if not count:
                 continue
             unit = _unit(root, path, file, count, contents, is_packed=is_packed)

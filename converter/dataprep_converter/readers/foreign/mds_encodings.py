@@ -91,7 +91,7 @@ def _column_of_arrays(column: MdsColumn, arrays: Sequence["np.ndarray[Any, Any]"
 
 
 def parser_of(column: MdsColumn, form: ForeignColumn) -> Callable[[bytes], Any]:
-    """Return the function that converts a cell's raw bytes to the column's value. For invalid bytes, that function raises BadSample."""
+    """The function that converts a cell's raw bytes to the column's value. For invalid bytes, that function raises BadSample."""
     kind, _, rest = column.encoding.partition(":")
     if kind in _BYTES:
         return lambda content: content

@@ -52,7 +52,7 @@ class ForeignColumn:
         return pa.large_list(arrow_type(self.dtype)) if self.form == "List" else arrow_type(self.dtype, self.shape)
 
     def array(self, values: Sequence[Any]) -> Array:
-        """The values of some samples as a column. None is a null."""
+        """The values of some samples as a column. A value that is None becomes a null."""
         is_missing = np.array([value is None for value in values], np.bool_)
         if self.form == "Bytes" and not is_missing.any():
             return binaries(values)
@@ -102,7 +102,7 @@ def form_of_arrays(name: str, arrays: "Sequence[np.ndarray[Any, Any]]") -> Forei
     """The column for arrays that all have the same type, and that either have the same shape or are one-dimensional. None for other
     arrays."""
     dtypes, shapes = {array.dtype.name for array in arrays}, {array.shape for array in arrays}
-    # A tensor has values, so arrays that are all empty become lists.
+    # A tensor can't be empty, so arrays that are all empty become lists.
     if len(dtypes) == len(shapes) == 1 and all(min(shapes)):
         return ForeignColumn(name, "Tensor", min(dtypes), min(shapes))
     is_ragged = len(dtypes) == 1 and all(len(shape) == 1 for shape in shapes)

@@ -47,7 +47,7 @@ _BLOCK: Final = 512
 _SAMPLED: Final = 16
 """The number of members from which the form of a column is determined."""
 _OF: Final = "source.webdataset"
-# webdataset's own rules: the key ends at the first dot of the file's name, and names within two pairs of underscores are metadata.
+# webdataset's own rules: the key ends at the first dot of the file's name, and names that begin and end with two underscores are metadata.
 NAME: Final = re.compile(r"((?:.*/|)[^.]+)[.]([^/]*)", re.DOTALL)
 _METADATA: Final = re.compile(r"__[^/]*__($|/)")
 _NUMBERS: Final = frozenset({"cls", "cls2", "class", "count", "index", "inx", "id"})
@@ -170,7 +170,7 @@ def _samples(members: Iterable[TarMember], uri: str) -> Iterator[_Sample]:
 
 
 def _readable(name: str) -> str:
-    """The name with valid UTF-8 only. tarfile keeps other bytes as surrogates, which no record can hold."""
+    """The name, with bytes that aren't valid UTF-8 replaced. tarfile keeps such bytes as surrogates, which no record can hold."""
     return name.encode("utf-8", "surrogateescape").decode("utf-8", "replace")
 
 

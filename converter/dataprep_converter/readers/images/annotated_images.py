@@ -198,12 +198,12 @@ def _classes_of(pair: Pair, access: Access, source: AnnotatedImagesSource) -> se
     try:
         return {obj.name for obj in voc.parse(content, first_pixel=source.first_pixel).objects}
     except BadSample:
-        # The worker reports this sample as bad, with its reason.
+        # The worker reports this sample as bad, with the reason.
         return set()
 
 
 def _class_names(source: AnnotatedImagesSource, class_subsets: Mapping[str, Sequence[str]]) -> list[str]:
-    """The classes found in all subsets, or only in the subset `classesFrom`. Raises BadSpec if the subset `classesFrom` has no classes."""
+    """The classes found in any subset or, if `classesFrom` is set, in that subset. Raises BadSpec if that subset has no classes."""
     only_subset = source.classes_from
     classes = sorted(name for name, subsets in class_subsets.items() if only_subset is None or only_subset in subsets)
     if only_subset is not None and not classes:

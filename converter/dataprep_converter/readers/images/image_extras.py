@@ -15,7 +15,7 @@ from dataprep_converter.core.tensors import Array
 _BAD: Final = "\n/bad: "
 """The prefix of a bad image's extra. No label begins with it: labels from lists are stripped, and folder and file names contain no `/`."""
 
-_arrow: Any = pa  # the type stubs lack arrays from Python values of any type
+_arrow: Any = pa  # the type stubs don't allow arrays of arbitrary Python values
 
 
 def bad_extra(reason: str) -> str:

@@ -65,7 +65,7 @@ class Classes:
 
     def names(self) -> list[str]:
         """The classes in the order of their numbers. If the spec lists the classes, the list's order is used; otherwise the classes are
-        sorted. Raises BadSpec, which names an image, if the class of the image doesn't occur in the subset that determines the classes."""
+        sorted. If an image's class doesn't occur in the subset that determines the classes, raises BadSpec, which names the image."""
         if self._only_subset is not None and not self._names:
             raise BadSpec(f"{self._option}From: the subset {self._only_subset!r} has no images.")
         for name, where in sorted(self._others.items()):
@@ -113,7 +113,7 @@ def _check(pattern: str) -> None:
         groups = [field.name for field in pc.extract_regex(pa.array([], pa.string()), pattern=pattern).type]
     except pa.ArrowInvalid as exc:
         raise BadSpec(
-            f"source.images.fileName.pattern {pattern!r} is not a regular expression of RE2 with only named groups: {exc}."
+            f"source.images.fileName.pattern {pattern!r} is not a valid RE2 regular expression with only named groups: {exc}."
         ) from exc
     if groups.count("label") != 1:
         raise BadSpec(f"source.images.fileName.pattern {pattern!r} must have one group named label, (?P<label>…).")

@@ -14,13 +14,13 @@ class ListedFile:
     """An image, or a file that belongs to an image."""
 
     root: int
-    """The index, in the source's list of URIs, of the URI below which the file was found."""
+    """The file was found below the URI with this index in the source's list of URIs."""
     path: str
     """The path relative to that URI, in UTF-8."""
     entry: Entry
     subset: str
     folders: Sequence[str]
-    """The names of the folders between the subset's folder and the file, the outermost first. If the URI is a file or a glob, these names
+    """The names of the folders between the subset's folder and the file, outermost first. If the URI is a file or a glob, these names
     include at least the name of the file's folder."""
 
 
@@ -101,13 +101,13 @@ def _subset(file: str, *, folders: Sequence[str], uri: str, subset_from: str) ->
 
 
 def _all_end_alike(names: Sequence[str], endings: Sequence[str]) -> bool:
-    """Whether all names share one of the given endings. Searches all names as one string, which is faster than a loop."""
+    """Whether all names have the same ending, one of those given. Searches all names as one string, which is faster than a loop."""
     text = "/".join([*names, ""])
     return any(text.count(f"{ending}/") == len(names) for ending in endings)
 
 
 def extension_of(path: str) -> str:
-    """The extension of a path in lower case, without the dot. Empty if there is none."""
+    """The path's extension in lower case, without the dot. Empty if the path has no extension."""
     _, dot, extension = path.rpartition("/")[2].rpartition(".")
     return extension.lower() if dot else ""
 

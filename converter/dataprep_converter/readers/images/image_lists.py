@@ -62,8 +62,8 @@ class ImagesOfList(Closeable):
         self._kind = kind
         self._table = ImageTable(access, listed, kind) if listed.columns is not None or kind == "Parquet" else None
         self.ignored = IgnoredFiles()
-        """The number of images below the root that the list doesn't name, and of other files there. Files are counted only if the list has
-        names rather than paths."""
+        """The number of images below the root that the list doesn't name, plus the number of other files there. Files are counted only if
+        the list has names rather than paths."""
 
     @property
     def schema(self) -> pa.Schema | None:
@@ -246,7 +246,7 @@ def _of_text(text: Iterator[str], source: ImageList) -> Iterator[Line]:
 def _of_csv(text: Iterator[str], source: ImageList) -> Iterator[Line]:
     delimiter = source.delimiter or ("\t" if extension_of(without_suffix(source.uri)) == "tsv" else ",")
     if ord(delimiter) > 0x7F or delimiter in '\r\n\0"':
-        raise BadSpec(f"source.images.list.delimiter is one ASCII character, got {delimiter!r}.")
+        raise BadSpec(f"source.images.list.delimiter must be one ASCII character, got {delimiter!r}.")
     rows = csv.reader(text, delimiter=delimiter, strict=True)
     try:
         names = next(rows, None) if source.header else None

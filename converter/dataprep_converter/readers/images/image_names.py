@@ -17,7 +17,7 @@ class ImagesByName:
         self._ignored = IgnoredFiles()
         self._images: dict[str, tuple[ImagesOfFolder, int]] = {}
         self._twice: dict[str, str] = {}
-        """Maps each name that several images have to the URI of the second such image."""
+        """The names that more than one image has, each with the URI of the second image of that name."""
         self._found: set[str] = set()
         self._count = 0
         folders = folders_of_images(
@@ -36,7 +36,7 @@ class ImagesByName:
                 else:
                     self._images[key] = (images, place)
                 self._count += 1
-        # If the list is in the same folder, the listing counts it as ignored.
+        # If the list is in the same folder, the listing of the images counts the list as an ignored file; `ignored` subtracts it.
         below = list_uri.removeprefix(f"{root.rstrip('/')}/")
         self._lists = int(below != list_uri and not is_hidden(below) and extension_of(below) not in source.extensions)
 

@@ -93,7 +93,7 @@ class ImageTable(Closeable):
         for column in self.schema:
             if not is_plain(column.type):
                 raise BadSpec(
-                    f"{listed.uri}: the column {column.name!r} is {column.type}; the columns of a list are text, numbers, booleans, and lists and structs of them.",
+                    f"{listed.uri}: the column {column.name!r} is {column.type}; the columns of a list must contain text, numbers, booleans, or lists or structs of these.",
                     uri=listed.uri,
                 )
 
@@ -136,12 +136,12 @@ class ImageTable(Closeable):
         return str(value)
 
     def _top_level(self, reference: str, fields: Sequence[str]) -> str:
-        """The name to which a name or a position refers. The name of a struct's field, such as `a/b`, is returned unchanged."""
+        """The column name to which `reference`, a name or position, refers. A struct field's name, such as `a/b`, is returned unchanged."""
         is_inner = reference not in fields and reference.partition("/")[0] in fields
         return reference if is_inner else self._found(reference, fields)[0]
 
     def _found(self, reference: str, names: Sequence[str]) -> list[str]:
-        """The columns to which a name or a position refers. The name of a struct stands for all of its columns."""
+        """The columns to which `reference`, a name or position, refers. The name of a struct stands for all of its columns."""
         if reference in names:
             return [reference]
         if reference.isascii() and reference.isdigit() and int(reference) < len(names):

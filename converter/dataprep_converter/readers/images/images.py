@@ -255,4 +255,4 @@ def _refuse_names_of_images(schema: pa.Schema | None, listed: ImageList) -> None
     taken = {field.name for field in IMAGE} | {LABEL, TEXT, FILENAME.name}
     for name in schema.names if schema is not None else ():
         if name in taken:
-            raise BadSpec(f"{listed.uri}: the column {name!r} has the name of a column that each image has; rename it in the list.")
+            raise BadSpec(f"{listed.uri}: every image already has a column named {name!r}; rename the list's column.")

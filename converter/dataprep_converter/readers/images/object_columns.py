@@ -81,7 +81,7 @@ class ObjectColumns:
 
     def _largest(self, images: Sequence[ImageObjects]) -> dict[str, Array]:
         names = [image.objects[_largest(image.boxes)].name if image.objects else BACKGROUND for image in images]
-        # The background's number follows the last class, unless number 0 is reserved for it.
+        # The background's number follows the number of the last class, unless number 0 is reserved for the background.
         background = 0 if self._first else len(self._classes)
         numbers = [self._numbers[name] if image.objects else background for name, image in zip(names, images, strict=True)]
         return {LABEL: pa.array(numbers, pa.int64()), TEXT: pa.array(names, pa.string())}

@@ -27,7 +27,7 @@ class Tree:
     uris: Sequence[str]
     extensions: Sequence[str]
     suffix: str = ""
-    """The end of each file name, before its extension."""
+    """The suffix that each file name has before its extension."""
 
     def stem(self, path: str) -> str | None:
         """The part of a path that an image and its partner have in common. Returns None unless the path has the tree's suffix and one of
@@ -39,7 +39,7 @@ class Tree:
 
 @dataclass(frozen=True, slots=True)
 class Pair:
-    """An image and its partner file, one of which can be missing."""
+    """An image and its partner file, either of which can be missing."""
 
     image: ListedFile | None
     partner: ListedFile | None
@@ -83,8 +83,8 @@ class UnmatchedFiles:
             self.examples.append(uri)
 
     def conclude(self) -> list[str]:
-        """If any files have no counterpart, returns a warning if the policy is Skip, and otherwise raises NotFound, which names the first
-        of these files."""
+        """Returns a warning if the policy is Skip and any files have no counterpart. With any other policy, raises NotFound for such files,
+        naming the first of them."""
         count = self.images + self.partners
         if not count:
             return []

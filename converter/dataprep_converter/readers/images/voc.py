@@ -19,7 +19,7 @@ _FLAGS: Final = {"0": 0, "1": 1, "false": 0, "true": 1, "": 0}
 
 
 def parse(content: bytes, *, first_pixel: int) -> Annotation:
-    """The objects in the order of the file. If `first_pixel` is 1, pixels are numbered from 1, and a box includes the pixels xmax and ymax.
+    """The objects in file order. If `first_pixel` is 1, pixels are numbered from 1, and a box includes the pixels xmax and ymax.
 
     Raises BadSample if the file is invalid. The elements `pose`, `truncated`, `difficult` and `size` can be missing.
     """

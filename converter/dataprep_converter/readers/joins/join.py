@@ -203,7 +203,7 @@ class _Planner:
         yield from self._bad
 
     def _open_tables(self, readers: ExitStack) -> list[_Table]:
-        """Opens the tables. When `readers` is closed, the readers of all tables are closed.
+        """Opens the tables. Closing `readers` closes the readers of all tables.
 
         In a table of sequences, a row with a null is a bad row, because a sequence has no null among its steps.
         """
@@ -325,7 +325,7 @@ def _table(number: int, spec: JoinTable, reader: Reader, units: UnitTable, sourc
         return _Table(number, spec, reader, units, [], [], empty)
     keys = find_columns(spec.keys or source.keys, schema, of=of)
     if len(keys) != len(source.keys):
-        raise BadSpec(f"{of} has the key columns {', '.join(keys)}; join.keys are {', '.join(source.keys)}.")
+        raise BadSpec(f"{of} has the key columns {', '.join(keys)}, but join.keys are {', '.join(source.keys)}.")
     others = [name for name in schema.names if name not in keys]
     order_by = None
     if spec.order_by is not None:
@@ -353,7 +353,7 @@ def _key_type(kind: pa.DataType, name: str, of: str) -> pa.DataType:
         return pa.binary()
     if types.is_boolean(kind) or types.is_date(kind) or types.is_timestamp(kind):
         return kind
-    raise BadSpec(f"{of}: the column {name!r} is {kind}, which can't be a key; give it a type of whole numbers or text.")
+    raise BadSpec(f"{of}: the column {name!r} is {kind}, which can't be a key; make it a column of whole numbers or text.")
 
 
 def _schema(source: JoinSource, tables: Sequence[_Table]) -> pa.Schema:
@@ -390,8 +390,8 @@ def _schema(source: JoinSource, tables: Sequence[_Table]) -> pa.Schema:
 
 
 def _field_metadata(tables: Sequence[_Table], key: str) -> dict[str, str]:
-    """Maps the name that each column has in the join to the value of the column's metadata entry `key`. Columns without this metadata entry
-    are left out."""
+    """The value of each column's metadata entry `key`, keyed by the column's name in the join. Columns without this metadata entry are left
+    out."""
     return {
         table.spec.prefix + field.name: (field.metadata or {})[key.encode()].decode()
         for table in tables
@@ -426,8 +426,8 @@ def _cut(pieces: Iterator[pa.RecordBatch], schema: pa.Schema) -> Generator[pa.Re
 
 
 class _Writer:
-    """Writes Arrow streams `00000.arrow`, `00001.arrow`, … When a file has reached a certain size, the next file begins. Each unit is a
-    message."""
+    """Writes Arrow streams `00000.arrow`, `00001.arrow`, … Begins a new file when the current one has reached a certain size. Each unit is
+    a message."""
 
     # The layout of a file:  message schema | message record batch … | uint32 0xffffffff | uint32 0
 

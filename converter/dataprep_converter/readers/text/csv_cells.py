@@ -82,8 +82,8 @@ def parse_rows(
     each skipped row, a pair (row number, number of cells) is appended to `skipped`."""
     every_word = {word for name, words in dialect.by_column.items() if types.get(name) != pa.string() for word in words}
     table = _parse(data, names, types, dialect, words=["", *dialect.nulls, *dialect.missing, *every_word], skipped=skipped, only=only)
-    # Arrow takes one list of words for all columns. If Arrow might have treated another column's word as a missing value in a numeric
-    # column, that column is parsed again.
+    # Arrow takes one list of words for all columns, so it may have treated a cell of a numeric column as missing because of another
+    # column's word. Such numeric columns are parsed again.
     doubtful: dict[tuple[str, ...], list[str]] = {}
     for name, column in zip(table.column_names, table.columns, strict=True) if every_word else ():
         if column.null_count and not pa.types.is_string(column.type) and not every_word <= set(words := dialect.words(name)):
@@ -173,10 +173,10 @@ class Parser:
         return Block.of(batch, self._with_lines(reasons, data, line) if reasons else {}, missing=missing)
 
     def _misfits(self, data: bytes) -> dict[int, str]:
-        """Finds rows with an invalid cell, and the reasons. Finds only the kinds of invalid cells that can occur in thousands of rows.
+        """Finds rows with an invalid cell, and the reasons, for those kinds of invalid cells that can occur in thousands of rows.
 
-        Regular expressions find rows with invalid cells in one pass, and Arrow then checks each distinct text once. Repeatedly halving the
-        block finds the remaining faulty rows, such as rows with numbers that are too large.
+        Regular expressions find these rows in one pass, and Arrow then checks each distinct text once. The caller finds the remaining
+        faulty rows, such as rows with numbers that are too large, by repeatedly halving the block.
         """
         typed = [column for column in self._columns if column.type in _PATTERNS]
         skipped: list[tuple[int, int]] = []
@@ -279,7 +279,7 @@ class Parser:
         if values.null_count:
             values = pc.fill_null(values, "")
         if self._dialect.by_column and self._dialect.nulls:
-            # In this case, Arrow leaves the words in text columns unchanged.
+            # If some columns have their own words, Arrow leaves the words in `nulls` unchanged in text columns.
             values = pc.if_else(pc.is_in(values, value_set=_texts(self._dialect.nulls)), "", values)
         own_words = self._dialect.by_column.get(column.name, ())
         missing = pc.is_in(values, value_set=_texts(own_words)) if own_words else None

@@ -1,8 +1,8 @@
 """Infers the column types of CSV text from its first rows.
 
 Cells with a word for a missing value are ignored. A column's inferred type is the type that at least 95% of its remaining cells have. Rows
-with a cell that is not of the inferred type later become bad records. The version of the inference rule is the version of the part
-`inference`. In version 1, a column became text if a single cell was of another type. A data set that was planned with version 1 is also
+with a cell that is not of the inferred type later become bad records. The version of this inference rule is that of the part `inference` in
+`run_id.PARTS`. In version 1, a column became text if a single cell was of another type. A data set that was planned with version 1 is also
 extended and replanned with version 1.
 """
 

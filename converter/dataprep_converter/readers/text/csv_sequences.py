@@ -170,7 +170,7 @@ class CsvSequencesReader(Closeable):
         return {}
 
     def read(self, units: UnitTable, samples: Iterator[npt.NDArray[np.int64]]) -> Iterator[Batch]:
-        """Yields a batch for each array of sample numbers. Reading costs the same in any order."""
+        """Yields a batch for each array in `samples`. The arrays contain the samples' numbers. Their order doesn't affect the speed."""
         for batch in self._texts.read(units, samples):
             yield self._parse_batch(batch)
 

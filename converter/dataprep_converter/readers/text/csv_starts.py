@@ -78,7 +78,7 @@ def dialect_of(delimiter: str, quote: str, nulls: Sequence[str], *, of: str) -> 
     `source.csv`."""
     for option, character in (("delimiter", delimiter), ("quote", quote)):
         if ord(character) > 0x7F or character in "\r\n\0":
-            raise BadSpec(f"{of}.{option} is one ASCII character, got {character!r}.")
+            raise BadSpec(f"{of}.{option} must be one ASCII character, got {character!r}.")
     if delimiter == quote:
         raise BadSpec(f"{of}.delimiter and quote are both {quote!r}.")
     return Dialect(delimiter, quote, tuple(nulls))
@@ -131,7 +131,7 @@ def infer_columns(start: FileStart, dialect: Dialect, *, rule: int, uri: str, of
     for number, name in enumerate(names):
         if len(name) > _LONGEST_NAME:
             raise BadSpec(
-                f"{uri}: the header's name for column {number} has {len(name):,} characters, and columns have 1 to {_LONGEST_NAME}; "
+                f"{uri}: the header's name for column {number} has {len(name):,} characters, but column names have 1 to {_LONGEST_NAME}; "
                 f"is {of}.delimiter right? Otherwise give {of}.columns.",
                 uri=uri,
             )

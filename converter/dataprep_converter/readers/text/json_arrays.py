@@ -58,7 +58,7 @@ class _ClosedEarly(BadSample):
     def __init__(self, fault: str, *, on_first_line: bool) -> None:
         super().__init__(fault)
         self.on_first_line = on_first_line
-        """Whether the text has no line end between its first sign and the end of the array."""
+        """Whether there is no line end between the text's first bracket, brace or comma and the end of the array."""
 
 
 def begins_like_array(start: bytes) -> bool:
@@ -214,7 +214,7 @@ class _Signs:
     places: npt.NDArray[np.int64]
     kinds: npt.NDArray[np.uint8]
     depths: npt.NDArray[np.int64]
-    """For each sign, the number of brackets and braces that are open after the sign."""
+    """For each of these characters, the number of brackets and braces that are open after it."""
 
 
 def _signs(data: bytes) -> _Signs:

@@ -68,8 +68,8 @@ class LibsvmReader(Closeable):
         return {}
 
     def read(self, units: UnitTable, samples: Iterator[npt.NDArray[np.int64]]) -> Iterator[Batch]:
-        """Yields a batch for each array of sample numbers. Dense vectors are made for one batch at a time, because the dense vectors of a
-        whole stretch with many short lines would need too much memory."""
+        """Yields a batch for each array in `samples`. The arrays contain the samples' numbers. Dense vectors are made for one batch at a
+        time, because the dense vectors of a whole stretch with many short lines would need too much memory."""
         for batch in self._sparse.read(units, samples):
             yield replace(batch, records=self._with_vectors(batch.records)) if self._source.dense else batch
 
@@ -126,7 +126,7 @@ class _Tokens:
     starts: _Places
     ends: _Places
     lines: _Places
-    """The number of each token's line."""
+    """For each token, the number of its line."""
 
     def select(self, which: Any) -> "_Tokens":
         """The tokens that an index or mask selects."""

@@ -31,7 +31,7 @@ class Lines:
 
     starts: npt.NDArray[np.int64]
     ends: npt.NDArray[np.int64]
-    """For each line, the start of the next line, a separator or the end of the text."""
+    """For each line, the position at which it ends: the start of the next line, a separator, or the end of the text."""
     size: int
     """The number of bytes up to the end of the last complete line."""
     feeds: npt.NDArray[np.int64]

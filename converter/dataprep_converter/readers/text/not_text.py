@@ -38,6 +38,6 @@ def refuse_binary(start: bytes, uri: str) -> None:
 
 
 def _has_controls(start: bytes) -> bool:
-    """Whether there are control characters that never occur in text. The first letters don't suffice: a CSV header can begin with `PAR1` or
-    `ORCID`."""
+    """Whether a file's first bytes include control characters that never occur in text. The first letters alone don't identify a Parquet or
+    ORC file: a CSV header can begin with `PAR1` or `ORCID`."""
     return any(byte < ord("\t") for byte in start[:MOST_BYTES])

@@ -117,7 +117,7 @@ def dialect_of_source(source: CsvSequencesSource) -> Dialect:
 
 
 def _is_packed(uri: str) -> bool:
-    """Whether a file's name indicates a compression other than gzip. Gzip has always been recognised by the content instead."""
+    """Whether a file's name indicates a compression other than gzip. Gzip has always been recognised by a file's content."""
     return without_suffix(uri) != uri and not uri.lower().endswith(".gz")
 
 
@@ -191,8 +191,8 @@ class _Columns:
             self._bytes += len(text)
 
     def final_columns(self, *, alone: str | None = None) -> list[dict[str, Any]]:
-        """The columns as JSON values for `state`. If there is only one column and no header, the column is named `alone`. Raises BadData if
-        no file has a row."""
+        """The columns as JSON values for `state`. If there is only one column, and neither the spec nor a header names it, the column gets
+        the name `alone`. Raises BadData if no file has a row."""
         columns = self._spec_columns if self._spec_columns is not None else self._infer_columns()
         if alone is not None and self._spec_columns is None and not self._preamble.header and len(columns) == 1:
             columns = [columns[0].model_copy(update={"name": alone})]
@@ -214,8 +214,8 @@ class _Columns:
         return columns
 
     def _check_for_headers(self, columns: list[CsvColumn]) -> None:
-        """Raises BadSpec if a file's first row has no number but is followed by rows of numbers. If a header were read as data, all columns
-        would become text."""
+        """Raises BadSpec if a file's first row has no number but is followed by rows of numbers, because that row is probably a header. If
+        a header were read as data, all columns would become text."""
         dialect = self._preamble.dialect
         names = [column.name for column in columns]
         firsts: list[bytes] = []

@@ -166,8 +166,8 @@ class _Planner:
             yield _gzip_unit(unit, share, contents)
 
     def _subset(self, root: int, path: str, entry: Entry) -> str:
-        """The file's split, if the source's folder is a data set of this project. In that case, also takes the features from the data set's
-        manifest."""
+        """The file's split, if the source's folder holds a data set that this project wrote. In that case, also takes the features from the
+        data set's manifest."""
         if root not in self._splits:
             uri = self._source.uris[root]
             # Look for a manifest only if the URI is a folder, because HDFS rejects paths below a file.

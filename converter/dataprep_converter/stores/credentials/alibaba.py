@@ -27,7 +27,7 @@ _SESSION: Final = "ALIBABA_CLOUD_ROLE_SESSION_NAME"
 
 
 class AlibabaCredentials:
-    """The current credentials of this process, refreshed a quarter of an hour before they expire. Several threads may use it."""
+    """The current credentials of this process, refreshed a quarter of an hour before they expire. Safe to use from several threads."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
@@ -36,7 +36,7 @@ class AlibabaCredentials:
         self._credentials: Any = None
 
     def get_credential(self) -> Any:
-        """Returns an object with `get_access_key_id()`, `get_access_key_secret()` and `get_security_token()`, as pyodps needs it.
+        """Returns an object with `get_access_key_id()`, `get_access_key_secret()` and `get_security_token()`, as pyodps requires.
 
         Raises BadCredentials, which names the role or the places searched. Raises Unreachable if the role's service didn't respond.
         """
@@ -61,7 +61,7 @@ class AlibabaCredentials:
                     self._providers = [(source, provider)]
                     return self._credentials
         raise BadCredentials(
-            f"No credentials of Alibaba Cloud: {'; '.join(failures)}. Give the store a Secret (accessKeyId, accessKeySecret), or the pods "
+            f"No credentials for Alibaba Cloud: {'; '.join(failures)}. Give the store a Secret (accessKeyId, accessKeySecret), or the pods "
             "(workers.serviceAccountName) a service account with a RAM role (RRSA), or the nodes a RAM role."
         )
 

@@ -22,7 +22,7 @@ _CONTAINER = "http://169.254.170.2"
 
 
 class CredentialChain:
-    """The current credentials of one store, refreshed before they expire. Several threads may use it."""
+    """The current credentials of one store, refreshed before they expire. Safe to use from several threads."""
 
     def __init__(self, secret: Mapping[str, str], *, region: str) -> None:
         self._secret = secret
@@ -88,7 +88,7 @@ def _from_web_identity(token_file: Path, role: str, *, region: str) -> AwsCreden
     answer = ask(f"{endpoint}/", what=f"role {role} of the service account", hint=hint, body=query.encode())
     element = ET.fromstring(answer).find(".//{*}Credentials")  # noqa: S314 - AWS's own answer, over TLS
     if element is None:
-        raise BadCredentials(f"STS gave no credentials for role {role}.")
+        raise BadCredentials(f"STS returned no credentials for role {role}.")
     return AwsCredentials(
         element.findtext("{*}AccessKeyId") or "",
         element.findtext("{*}SecretAccessKey") or "",

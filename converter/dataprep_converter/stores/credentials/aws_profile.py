@@ -1,6 +1,6 @@
 """An AWS profile's credentials, in the files of the AWS command line: `~/.aws/config` and `~/.aws/credentials`.
 
-This module itself reads the keys in these files. Everything that needs a request or a program (SSO, a role to assume, a process, a login)
+This module reads the keys in these files itself. Everything that needs a request or a program (SSO, a role to assume, a process, a login)
 is left to botocore. Because pods have no profiles, botocore is imported only when it is needed.
 """
 
@@ -38,7 +38,7 @@ class AwsProfile:
         return self._settings.get("region")
 
     def credentials(self, region: str) -> AwsCredentials | None:
-        """Returns the profile's credentials, or None if there is no profile with credentials. `region` is for profiles without a region.
+        """Returns the profile's credentials, or None if there is no profile with credentials. `region` is used if the profile has none.
 
         Raises BadCredentials, which names the profile and says what to do. Raises Unreachable if a service doesn't respond.
         """
@@ -74,14 +74,14 @@ class AwsProfile:
                     session.set_config_variable("region", region)
                 self._chain = session.get_credentials()
             if self._chain is None:
-                raise BadCredentials(f"No credentials for profile {self._name} of AWS: botocore finds none in its settings.")
+                raise BadCredentials(f"No credentials for AWS profile {self._name}: botocore finds none in its settings.")
             keys = self._chain.get_frozen_credentials()
         except (exceptions.HTTPClientError, exceptions.ConnectionError) as exc:
-            raise Unreachable(f"cannot connect for the credentials of profile {self._name} of AWS: {_line(exc)}.") from exc
+            raise Unreachable(f"cannot connect to get the credentials of AWS profile {self._name}: {_line(exc)}.") from exc
         except (exceptions.BotoCoreError, exceptions.ClientError) as exc:
             logged_out = isinstance(exc, exceptions.SSOError | exceptions.TokenRetrievalError)
             hint = f" Log in: aws sso login --profile {self._name}." if logged_out else ""
-            raise BadCredentials(f"No credentials for profile {self._name} of AWS: {_line(exc)}.{hint}") from exc
+            raise BadCredentials(f"No credentials for AWS profile {self._name}: {_line(exc)}.{hint}") from exc
         # botocore renews temporary keys at least 10 minutes before they expire, so these keys are valid for at least 10 minutes.
         return AwsCredentials(keys.access_key, keys.secret_key, keys.token, datetime.now(UTC) + 2 * EARLY if keys.token else None)
 

@@ -80,7 +80,7 @@ class CredentialChain:
                 hint = f" {exc}"
         raise BadCredentials(
             "No credentials for Azure: give the store a Secret (accountKey, sasToken, or tenantId, clientId and clientSecret), set "
-            "AZURE_STORAGE_ACCOUNT_KEY or AZURE_STORAGE_SAS_TOKEN, log in by `az login`, or run with a workload identity or a managed "
+            "AZURE_STORAGE_ACCOUNT_KEY or AZURE_STORAGE_SAS_TOKEN, log in with `az login`, or run with a workload identity or a managed "
             f"identity. A public container needs anonymous: true in stores.{hint}"
         )
 

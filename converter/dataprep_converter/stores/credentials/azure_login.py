@@ -9,13 +9,13 @@ from dataprep_converter.core.errors import BadCredentials
 def token(scope: str) -> tuple[str, datetime]:
     """Returns a token and its expiry time.
 
-    Raises BadCredentials if azure-identity isn't installed, or if `az` fails; the error then contains the message of `az`.
+    Raises BadCredentials if azure-identity isn't installed, or if `az` fails; in the latter case, the error contains `az`'s message.
     """
     try:
         from azure.core.exceptions import ClientAuthenticationError
         from azure.identity import AzureCliCredential
     except ImportError as exc:
-        raise BadCredentials("For the login of `az`: pip install 'dataprep-operator[azure-login]'.") from exc
+        raise BadCredentials("To use the login of `az`, install azure-identity: pip install 'dataprep-operator[azure-login]'.") from exc
     # The library's warnings only repeat the error.
     logging.getLogger("azure.identity").setLevel(logging.ERROR)
     try:

@@ -17,7 +17,7 @@ logger = logging.getLogger(__name__)
 EARLY: Final = timedelta(minutes=5)
 """Credentials are refreshed this long before they expire."""
 _NEARLY: Final = timedelta(minutes=1)
-"""If the present credentials are valid for longer than this, a failed refresh is only logged. Otherwise, it is an error."""
+"""If the current credentials are valid for longer than this, a failed refresh is only logged. Otherwise, it is an error."""
 _TIMEOUT_SECONDS: Final = 5.0
 
 
@@ -30,7 +30,7 @@ C = TypeVar("C", bound=_ExpiringCredentials)
 
 
 class CachedCredentials(Generic[C]):
-    """The current credentials of one store. Several threads may use it."""
+    """The current credentials of one store. Safe to use from several threads."""
 
     def __init__(self, fetch: Callable[[], C], *, service: str) -> None:
         self._fetch = fetch
@@ -76,7 +76,7 @@ def ask(
         with exc:
             reason = f"{exc.code} {' '.join(exc.read()[:300].decode(errors='replace').split())}"
             if exc.code in (408, 429) or exc.code >= 500:
-                raise Unreachable(f"{urllib.parse.urlsplit(url).netloc} failed for the credentials of {what}: {reason}.") from exc
+                raise Unreachable(f"{urllib.parse.urlsplit(url).netloc} failed to provide the credentials of {what}: {reason}.") from exc
             raise BadCredentials(f"No credentials for {what}: {reason}. {hint}".rstrip()) from exc
     except (OSError, http.client.HTTPException) as exc:
-        raise Unreachable(f"cannot connect to {urllib.parse.urlsplit(url).netloc} for the credentials of {what}: {exc}.") from exc
+        raise Unreachable(f"cannot connect to {urllib.parse.urlsplit(url).netloc} to get the credentials of {what}: {exc}.") from exc

@@ -54,7 +54,7 @@ _parked: list[object] = []
 """Writers that failed, and their clients. Freeing or closing a writer can block for 15 to 31 s, or make its client unusable."""
 
 _users: dict[str, str] = {}
-"""Under the key `user`, the HDFS user of this process. Empty until a store sets a user."""
+"""Contains the HDFS user of this process under the key `user`. Empty until a store sets a user."""
 
 
 class HdfsStore:

@@ -458,7 +458,7 @@ class WebHdfsInput(RangedInput):
         except NotFound as exc:
             raise InputChanged(f"{self.uri} was deleted while it was being read.", uri=self.uri) from exc
         if _entry(self.uri, status) != self._entry:
-            raise InputChanged(f"{self.uri} was replaced since it was listed.", uri=self.uri)
+            raise InputChanged(f"{self.uri} has been replaced since it was listed.", uri=self.uri)
 
 
 # Any, because a FileStatus is parsed JSON from the NameNode.

@@ -214,7 +214,7 @@ class Container(Bucket):
         if status == 404:
             return NotFound(f"{uri} does not exist.", uri=uri)
         if code == "ConditionNotMet":
-            return InputChanged(f"{uri} was replaced since it was listed.", uri=uri)
+            return InputChanged(f"{uri} has been replaced since it was listed.", uri=uri)
         if status // 100 == 5 or status in (408, 429):
             return Unreachable(f"Azure at {self.peer} failed at {uri}: {reason}.", uri=uri)
         return StoreError(f"Azure at {self.peer} refused {uri}: {reason}.", uri=uri)
@@ -242,7 +242,7 @@ class Blocks:
         return block
 
     def hold(self) -> None:
-        # A sweep can't discard blocks. So make sure at least that `complete` doesn't replace a blob that is written from now on.
+        # A sweep can't discard blocks. So at least make sure that `complete` doesn't replace a blob that is written from now on.
         existing = self._container.look(self._uri, self._key)
         self._held = _condition(replace=False) if existing is None else {"if-match": f'"{existing[0].pin}"'}
 
@@ -267,7 +267,7 @@ class Blocks:
                 return existing[0]
             if existing is not None and not replace:
                 raise AlreadyExists(f"{self._uri} exists already.", uri=self._uri)
-            raise Unreachable(f"Blocks of {self._uri} are gone: something else was written under this name meanwhile.", uri=self._uri)
+            raise Unreachable(f"Blocks of {self._uri} are gone: something else was written under this name in the meantime.", uri=self._uri)
         raise self._container.refusal(answer, self._key, doing="write")
 
     def _committed_blocks(self) -> list[str]:

@@ -120,7 +120,7 @@ class Bucket(ABC):
         return bytes(result.bytes()), unquoted(result.meta["e_tag"])
 
     def fetch(self, key: str, options: "GetOptions") -> "GetResult":
-        """Requests an object through obstore, when it is this request's turn. Call this method within `border`."""
+        """Waits for this request's turn, then requests an object through obstore. Call this method within `border`."""
         sent_at = self.requests.budget.wait_turn()
         try:
             return obstore.get(self.client, key, options=options)
@@ -140,7 +140,7 @@ class Bucket(ABC):
         try:
             yield
         except PreconditionError as exc:
-            raise InputChanged(f"{uri} was replaced since it was listed.", uri=uri) from exc
+            raise InputChanged(f"{uri} has been replaced since it was listed.", uri=uri) from exc
         except UnauthenticatedError as exc:
             if (status := _STATUS.search(str(exc))) is not None:
                 raise self._error_of(status, str(exc), key, doing=doing) from exc

@@ -175,7 +175,7 @@ class OssClient:
         if status == 404:
             return NotFound(f"{uri} does not exist.", uri=uri)
         if status == 412:
-            return InputChanged(f"{uri} was replaced since it was listed.", uri=uri)
+            return InputChanged(f"{uri} has been replaced since it was listed.", uri=uri)
         if status // 100 == 5 or status in (408, 409, 429) or code in _DAMAGED:
             return Unreachable(f"OSS at {self.peer} failed at {uri}: {reason}.", uri=uri)
         return StoreError(f"OSS at {self.peer} refused {uri}: {reason}.", uri=uri)

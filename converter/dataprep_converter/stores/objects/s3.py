@@ -228,7 +228,7 @@ class XmlBucket(Bucket):
         if status == 404:
             return NotFound(f"{uri} does not exist.", uri=uri)
         if status == 412:
-            return InputChanged(f"{uri} was replaced since it was listed.", uri=uri)
+            return InputChanged(f"{uri} has been replaced since it was listed.", uri=uri)
         if status // 100 == 5 or status in (408, 409, 429):
             return Unreachable(f"{service} at {self.peer} failed at {uri}: {reason}.", uri=uri)
         return StoreError(f"{service} at {self.peer} refused {uri}: {reason}.", uri=uri)

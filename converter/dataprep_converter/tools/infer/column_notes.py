@@ -104,7 +104,7 @@ def _filled(values: Any) -> Any:
 
 
 def _is_id(name: str, values: Any, distinct: int) -> bool:
-    """Whether a column looks like a key: no value repeats, and the values are integers that count up or the name is like `user_id`."""
+    """Whether a column looks like a key: no value repeats, and either all are integers that count up or the name is like `user_id`."""
     if distinct < len(values) or values.null_count or not (pa.types.is_integer(values.type) or pa.types.is_string(values.type)):
         return False
     if _ID.fullmatch(name):

@@ -54,8 +54,8 @@ class CsvLayout:
         """Whether the first row looks like column names.
 
         Column names are distinct, and aren't numbers, except for numbers that count up, such as years. A name above numbers proves a
-        header. If there is no such name, no name is allowed to occur again in its column, and in a column without a name, either no cell is
-        empty, as in an index, or every cell is.
+        header. Without such a name, the row looks like column names only if no name occurs again in its column, and if each column without
+        a name has either no empty cells, as in an index, or only empty cells.
         """
         if not self.rows or not self._names:
             return False

@@ -26,7 +26,7 @@ class CsvTypes:
 
     types: Mapping[str, str]
     misfits: Mapping[str, Kind]
-    """The columns that are text only because a few cells don't have the type of all other cells, which is `Kind.type`."""
+    """The columns that are text only because a few cells don't have `Kind.type`, the type of all other cells."""
     planned: Mapping[str, str]
     """The types that the planner infers."""
 

@@ -148,7 +148,10 @@ def _lines_of(file: File, access: Access) -> bytes:
 
 
 def whole_rows(lines: bytes, delimiter: str, *, most: int) -> bytes:
-    """Returns the rows without a last row that is cut off within a quoted cell. Only a CSV file of more than `most` bytes is cut off."""
+    """Returns the rows, leaving out the last one if it is cut off within a quoted cell.
+
+    Only a CSV file of more than `most` bytes is cut off.
+    """
     return lines if len(lines) < most // 2 else lines[: Dialect(delimiter, '"').rows(lines, at_end=False).size] or lines
 
 

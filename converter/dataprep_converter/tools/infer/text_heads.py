@@ -1,7 +1,7 @@
 """Recognises the encoding of a text file from its first bytes.
 
-A byte order mark settles the encoding. Without a mark, valid UTF-8 is taken as UTF-8, and text whose every second byte is zero as UTF-16.
-Anything else is a guess, and the user must be told so: most other files are Windows-1252, which includes Latin-1.
+A byte order mark settles the encoding. Without a mark, valid UTF-8 is taken as UTF-8, and text in which every second byte is zero as
+UTF-16. Anything else is a guess, and the user must be told so: most other files are Windows-1252, which includes Latin-1.
 """
 
 import re

@@ -254,7 +254,7 @@ def _histogram(manifest: Manifest, label: str, names: list[str], *, width: int) 
     for split in splits:
         table.add_column(split.name, justify="right", overflow="fold")
     table.add_column("all", no_wrap=True)
-    # The bars get the part of the line that the numbers and a class name of moderate length leave over.
+    # The bars get whatever is left of the line after the numbers and a class name of moderate length.
     numbers = sum(3 + max(len(split.name), len(f"{max(split.label_counts[label].values(), default=0):,}")) for split in splits)
     longest = max(_BAR_LEAST, min(_BAR, width - numbers - _CLASS_NAME))
     for name in classes[:50]:

@@ -145,7 +145,7 @@ def _value(scalar: Any) -> Any:
     except (OverflowError, ValueError) as exc:
         if pa.types.is_temporal(kind):
             return str(scalar.value) if isinstance(exc, OverflowError) else time_text(scalar.value, kind)
-        return str(kind)  # such as a dictionary of times
+        return str(kind)  # for a type such as a dictionary of times
 
 
 @contextmanager
@@ -203,7 +203,7 @@ def _check_depth(value: Any) -> None:
 
 
 def _elements(text: str, *, is_whole: bool) -> Iterator[Any]:
-    """Yields the elements of a JSON array. Unless the text is whole, a cut-off last element is left out."""
+    """Yields the elements of a JSON array. If the text is incomplete, leaves out a last element that is cut off."""
     at = _past_space(text, text.index("[") + 1)
     if text[at : at + 1] == "]":
         return

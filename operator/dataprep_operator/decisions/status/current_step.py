@@ -195,7 +195,10 @@ def _with_quota_condition(context: Context, status: DataPrepJobStatus, child: Ch
 
 
 def _with_more_memory(context: Context, status: DataPrepJobStatus, judgement: steps.Judgement) -> DataPrepJobStatus | None:
-    """Return the status of another attempt with more memory, if the step ran out of memory and may be given more. Otherwise return None."""
+    """Return the status that starts another attempt with more memory, or None.
+
+    The status is returned only if the step ran out of memory and may be given more.
+    """
     if not isinstance(judgement, Failed) or judgement.reason is not Reason.OUT_OF_MEMORY:
         return None
     effective = memory.increase(status, context.spec, context.defaults)

@@ -66,7 +66,7 @@ def _remaining_seconds(now: datetime, child: Child, records: RecordProgress, rat
     worked_seconds = times.seconds_between(child.started_at, now) or 0.0
     if rate is None or rate <= 0 or not records.total or fraction < ETA_AFTER_FRACTION or worked_seconds < ETA_AFTER_SECONDS:
         return None
-    # A stalled job's rate approaches zero, and then no estimate is shown.
+    # When a job stalls, its rate approaches zero and the estimate grows. An estimate above LONGEST_ETA_SECONDS isn't shown.
     remaining = max(0, records.total - records.in_) / rate
     return round(remaining) if remaining <= LONGEST_ETA_SECONDS else None
 

@@ -162,7 +162,7 @@ class Warehouse:
             found.blocks[block] = rows
 
     def commit(self, name: str) -> Upload:
-        """Adds the blocks in the order of their numbers, once."""
+        """Adds the blocks in the order of their numbers. An upload can be committed only once."""
         with self.lock:
             found = self.upload(name)
             if found.status != "NORMAL":

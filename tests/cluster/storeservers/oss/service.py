@@ -269,7 +269,7 @@ class Service:
         return Answer(headers={**_written(content), "ETag": f'"{stored.etag}"', "Content-MD5": _base64_md5(content)})
 
     def _append_object(self, _request: Request) -> Answer:
-        # Real OSS would append. The object would be visible while data is appended to it, so the product must not use this operation.
+        # Real OSS appends, and the object is visible while it grows. Therefore the product must not use this operation.
         raise OssError(405, "MethodNotAllowed", "AppendObject is refused here: an object must not be visible before it is complete.")
 
     def _copy_object(self, request: Request) -> Answer:

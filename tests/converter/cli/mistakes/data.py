@@ -81,7 +81,7 @@ MISTAKES: Final[Sequence[Mistake]] = (
         "abfss:// without credentials",
         job=HEAD + "  source: {csv: {uris: ['abfss://c@acc.dfs.core.windows.net/a.csv']}}\n" + OUT,
         code=5,
-        said="No credentials for Azure: give the store a Secret (accountKey, sasToken, or tenantId, clientId and clientSecret), set AZURE_STORAGE_ACCOUNT_KEY or AZURE_STORAGE_SAS_TOKEN, log in by `az login`, or run with a workload identity or a managed identity. A public container needs anonymous: true in stores.",
+        said="No credentials for Azure: give the store a Secret (accountKey, sasToken, or tenantId, clientId and clientSecret), set AZURE_STORAGE_ACCOUNT_KEY or AZURE_STORAGE_SAS_TOKEN, log in with `az login`, or run with a workload identity or a managed identity. A public container needs anonymous: true in stores.",
     ),
     Mistake(
         "wasbs://", job=HEAD + "  source: {csv: {uris: ['wasbs://c/a.csv']}}\n" + OUT, said="No store for wasbs://; write abfss:// instead"
@@ -89,7 +89,7 @@ MISTAKES: Final[Sequence[Mistake]] = (
     Mistake(
         "dbfs:/",
         job=HEAD + "  source: {csv: {uris: ['dbfs:/mnt/a.csv']}}\n" + OUT,
-        said="dbfs:/mnt/a.csv is a path of Databricks: on its machines, write /dbfs/mnt/a.csv.",
+        said="dbfs:/mnt/a.csv is a Databricks path: on Databricks machines, write /dbfs/mnt/a.csv.",
     ),
     Mistake(
         "dbfs://",
@@ -113,7 +113,7 @@ MISTAKES: Final[Sequence[Mistake]] = (
     Mistake(
         "a path of Windows",
         job=HEAD + "  source: {csv: {uris: ['C:\\data\\a.csv']}}\n" + OUT,
-        said="C:\\data\\a.csv is a path of Windows; in WSL, write /mnt/c/data/a.csv.",
+        said="C:\\data\\a.csv is a Windows path; in WSL, write /mnt/c/data/a.csv.",
     ),
     Mistake(
         "file:/",

@@ -53,7 +53,7 @@ MISTAKES: Final[Sequence[Mistake]] = (
         "text as a class",
         job=CSV + "  labels: [{name: species, numClasses: 3}]\n" + OUT,
         files={"a.csv": IRIS},
-        said="job.yaml:6:19: The feature 'species': numClasses needs whole numbers, but it is bytes; turn the text into numbers with the transform vocabulary. In the first rows of a.csv 12 of 12 cells of the column 'species' are not numbers; the first of these cells is in line 2, 'a', so the column is text. If such cells are bad or missing values, give the column a numeric type in source.csv.columns and set onBadRecord.policy: Skip, or name the words for missing values in source.csv.nullWords.",
+        said="job.yaml:6:19: The feature 'species': numClasses needs whole numbers, but the label's type is bytes; turn the text into numbers with the transform vocabulary. In the first rows of a.csv 12 of 12 cells of the column 'species' are not numbers; the first of these cells is in line 2, 'a', so the column is text. If such cells are bad or missing values, give the column a numeric type in source.csv.columns and set onBadRecord.policy: Skip, or name the words for missing values in source.csv.nullWords.",
     ),
     Mistake(
         "text as int64",
@@ -65,7 +65,7 @@ MISTAKES: Final[Sequence[Mistake]] = (
         "text to standardize",
         job=CSV + "  transforms: [{standardize: {column: species}}]\n" + OUT,
         files={"a.csv": IRIS},
-        said="job.yaml:6:17: The transform standardize takes tensors of numbers, but the column 'species' is string; turn the text into numbers with the transform vocabulary.",
+        said="job.yaml:6:17: The transform standardize takes numeric tensors, but the column 'species' is string; turn the text into numbers with the transform vocabulary.",
     ),
     Mistake(
         "oneHot with column",

@@ -24,4 +24,5 @@ class Mistake:
     options: Sequence[str] = ()
     code: int = 2
     said: str = ""
-    """The lines of the error. `{here}` is the working folder. The list of known names at the end of a line, and `dataprep: error: ` before it, are left out."""
+    """The lines of the error, each without `dataprep: error: ` at its start and the list of known names at its end. `{here}` is the working
+    folder."""
