@@ -6,7 +6,7 @@ import numpy as np
 import numpy.typing as npt
 
 from dataprep_converter.core.closeable import Closeable
-from dataprep_converter.stores import Input, read_each
+from dataprep_converter.stores import Input, read_each, stream_ahead
 
 
 class ByteCounter:
@@ -52,6 +52,12 @@ class MeteredInput(Closeable):
     def stream(self, offset: int = 0, length: int | None = None) -> Iterator[bytes]:
         """Yields the bytes from `offset` in order."""
         for piece in self._source.stream(offset, length):
+            self._count.add(len(piece))
+            yield piece
+
+    def stream_ahead(self, offset: int = 0) -> Iterator[bytes]:
+        """Yields the bytes from `offset` to the end, in order, over several connections if that is faster."""
+        for piece in stream_ahead(self._source, offset):
             self._count.add(len(piece))
             yield piece
 

@@ -14,7 +14,7 @@ from dataprep_converter.inputs.compressions import BrokenStream, Compression, de
 from dataprep_converter.inputs.encodings import MARK_BYTES, UTF16, BrokenText, Encoding, from_utf16, marked_encoding
 from dataprep_converter.runtime.prefetch import prefetched
 from dataprep_converter.runtime.temporary import TemporaryFile
-from dataprep_converter.stores import SMALL_PIECE, Entry, Input, Store, one_by_one
+from dataprep_converter.stores import SMALL_PIECE, Entry, Input, Store, one_by_one, stream_ahead
 from dataprep_converter.stores.mapped_file import MappedFile
 
 
@@ -69,7 +69,7 @@ class ForwardReader(Closeable):
         offset: int = 0,
         ahead: bool = False,
     ) -> None:
-        """`ahead` reads the next piece in advance while the caller uses the current piece.
+        """`ahead` reads the next pieces in advance while the caller uses the current piece, over several connections if that is faster.
 
         The caller must read to the end, and then close this object. If `encoding` is UTF-16, the contents are converted to UTF-8. If
         `obeys_mark`, a byte order mark takes precedence over `encoding`.
@@ -77,7 +77,7 @@ class ForwardReader(Closeable):
         self.compression = compression
         self._uri = uri
         self._count = 0
-        raw = self._count_pieces(source, offset)
+        raw = self._count_pieces(stream_ahead(source, offset) if ahead else source.stream(offset))
         contents = iter(raw if compression is None else decompressed(raw, compression))
         self.encoding: Encoding = encoding or "Utf8"
         """The file's encoding. If a byte order mark can determine the encoding, this is final only after the first read."""
@@ -147,8 +147,8 @@ class ForwardReader(Closeable):
         pieces = itertools.chain([head], contents)
         yield from from_utf16(pieces, self.encoding) if self.encoding in UTF16 else pieces
 
-    def _count_pieces(self, source: Input, offset: int) -> Iterator[bytes]:
-        for piece in source.stream(offset):
+    def _count_pieces(self, pieces: Iterator[bytes]) -> Iterator[bytes]:
+        for piece in pieces:
             self._count += len(piece)
             yield piece
 

@@ -206,6 +206,20 @@ def one_by_one(source: ReadsAt, offsets: "npt.NDArray[np.int64]", length: int) -
     return b"".join([source.read_at(offset, length) for offset in offsets.tolist()])
 
 
+@runtime_checkable
+class StreamsAhead(Protocol):
+    """An Input that reads faster over several connections than over one."""
+
+    def stream_ahead(self, offset: int = 0) -> Iterator[bytes]:
+        """Yields the bytes from `offset` to the end, in order. Several connections read the next bytes meanwhile."""
+        ...
+
+
+def stream_ahead(source: Input, offset: int = 0) -> Iterator[bytes]:
+    """Yields the bytes from `offset` to the end, in order, over several connections if that is faster."""
+    return source.stream_ahead(offset) if isinstance(source, StreamsAhead) else source.stream(offset)
+
+
 class PinnedInput(Input, Protocol):
     """An Input that knows the pin of the object version that it reads. Returned by a store's `open`."""
 

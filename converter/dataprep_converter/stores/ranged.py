@@ -5,12 +5,17 @@
 
 from abc import ABC, abstractmethod
 from collections.abc import Iterator
-from typing import ClassVar
+from contextlib import closing
+from typing import ClassVar, Final
 
 from dataprep_converter.core.closeable import Closeable
+from dataprep_converter.runtime.ahead import mapped_ahead
 from dataprep_converter.stores import Entry
 from dataprep_converter.stores.digests import checked_stream
 from dataprep_converter.stores.streaming import resuming_stream
+
+AHEAD_CONNECTIONS: Final = 4
+AHEAD_BYTES: Final = 4 << 20
 
 
 class RangedInput(Closeable, ABC):
@@ -50,13 +55,30 @@ class RangedInput(Closeable, ABC):
 
     def stream(self, offset: int = 0, length: int | None = None) -> Iterator[bytes]:
         end = self.size if length is None else min(self.size, offset + length)
-        pieces = self._streamed(offset, end)
-        if (offset, end) == (0, self.size):
-            pieces = checked_stream(pieces, size=end, etag=self._digest, uri=self.uri, again=lambda: self._streamed(0, end))
-        yield from pieces
+        yield from self._checked(self._streamed(offset, end), offset, end)
+
+    def _checked(self, pieces: Iterator[bytes], offset: int, end: int) -> Iterator[bytes]:
+        if (offset, end) != (0, self.size):
+            return pieces
+        return checked_stream(pieces, size=end, etag=self._digest, uri=self.uri, again=lambda: self._streamed(0, end))
 
     def _streamed(self, offset: int, end: int) -> Iterator[bytes]:
         return resuming_stream(self._pieces, self.read_at, offset=offset, end=end, step=self.step, what=self.shown)
 
     def close(self) -> None:
         """Does nothing, because nothing stays open between reads."""
+
+
+class ParallelInput(RangedInput):
+    """An object of a store that limits the speed of each connection, and answers requests for ranges in any order."""
+
+    def stream_ahead(self, offset: int = 0) -> Iterator[bytes]:
+        if self.size - offset <= AHEAD_BYTES:
+            yield from self.stream(offset)
+            return
+        pieces = mapped_ahead(self._ahead_piece, range(offset, self.size, AHEAD_BYTES), most=AHEAD_CONNECTIONS)
+        with closing(pieces):
+            yield from self._checked(pieces, offset, self.size)
+
+    def _ahead_piece(self, offset: int) -> bytes:
+        return self.read_at(offset, AHEAD_BYTES)

@@ -10,7 +10,7 @@ import pytest
 from tests.converter.stores.places import PLACES, Place, hidden, some_bytes
 
 from dataprep_converter.core.errors import AlreadyExists, NotFound, Unreachable
-from dataprep_converter.stores import MovesFiles, Store, Upload, folders_of
+from dataprep_converter.stores import MovesFiles, Store, Upload, folders_of, stream_ahead
 
 MIB = 1 << 20
 OF_PARTS = 9 * MIB
@@ -350,11 +350,32 @@ def test_a_stream_is_exact(place: Place, store: Store) -> None:
         assert len(pieces) <= 10
 
 
+def test_a_stream_over_several_connections_is_exact(place: Place, store: Store) -> None:
+    content = some_bytes(21 * MIB + 7)
+    store.put(place.at("file"), content)
+
+    for offset in (0, 5, 9 * MIB, 21 * MIB, 21 * MIB + 7):
+        with store.open(place.at("file")) as source:
+            pieces = list(stream_ahead(source, offset))
+
+        assert b"".join(pieces) == content[offset:], offset
+        assert all(type(piece) is bytes and len(piece) <= 8 * MIB for piece in pieces)
+
+
+def test_a_stream_over_several_connections_may_be_left_in_the_middle(place: Place, store: Store) -> None:
+    store.put(place.at("file"), some_bytes(21 * MIB))
+
+    for _ in range(5):
+        with store.open(place.at("file")) as source:
+            next(stream_ahead(source))
+    assert store.get(place.at("file")) == some_bytes(21 * MIB)
+
+
 def test_an_empty_object_streams_nothing(place: Place, store: Store) -> None:
     store.put(place.at("empty"), b"")
 
     with store.open(place.at("empty")) as source:
-        assert (source.size, list(source.stream()), source.read_at(0, 5)) == (0, [], b"")
+        assert (source.size, list(source.stream()), list(stream_ahead(source)), source.read_at(0, 5)) == (0, [], [], b"")
 
 
 def test_a_stream_may_be_left_in_the_middle(place: Place, store: Store) -> None:

@@ -19,10 +19,9 @@ from dataprep_converter.inputs.access import Access
 from dataprep_converter.readers import Discovery
 from dataprep_converter.readers.base.blocks import KEPT_BYTES, Block
 from dataprep_converter.readers.base.open_files import KEPT_FILES
-from dataprep_converter.readers.columnar.table_reader import TableReader, discover_tables
-from dataprep_converter.readers.columnar.tables import CommonSchema
+from dataprep_converter.readers.columnar.table_reader import Span, Spans, TableFile, TableReader, discover_tables
 from dataprep_converter.sampling.units import Unit
-from dataprep_converter.stores import Entry, Input
+from dataprep_converter.stores import Input
 
 _OF: Final = "source.arrow"
 _ipc: Any = pa.ipc  # the type stubs lack some options
@@ -37,7 +36,7 @@ class ArrowReader(TableReader):
     def discover(source: ArrowSource, access: Access) -> Discovery:
         """Reads schemas and lengths. Raises NotFound for a URI without files, BadData for a file that isn't Arrow IPC, and BadSpec for
         columns that can't be read or that differ between files."""
-        return discover_tables(source, access, of=_OF, units_of=_batches)
+        return discover_tables(source, access, of=_OF, examine=_examine)
 
     def __init__(self, source: ArrowSource, state: Mapping[str, Any], access: Access) -> None:
         super().__init__(source, state, access)
@@ -107,33 +106,24 @@ def _unchecked(kind: Any) -> Any:
 # --- planning -----------------------------------------------------------------------------------------------------
 
 
-def _batches(root: int, path: str, entry: Entry, source: Input, settler: CommonSchema) -> Iterator[Unit]:
-    schema: Message | None = None
+def _examine(source: Input, uri: str) -> TableFile:
+    read = messages(source, uri)
+    schema = next(read, None)
+    if schema is None or schema.kind != SCHEMA:
+        raise BadData(f"{uri} is not Arrow IPC data: it doesn't begin with a schema.", uri=uri)
+    columns, batches = _schema(source, schema, uri), [*_batches(schema, read)]
+    return TableFile(columns, lambda _: Spans(batches))
+
+
+def _batches(schema: Message, following: Iterator[Message]) -> Iterator[Span]:
     dictionaries: dict[int, list[Message]] = {}
-    row = 0
-    for message in messages(source, entry.uri):
-        if schema is None:
-            if message.kind != SCHEMA:
-                raise BadData(f"{entry.uri} is not Arrow IPC data: it doesn't begin with a schema.", uri=entry.uri)
-            schema = message
-            settler.settle(_schema(source, message, entry.uri), entry.uri)
-        elif message.kind == DICTIONARY:
+    for message in following:
+        if message.kind == DICTIONARY:
             before = dictionaries.get(message.dictionary, []) if message.is_delta else []
             dictionaries[message.dictionary] = [*before, message]
         elif message.kind == RECORDS and message.rows:
             needed = [schema, *itertools.chain.from_iterable(dictionaries.values())]
-            yield Unit(
-                root=root,
-                path=path,
-                uri=entry.uri,
-                records=message.rows,
-                size=message.size,
-                pin=entry.pin,
-                offset=message.offset,
-                row=row,
-                extra=json.dumps({"before": [[part.offset, part.size] for part in needed]}),
-            )
-            row += message.rows
+            yield Span(message.rows, message.size, message.offset, {"before": [[part.offset, part.size] for part in needed]})
 
 
 def _schema(source: Input, message: Message, uri: str) -> pa.Schema:

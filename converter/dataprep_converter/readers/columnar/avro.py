@@ -18,10 +18,9 @@ from dataprep_converter.readers import Discovery
 from dataprep_converter.readers.base.blocks import Block
 from dataprep_converter.readers.columnar.avro_blocks import AvroBlock, Header, blocks_of, contents_of, header_of
 from dataprep_converter.readers.columnar.avro_records import RecordType, batches_of, record_type
-from dataprep_converter.readers.columnar.table_reader import TableReader, discover_tables
-from dataprep_converter.readers.columnar.tables import CommonSchema
+from dataprep_converter.readers.columnar.table_reader import Span, Spans, TableFile, TableReader, discover_tables
 from dataprep_converter.sampling.units import Unit
-from dataprep_converter.stores import Entry, Input
+from dataprep_converter.stores import Input
 
 UNIT_BYTES: Final = 1 << 20
 """A unit ends with the block that brings it to at least this size in bytes."""
@@ -40,7 +39,7 @@ class AvroReader(TableReader):
     def discover(source: AvroSource, access: Access) -> Discovery:
         """Reads headers and counts. Raises NotFound for a URI without files, BadData for a file that isn't Avro, and BadSpec for columns
         that can't be read or that differ between files."""
-        return discover_tables(source, access, of=_OF, units_of=_file_units)
+        return discover_tables(source, access, of=_OF, examine=_examine)
 
     def __init__(self, source: AvroSource, state: Mapping[str, Any], access: Access) -> None:
         super().__init__(source, state, access)
@@ -79,36 +78,26 @@ def _type_of(source: Input, uri: str, *, length: int) -> tuple[Header, RecordTyp
 # --- planning -----------------------------------------------------------------------------------------------------
 
 
-def _file_units(root: int, path: str, entry: Entry, source: Input, settler: CommonSchema) -> Iterator[Unit]:
-    header, kind = _type_of(source, entry.uri, length=_HEADER)
-    settler.settle(kind.schema, entry.uri)
-    yield from _units_of(root, path, entry, blocks_of(source, header, entry.uri), header)
+def _examine(source: Input, uri: str) -> TableFile:
+    header, kind = _type_of(source, uri, length=_HEADER)
+    groups = [*_groups(blocks_of(source, header, uri), header)]
+    return TableFile(kind.schema, lambda _: Spans(groups))
 
 
-def _units_of(root: int, path: str, entry: Entry, blocks: Iterator[AvroBlock], header: Header) -> Iterator[Unit]:
-    row = 0
+def _groups(blocks: Iterator[AvroBlock], header: Header) -> Iterator[Span]:
+    """Yields groups of blocks that have records."""
     group: list[AvroBlock] = []
 
-    def unit(group: Sequence[AvroBlock]) -> Unit:
-        return Unit(
-            root=root,
-            path=path,
-            uri=entry.uri,
-            records=sum(block.records for block in group),
-            size=sum(block.size for block in group),
-            pin=entry.pin,
-            offset=group[0].offset,
-            row=row,
-            extra=json.dumps({"header": header.size}),
-        )
+    def span() -> Span:
+        records, size = sum(block.records for block in group), sum(block.size for block in group)
+        return Span(records, size, group[0].offset, {"header": header.size})
 
     for block in blocks:
         group.append(block)
         records = sum(each.records for each in group)
         if sum(each.size for each in group) >= UNIT_BYTES or records >= UNIT_RECORDS:
             if records:
-                yield unit(group)
-            row += records
+                yield span()
             group = []
     if sum(each.records for each in group):
-        yield unit(group)
+        yield span()

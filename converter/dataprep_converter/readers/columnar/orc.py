@@ -21,10 +21,9 @@ from dataprep_converter.inputs.access import Access
 from dataprep_converter.inputs.ranged import RangedFile
 from dataprep_converter.readers import Discovery
 from dataprep_converter.readers.base.blocks import Block
-from dataprep_converter.readers.columnar.table_reader import TableReader, discover_tables, errors_as_bad_data
-from dataprep_converter.readers.columnar.tables import CommonSchema
+from dataprep_converter.readers.columnar.table_reader import Span, Spans, TableFile, TableReader, discover_tables, errors_as_bad_data
 from dataprep_converter.sampling.units import Unit
-from dataprep_converter.stores import Entry, Input
+from dataprep_converter.stores import Input
 
 _OF: Final = "source.orc"
 _FOOTER: Final = 2
@@ -45,7 +44,7 @@ class OrcReader(TableReader):
     def discover(source: OrcSource, access: Access) -> Discovery:
         """Reads the footers. Raises NotFound for a URI without files, BadData for a file that isn't ORC, and BadSpec for columns that can't
         be read or that differ between files."""
-        return discover_tables(source, access, of=_OF, units_of=_stripe_units)
+        return discover_tables(source, access, of=_OF, examine=_examine)
 
     def __init__(self, source: OrcSource, state: Mapping[str, Any], access: Access) -> None:
         super().__init__(source, state, access)
@@ -111,31 +110,15 @@ class _Stripe:
     rows: int
 
 
-def _stripe_units(root: int, path: str, entry: Entry, source: Input, settler: CommonSchema) -> Iterator[Unit]:
-    file = _open(source, entry.uri)
-    with errors_as_bad_data(entry.uri, "not a readable ORC file"):
+def _examine(source: Input, uri: str) -> TableFile:
+    file = _open(source, uri)
+    with errors_as_bad_data(uri, "not a readable ORC file"):
         schema = file.schema
         stripes = _stripes_of(file.reader.serialized_file_tail())
     if sum(stripe.rows for stripe in stripes) != file.nrows:
-        raise BadData(
-            f"{entry.uri} is not a readable ORC file: its stripes don't have the {file.nrows:,} rows that its footer names.", uri=entry.uri
-        )
-    settler.settle(schema, entry.uri)
-    row = 0
-    for number, stripe in enumerate(stripes):
-        if stripe.rows:
-            yield Unit(
-                root=root,
-                path=path,
-                uri=entry.uri,
-                records=stripe.rows,
-                size=stripe.size,
-                pin=entry.pin,
-                offset=stripe.offset,
-                row=row,
-                extra=json.dumps({"stripe": number}),
-            )
-        row += stripe.rows
+        raise BadData(f"{uri} is not a readable ORC file: its stripes don't have the {file.nrows:,} rows that its footer names.", uri=uri)
+    spans = [Span(stripe.rows, stripe.size, stripe.offset, {"stripe": number}) for number, stripe in enumerate(stripes) if stripe.rows]
+    return TableFile(schema, lambda _: Spans(spans))
 
 
 def _stripes_of(tail: bytes) -> list[_Stripe]:

@@ -6,7 +6,7 @@ an earlier row begins another pass.
 """
 
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from functools import partial
 from typing import Any, ClassVar, Final
 
@@ -24,11 +24,10 @@ from dataprep_converter.readers import Discovery
 from dataprep_converter.readers.base.blocks import Block
 from dataprep_converter.readers.base.equal_batches import equal_batches
 from dataprep_converter.readers.columnar.columns import Column
-from dataprep_converter.readers.columnar.table_reader import TableReader, discover_tables, errors_as_bad_data
-from dataprep_converter.readers.columnar.tables import CommonSchema
+from dataprep_converter.readers.columnar.table_reader import Span, Spans, TableFile, TableReader, discover_tables, errors_as_bad_data
 from dataprep_converter.records.batch import INT96
 from dataprep_converter.sampling.units import Unit
-from dataprep_converter.stores import Entry, Input
+from dataprep_converter.stores import Input
 
 PART_BYTES: Final = 8 << 20
 """The approximate size in bytes of the parts in which a row group is decoded."""
@@ -55,7 +54,7 @@ class ParquetReader(TableReader):
     def discover(source: ParquetSource, access: Access) -> Discovery:
         """Reads the footers. Raises NotFound for a URI without files, BadData for a file that isn't Parquet, and BadSpec for columns that
         can't be read or that differ between files."""
-        return discover_tables(source, access, of=_OF, units_of=partial(_groups, access))
+        return discover_tables(source, access, of=_OF, examine=partial(_examine, unit=_unit_of_int96(access)))
 
     def __init__(self, source: ParquetSource, state: Mapping[str, Any], access: Access) -> None:
         super().__init__(source, state, access)
@@ -90,35 +89,30 @@ def fields_of(source: Input, uri: str) -> list[str]:
     return names
 
 
-def _groups(access: Access, root: int, path: str, entry: Entry, source: Input, settler: CommonSchema) -> Iterator[Unit]:
-    unit = _unit_of_int96(access)
-    with errors_as_bad_data(entry.uri, "not a readable Parquet file"):
+def _examine(source: Input, uri: str, *, unit: str | None) -> TableFile:
+    with errors_as_bad_data(uri, "not a readable Parquet file"):
         file = _pq.ParquetFile(RangedFile(source), coerce_int96_timestamp_unit=unit)
-    columns = settler.settle(file.schema_arrow, entry.uri)
-    owners = _owners(file.schema_arrow, columns)
+        return TableFile(file.schema_arrow, partial(_row_groups, file.schema_arrow, file.metadata))
+
+
+def _row_groups(schema: pa.Schema, footer: Any, columns: Sequence[Column]) -> Spans:
+    """The row groups of a file. `footer` is a `pyarrow.parquet.FileMetaData`."""
+    owners = _owners(schema, columns)
     leaves = sorted(owners)
-    names = settler.int96 if unit is not None else access.times_in_nanoseconds
-    names.update(dict.fromkeys(owners[leaf].name for leaf in leaves if file.schema.column(leaf).physical_type == "INT96"))
-    row = 0
-    for number in range(file.metadata.num_row_groups):
-        group = file.metadata.row_group(number)
+    int96 = [owners[leaf].name for leaf in leaves if footer.schema.column(leaf).physical_type == "INT96"]
+    return Spans(_group_spans(footer, leaves), int96)
+
+
+def _group_spans(footer: Any, leaves: Sequence[int]) -> Iterator[Span]:
+    for number in range(footer.num_row_groups):
+        group = footer.row_group(number)
         chunks = [group.column(leaf) for leaf in leaves]
         if group.num_rows:
-            yield Unit(
-                root=root,
-                path=path,
-                uri=entry.uri,
-                records=group.num_rows,
-                size=sum(chunk.total_compressed_size for chunk in chunks),
-                pin=entry.pin,
-                offset=min((_span(chunk)[0] for chunk in chunks), default=0),
-                row=row,
-                extra=json.dumps({"group": number}),
-            )
-        row += group.num_rows
+            size = sum(chunk.total_compressed_size for chunk in chunks)
+            yield Span(group.num_rows, size, min((_span(chunk)[0] for chunk in chunks), default=0), {"group": number})
 
 
-def _owners(schema: pa.Schema, columns: list[Column]) -> dict[int, Column]:
+def _owners(schema: pa.Schema, columns: Sequence[Column]) -> dict[int, Column]:
     """Maps the index of each physical column in the file to the member of `columns` to which it belongs, if any. A nested column consists
     of several physical columns."""
     owners: dict[int, Column] = {}

@@ -1,7 +1,9 @@
 """Code shared by the readers of `parquet`, `arrow`, `avro` and `orc`."""
 
-from collections.abc import Callable, Iterator, Mapping
+import json
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass
 from typing import Any, ClassVar, TypeAlias
 
 import pyarrow as pa
@@ -11,6 +13,7 @@ from dataprep_converter.core.errors import BadData
 from dataprep_converter.inputs.access import Access
 from dataprep_converter.readers import Discovery, Listing
 from dataprep_converter.readers.base.blocks import BlockReader
+from dataprep_converter.readers.base.examined import examined
 from dataprep_converter.readers.base.partitions import (
     ListFiles,
     Partitions,
@@ -18,12 +21,45 @@ from dataprep_converter.readers.base.partitions import (
     names_from,
     without_partition_columns,
 )
+from dataprep_converter.readers.columnar.columns import Column
 from dataprep_converter.readers.columnar.tables import CommonSchema, Table, columns_from
+from dataprep_converter.records.batch import INT96
 from dataprep_converter.sampling.units import Unit
-from dataprep_converter.stores import Entry, Input
+from dataprep_converter.stores import Entry, Input, Store
 
-UnitsOf: TypeAlias = Callable[[int, str, Entry, Input, CommonSchema], Iterator[Unit]]
-"""Yields the units of an open file, and passes the file's schema to `CommonSchema`. The first two arguments are the root and the path."""
+
+@dataclass(frozen=True, slots=True)
+class Span:
+    """A part of a file that becomes a unit, such as a row group or a stripe."""
+
+    records: int
+    size: int
+    """In bytes."""
+    offset: int
+    extra: Mapping[str, Any]
+    """How the reader finds the part in the file."""
+
+
+@dataclass(frozen=True)
+class Spans:
+    """The parts of a file that have records."""
+
+    parts: Iterable[Span]
+    int96: Sequence[str] = ()
+    """The names of the columns whose times are INT96, an old type of Parquet."""
+
+
+@dataclass(frozen=True)
+class TableFile:
+    """What the plan step reads of one file."""
+
+    schema: pa.Schema
+    spans_of: Callable[[Sequence[Column]], Spans]
+    """Returns the parts of the file, for a job that reads these columns."""
+
+
+Examine: TypeAlias = Callable[[Input, str], TableFile]
+"""Reads what the plan step needs of an open file. The second argument is the URI. Raises BadData. Several threads may call it."""
 
 
 class TableReader(BlockReader):
@@ -44,7 +80,7 @@ class TableReader(BlockReader):
         return self.with_partitions(self._table.schema)
 
 
-def discover_tables(source: TableFiles, access: Access, *, of: str, units_of: UnitsOf) -> Discovery:
+def discover_tables(source: TableFiles, access: Access, *, of: str, examine: Examine) -> Discovery:
     """The units of all files, with common columns that can hold the values of all files.
 
     Raises NotFound for a URI without files, and BadSpec for columns that can't be read or unified.
@@ -52,12 +88,36 @@ def discover_tables(source: TableFiles, access: Access, *, of: str, units_of: Un
 
     def units(selected: TableFiles, files: ListFiles) -> Listing[Unit]:
         common = CommonSchema(selected, of=of, structs=access.structs, rounds_defaults=access.rounds_defaults)
-        for root, path, entry in files():
-            with access.store(entry.uri).open(entry.uri) as opened:
-                yield from units_of(root, path, entry, opened, common)
+        int96 = common.int96 if access.version_of(INT96) > 1 else access.times_in_nanoseconds
+        for file in examined(access, files(), open_and_examine):
+            columns = common.settle(file.result.schema, file.entry.uri)
+            spans = file.result.spans_of(columns)
+            int96.update(dict.fromkeys(spans.int96))
+            yield from _units_of(file.root, file.path, file.entry, spans.parts)
         return common.state()
 
+    def open_and_examine(store: Store, entry: Entry) -> TableFile:
+        with store.open(entry.uri) as opened:
+            return examine(opened, entry.uri)
+
     return discover_with_partitions(source, access, of=of, units=units)
+
+
+def _units_of(root: int, path: str, entry: Entry, spans: Iterable[Span]) -> Iterator[Unit]:
+    row = 0
+    for span in spans:
+        yield Unit(
+            root=root,
+            path=path,
+            uri=entry.uri,
+            records=span.records,
+            size=span.size,
+            pin=entry.pin,
+            offset=span.offset,
+            row=row,
+            extra=json.dumps(span.extra),
+        )
+        row += span.records
 
 
 @contextmanager

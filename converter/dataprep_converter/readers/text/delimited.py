@@ -18,6 +18,7 @@ from dataprep_converter.inputs.encodings import in_utf8
 from dataprep_converter.inputs.pinned import ForwardReader
 from dataprep_converter.readers import Discovery, Listing
 from dataprep_converter.readers.base.blocks import Block
+from dataprep_converter.readers.base.examined import each_opened
 from dataprep_converter.readers.base.partitions import (
     ListFiles,
     Partitions,
@@ -36,7 +37,7 @@ from dataprep_converter.readers.text.not_text import refuse_binary
 from dataprep_converter.readers.text.stretches import StretchReader, cut, open_forward, units_of
 from dataprep_converter.records.batch import TEXT, TEXTS, marked
 from dataprep_converter.sampling.units import Unit
-from dataprep_converter.stores import Entry
+from dataprep_converter.stores import Entry, Input
 
 _OF: Final = "source.csv"
 _LIMIT: Final = "a row of more than {} MiB; is a quote never closed, or is the file not CSV?"
@@ -102,16 +103,13 @@ class _Planner:
 
     def units(self, files: ListFiles) -> Listing[Unit]:
         """Yields the units in the order of the URIs and, for each URI, sorted by path."""
-        for root, path, entry in files():
-            yield from self._units_of(root, path, entry)
+        for root, path, entry, source in each_opened(self._access, files()):
+            yield from self._units_of(root, path, entry, source)
         columns = [column.model_dump(by_alias=True, exclude_none=True) for column in self._columns or []]
         return self._inference | {"columns": columns} | ({"nullWords": list(self._dialect.missing)} if self._dialect.missing else {})
 
-    def _units_of(self, root: int, path: str, entry: Entry) -> Iterator[Unit]:
-        with (
-            self._access.store(entry.uri).open(entry.uri) as source,
-            open_forward(source, entry, self._source.encoding or "Utf8") as forward,
-        ):
+    def _units_of(self, root: int, path: str, entry: Entry, source: Input) -> Iterator[Unit]:
+        with open_forward(source, entry, self._source.encoding or "Utf8") as forward:
             start = self._start(forward, entry.uri)
             self._settle(replace(start, data=in_utf8(start.data, forward.encoding)), entry.uri)
             file_stretches = cut(forward, start.data, line=start.line, scan=self._scan, uri=entry.uri, limit=_LIMIT)

@@ -23,6 +23,7 @@ from dataprep_converter.formats.nested.json_texts import json_column
 from dataprep_converter.inputs.access import Access
 from dataprep_converter.readers import Discovery, Listing
 from dataprep_converter.readers.base.blocks import Block
+from dataprep_converter.readers.base.examined import each_opened
 from dataprep_converter.readers.base.partitions import (
     ListFiles,
     Partitions,
@@ -95,14 +96,13 @@ class JsonlReader(StretchReader):
 
 def _units(jsonl: JsonlSource, files: ListFiles, access: Access) -> Listing[Unit]:
     uri, columns = _columns(jsonl, files, access)
-    for root, path, entry in files():
-        with access.store(entry.uri).open(entry.uri) as source:
-            try:
-                yield from _units_of_file(root, path, entry, source, jsonl)
-            except json_arrays.ArrayInFirstLine:
-                yield from _units_of_file(root, path, entry, source, jsonl, has_lines=True)
-                if entry.uri == uri:
-                    _, columns = _columns(jsonl, files, access, has_lines=True)
+    for root, path, entry, source in each_opened(access, files()):
+        try:
+            yield from _units_of_file(root, path, entry, source, jsonl)
+        except json_arrays.ArrayInFirstLine:
+            yield from _units_of_file(root, path, entry, source, jsonl, has_lines=True)
+            if entry.uri == uri:
+                _, columns = _columns(jsonl, files, access, has_lines=True)
     state: dict[str, Any] = {"columns": [[_document(column), list(path)] for column, path in columns]}
     is_kept = access.structs.keeps and any(isinstance(column, NestedColumn) and pa.types.is_struct(column.kind) for column, _ in columns)
     return state | ({STRUCTS: True} if is_kept else {})

@@ -20,6 +20,7 @@ from dataprep_converter.core.tensors import Array, arrow_type, pc, to_arrow, to_
 from dataprep_converter.inputs.access import Access
 from dataprep_converter.readers import Discovery, Listing
 from dataprep_converter.readers.base.blocks import Block
+from dataprep_converter.readers.base.examined import each_opened
 from dataprep_converter.readers.base.listing import input_files
 from dataprep_converter.readers.text.lines import Lines, with_lines
 from dataprep_converter.readers.text.lines import scan as scan_lines
@@ -92,8 +93,8 @@ class LibsvmReader(Closeable):
 
 
 def _units(source: LibsvmSource, access: Access) -> Listing[Unit]:
-    for root, path, entry in input_files(access, source.uris):
-        with access.store(entry.uri).open(entry.uri) as file, open_forward(file, entry, "Utf8") as forward:
+    for root, path, entry, file in each_opened(access, input_files(access, source.uris)):
+        with open_forward(file, entry, "Utf8") as forward:
             first_bytes = forward.read(len(BOM))
             stretches = cut(forward, b"" if first_bytes == BOM else first_bytes, line=1, scan=scan, uri=entry.uri, limit=_LIMIT)
             yield from units_of(root, path, entry, stretches, forward)

@@ -16,6 +16,7 @@ from dataprep_converter.core import native
 from dataprep_converter.inputs.access import Access
 from dataprep_converter.inputs.encodings import Encoding
 from dataprep_converter.inputs.pinned import ForwardReader
+from dataprep_converter.readers.base.examined import each_opened
 from dataprep_converter.readers.text.stretches import BOM, cut, open_forward, units_of
 from dataprep_converter.sampling.units import Unit
 from dataprep_converter.stores import Entry
@@ -72,8 +73,8 @@ def line_units(access: Access, files: Iterable[tuple[int, str, Entry]], *, skip_
     """Yields the units of files whose records are lines. `files` come from `input_files`. Reads every file once. Raises BadData for a line
     that is too long. A byte order mark takes precedence over `encoding`, and is left out. If `encoding` is None, the bytes have no
     encoding."""
-    for root, path, entry in files:
-        with access.store(entry.uri).open(entry.uri) as source, open_forward(source, entry, encoding) as forward:
+    for root, path, entry, source in each_opened(access, files):
+        with open_forward(source, entry, encoding) as forward:
             first_bytes = forward.read(len(BOM))
             first_bytes = b"" if encoding is not None and first_bytes == BOM else first_bytes
             yield from units_of_lines(root, path, entry, first_bytes, forward, skip_blank=skip_blank)

@@ -27,7 +27,7 @@ from dataprep_converter.runtime.retry import retrying
 from dataprep_converter.stores import Entry, StoreSettings
 from dataprep_converter.stores.digests import checked
 from dataprep_converter.stores.objects.parts import IN_FLIGHT, Parts, part_bytes_for
-from dataprep_converter.stores.ranged import RangedInput
+from dataprep_converter.stores.ranged import ParallelInput
 from dataprep_converter.stores.store_requests import ANSWER_SECONDS, CONNECT_SECONDS, Answer, Requests
 
 if TYPE_CHECKING:
@@ -265,7 +265,7 @@ class ObjectUpload:
         self._ended = True
 
 
-class ObjectInput(RangedInput):
+class ObjectInput(ParallelInput):
     """Reads ranges of one object, in the version that was opened."""
 
     step = _STREAM_BYTES

@@ -32,7 +32,7 @@ from dataprep_converter.stores.credentials.alibaba import AlibabaCredentials
 from dataprep_converter.stores.digests import checked
 from dataprep_converter.stores.objects.oss_client import RIGHT_OF, OssClient, PacedHttpClient, place_of
 from dataprep_converter.stores.objects.parts import IN_FLIGHT, Parts, part_bytes_for, unfinished
-from dataprep_converter.stores.ranged import RangedInput
+from dataprep_converter.stores.ranged import ParallelInput
 
 logger = logging.getLogger(__name__)
 
@@ -310,7 +310,7 @@ class OssUpload:
         return head[0] if head[1] == str(total) else None
 
 
-class OssInput(RangedInput):
+class OssInput(ParallelInput):
     """Reads ranges of one object, in the version that was opened."""
 
     step = _STREAM_BYTES

@@ -1,0 +1,157 @@
+"""Small files of a remote store are read ahead. The store of these tests is a fake: a folder on this disk that counts what is open."""
+
+import threading
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Self
+
+import pytest
+
+from dataprep_converter.core.errors import Unreachable
+from dataprep_converter.inputs.access import Access
+from dataprep_converter.readers.base.examined import each_opened, examined
+from dataprep_converter.stores import Entry, Input, PinnedInput, Store
+from dataprep_converter.stores.files import FileStore
+
+SMALL = 1 << 20
+
+
+class FakeRemoteStore:
+    """Opens files of this disk. Counts them, and lets `meeting` threads wait for each other."""
+
+    def __init__(self, local: Store, *, fails: str = "", meeting: int = 1) -> None:
+        self._local = local
+        self._fails = fails
+        self._meeting = threading.Barrier(meeting, timeout=60)
+        self.opened: list[str] = []
+        self.is_open: set[str] = set()
+
+    def open(self, uri: str) -> PinnedInput:
+        self.opened.append(uri)
+        self._meeting.wait()
+        if self._fails and uri.endswith(self._fails):
+            raise Unreachable(f"{uri} can't be reached.", uri=uri)
+        self.is_open.add(uri)
+        source: Any = _Counted(self._local.open(uri), uri, self.is_open)
+        return source  # type: ignore[no-any-return]
+
+
+class _Counted:
+    def __init__(self, source: Input, uri: str, is_open: set[str]) -> None:
+        self._source, self._uri, self._is_open = source, uri, is_open
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._source, name)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+        self._is_open.discard(self._uri)
+        self._source.close()
+
+
+class FakeAccess(Access):
+    def __init__(self, store: FakeRemoteStore) -> None:
+        super().__init__()
+        self._fake: Any = store
+
+    def store(self, uri: str) -> Store:
+        del uri
+        fake: Store = self._fake
+        return fake
+
+
+def entries(folder: Path, sizes: list[int]) -> list[tuple[int, str, Entry]]:
+    local = Access().store(str(folder))
+    for number, size in enumerate(sizes):
+        (folder / f"{number:03}").write_bytes(bytes([number % 251]) * size)
+    return [(0, f"{number:03}", entry) for number, entry in enumerate(local.list(str(folder)))]
+
+
+def contents(source: Input) -> bytes:
+    assert b"".join(source.stream(3)) == source.read_at(3, source.size)
+    return source.read_at(0, source.size)
+
+
+@pytest.mark.parametrize("is_remote", [False, True])
+def test_every_file_is_yielded_in_order_with_its_content(tmp_path: Path, is_remote: bool) -> None:
+    sizes = [0, 1, 5, SMALL, SMALL + 1, 3, 2 * SMALL, 4, 4, 4, 4, 4]
+    files = entries(tmp_path, sizes)
+    local = Access()
+    access = FakeAccess(FakeRemoteStore(local.store(str(tmp_path)))) if is_remote else local
+
+    found = [(path, contents(source), source.size) for _, path, _, source in each_opened(access, files)]
+
+    assert found == [(f"{number:03}", bytes([number]) * size, size) for number, size in enumerate(sizes)]
+
+
+def test_small_files_are_read_at_the_same_time(tmp_path: Path) -> None:
+    store = FakeRemoteStore(Access().store(str(tmp_path)), meeting=8)
+    assert len([*each_opened(FakeAccess(store), entries(tmp_path, [10] * 16))]) == 16
+
+
+def test_a_large_file_is_opened_when_its_turn_comes_and_closed_after_it(tmp_path: Path) -> None:
+    store = FakeRemoteStore(Access().store(str(tmp_path)))
+    files = entries(tmp_path, [SMALL + 1] * 3)
+    for _, _, entry, _ in each_opened(FakeAccess(store), files):
+        assert store.is_open == {entry.uri}
+    assert store.is_open == set()
+    assert store.opened == [entry.uri for _, _, entry in files]
+
+
+def test_an_error_comes_when_the_file_is_due(tmp_path: Path) -> None:
+    store = FakeRemoteStore(Access().store(str(tmp_path)), fails="002")
+    found: list[str] = []
+    with pytest.raises(Unreachable, match=r"002 can't be reached"):
+        found += [path for _, path, _, _ in each_opened(FakeAccess(store), entries(tmp_path, [10] * 5))]
+    opened = each_opened(FakeAccess(store), entries(tmp_path, [10] * 5))
+    assert [next(opened)[1], next(opened)[1]] == ["000", "001"]
+    with pytest.raises(Unreachable, match=r"002 can't be reached"):
+        next(opened)
+
+
+def test_files_on_this_disk_are_not_read_ahead(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    files = entries(tmp_path, [10] * 5)
+    opened: list[str] = []
+    really = FileStore.open
+
+    def counted(self: FileStore, uri: str) -> PinnedInput:
+        opened.append(uri)
+        return really(self, uri)
+
+    monkeypatch.setattr(FileStore, "open", counted)
+    for number, _ in enumerate(each_opened(Access(), files), start=1):
+        assert len(opened) == number
+
+
+@pytest.mark.parametrize("is_remote", [False, True])
+def test_each_file_is_examined_with_its_store_in_order(tmp_path: Path, is_remote: bool) -> None:
+    local = Access()
+    access = FakeAccess(FakeRemoteStore(local.store(str(tmp_path)))) if is_remote else local
+    files = entries(tmp_path, [10] * 20)
+
+    results = examined(access, files, lambda store, entry: (store, entry.uri))
+
+    assert [(each.root, each.path, each.entry, each.result) for each in results] == [
+        (root, path, entry, (access.store(entry.uri), entry.uri)) for root, path, entry in files
+    ]
+
+
+def test_at_most_so_many_files_are_examined_at_the_same_time(tmp_path: Path) -> None:
+    access = FakeAccess(FakeRemoteStore(Access().store(str(tmp_path))))
+    lock = threading.Lock()
+    at_once: list[int] = [0]
+    peaks: list[int] = []
+
+    def examine(store: Store, entry: Entry) -> None:
+        del store, entry
+        with lock:
+            at_once[0] += 1
+            peaks.append(at_once[0])
+        threading.Event().wait(0.005)
+        with lock:
+            at_once[0] -= 1
+
+    assert len([*examined(access, entries(tmp_path, [1] * 30), examine, most=3)]) == 30
+    assert max(peaks) <= 3

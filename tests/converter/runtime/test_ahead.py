@@ -1,0 +1,79 @@
+import threading
+from collections.abc import Iterator
+
+import pytest
+
+from dataprep_converter.runtime.ahead import mapped_ahead
+
+MOST = 4
+
+
+def test_the_results_come_in_order() -> None:
+    waits = {0: threading.Event(), 1: threading.Event()}
+
+    def call(item: int) -> int:
+        if item == 0:
+            assert waits[1].wait(timeout=60)  # the second call ends before the first one
+        if item == 1:
+            waits[1].set()
+        return item * 10
+
+    assert list(mapped_ahead(call, range(20), most=MOST)) == [item * 10 for item in range(20)]
+
+
+def test_so_many_calls_run_at_the_same_time() -> None:
+    meeting = threading.Barrier(MOST, timeout=60)
+
+    def call(item: int) -> int:
+        meeting.wait()
+        return item
+
+    assert list(mapped_ahead(call, range(2 * MOST), most=MOST)) == list(range(2 * MOST))
+
+
+def test_items_are_taken_when_they_are_needed() -> None:
+    taken: list[int] = []
+
+    def items() -> Iterator[int]:
+        for item in range(100):
+            taken.append(item)
+            yield item
+
+    results = mapped_ahead(str, items(), most=MOST)
+    assert (next(results), taken) == ("0", [0, 1, 2, 3])
+    assert (next(results), taken) == ("1", [0, 1, 2, 3, 4])
+    results.close()
+    assert taken == [0, 1, 2, 3, 4]
+
+
+def test_an_error_is_raised_when_its_result_is_due() -> None:
+    def call(item: int) -> int:
+        if item == 2:
+            raise ValueError("two")
+        return item
+
+    results = mapped_ahead(call, range(10), most=MOST)
+    assert [next(results), next(results)] == [0, 1]
+    with pytest.raises(ValueError, match="two"):
+        next(results)
+
+
+def test_closing_waits_for_calls_that_have_begun_and_begins_no_others() -> None:
+    begun: list[int] = []
+    ended: list[int] = []
+    second_has_begun = threading.Event()
+
+    def call(item: int) -> int:
+        begun.append(item)
+        if item == 1:
+            second_has_begun.set()
+            threading.Event().wait(0.1)
+        ended.append(item)
+        return item
+
+    results = mapped_ahead(call, range(10), most=2)
+    assert next(results) == 0
+    assert second_has_begun.wait(timeout=60)
+    results.close()
+    assert sorted(begun) == sorted(ended)
+    assert begun[-1] <= 2
