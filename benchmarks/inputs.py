@@ -106,6 +106,13 @@ def parquet_table(folder: Path, records: int, rng: np.random.Generator) -> None:
     pq.write_table(arrow.table(_columns(records, rng)), folder / "table.parquet", row_group_size=_ROWS, compression="snappy")
 
 
+def parquet_files(folder: Path, records: int, rng: np.random.Generator) -> None:
+    """Makes Parquet files of 100 rows with the 22 columns of `table`."""
+    rows = arrow.table(_columns(100, rng))
+    for number in range(records // 100):
+        pq.write_table(rows, folder / f"{number:05}.parquet")
+
+
 def tables_with_nulls(folder: Path, records: int, rng: np.random.Generator) -> None:
     """Makes a Parquet file of 22 columns (10 with small whole numbers, 4 with booleans, 8 with floats), and a second one in which a tenth of
     all values are null."""
@@ -210,6 +217,7 @@ MAKERS: Mapping[str, Make] = {
         table,
         csv_table,
         parquet_table,
+        parquet_files,
         ragged,
         sequences,
         dense,

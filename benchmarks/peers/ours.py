@@ -1,6 +1,6 @@
-"""Runs our code: a complete job, the encoder alone, `verify`, the reader, the plan of a simulated listing, or a job with a slow source.
+"""Runs our code: a complete job, the encoder alone, `verify`, the reader, a plan, or a job with a slow source.
 
-ours.py job|beside|encode|verify|read|plan|overlap INPUT OUTPUT RECORDS OPTIONS
+ours.py job|beside|encode|verify|read|plan|plan-far|overlap INPUT OUTPUT RECORDS OPTIONS
 """
 
 import json
@@ -11,7 +11,7 @@ from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from importlib import import_module
 from pathlib import Path
-from typing import Any, Self
+from typing import Any, Never, Self
 
 import computing
 import describing
@@ -25,6 +25,7 @@ from dataprep_api.resources.job import DataPrepJob
 from dataprep_api.spec import LabelFeature, Output
 from dataprep_converter.cli.display import Display
 from dataprep_converter.core import native
+from dataprep_converter.core.closeable import Closeable
 from dataprep_converter.core.sha256 import Sha256
 from dataprep_converter.dataset.sidecars import METADATA
 from dataprep_converter.formats.registry import encoder_class
@@ -48,6 +49,7 @@ _PIN = "1-110000"
 _FILES = 256
 _NO_DIGEST = "0" * 64
 _LATENCY = 0.002
+_FAR_LATENCY = 0.02
 _BATCH = 1024
 _AT_ONCE = os.sysconf("SC_IOV_MAX")
 """The largest number of pieces that the system accepts in one call."""
@@ -191,6 +193,63 @@ def plan(spec: dict[str, Any], files: int) -> int:
         return new.plan.head.samples
 
 
+class FarInput(Closeable):
+    """A local file each of whose reads takes as long as a request to a distant store."""
+
+    def __init__(self, source: FileInput) -> None:
+        self._source = source
+        self.size, self.pin = source.size, source.pin
+
+    def read_at(self, offset: int, length: int) -> bytes:
+        """See `Input`."""
+        time.sleep(_FAR_LATENCY)
+        return self._source.read_at(offset, length)
+
+    def stream(self, offset: int = 0, length: int | None = None) -> Iterator[bytes]:
+        """See `Input`."""
+        time.sleep(_FAR_LATENCY)
+        return self._source.stream(offset, length)
+
+    def close(self) -> None:
+        """Closes the file."""
+        self._source.close()
+
+
+class FarFiles:
+    """Local files that are read like those of a distant store."""
+
+    def __init__(self) -> None:
+        self._files = FileStore(StoreSettings(uri_prefix=""))
+
+    def list(self, uri: str, *, recursive: bool = True) -> Iterator[Entry]:
+        """See `Store`."""
+        return self._files.list(uri, recursive=recursive)
+
+    def stat(self, uri: str) -> Entry | None:
+        """See `Store`."""
+        return self._files.stat(uri)
+
+    def open(self, uri: str) -> FarInput:
+        """See `Store`."""
+        return FarInput(self._files.open(uri))
+
+
+class FarFilesInOrder(FarFiles):
+    """The same, planned one file after the other, as files on a local disk are."""
+
+    def read_files(self, *_: object) -> Never:
+        """Makes this store one that reads local files. Planning doesn't call this method."""
+        raise NotImplementedError
+
+
+def plan_far(job: DataPrepJob, store: FarFiles) -> int:
+    """Plans the job with inputs in `store`. Returns the number of samples."""
+    access = Access()
+    access.store = lambda uri: store  # type: ignore[assignment, method-assign, return-value]  # noqa: ARG005
+    with make_plan(job.spec, access) as new:
+        return new.plan.head.samples
+
+
 class SlowFiles(FileStore):
     """Local files, each of which is opened with a delay of 2 ms."""
 
@@ -267,6 +326,10 @@ def main(kind: str, source: Path, output: Path, records: int, options: dict[str,
         clocked(lambda: read(output, masks=options["masks"]))
     elif kind == "plan":
         clocked(lambda: plan(options["spec"], records))
+    elif kind == "plan-far":
+        job = a_job(options["spec"], source, output)
+        load(job)
+        clocked(lambda: plan_far(job, FarFilesInOrder() if options["in_order"] else FarFiles()))
     else:
         sys.exit(f"Unknown kind {kind!r}.")
 

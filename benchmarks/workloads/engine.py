@@ -22,6 +22,7 @@ _ROW_BYTES: Final = 363
 _DIGIT_BYTES: Final = 887
 """Average bytes of a record with eight floats, with 22 numbers, and with 28 x 28 bytes."""
 _PLANNED: Final[Mapping[str, Any]] = {"source": {"images": {"uris": ["/simulated"]}}, "output": {"uri": "/nowhere"}}
+_FAR: Final[Mapping[str, Any]] = {"source": {"parquet": {"uris": ["INPUT"]}}, "output": {"uri": "OUTPUT"}}
 _SHUFFLED: Final[Mapping[str, Any]] = {"shuffle": {"seed": 1}}
 _CSV: Final[Mapping[str, Any]] = {"source": {"csv": {"uris": ["INPUT/table.csv"], "header": True}}}
 _WITHOUT: Final[Mapping[str, Any]] = {"index": False, "statistics": "ClassCounts"}
@@ -180,6 +181,18 @@ WORKLOADS: Final[Sequence[Workload]] = (
             bounds={"ours": ("records/s", 300_000)},
         )
         for name, records in (("plan", 1_000_000), ("plan-large", 10_000_000))
+    ),
+    Workload(
+        "plan-far",
+        "W15: planning 400 Parquet files in a store each of whose requests takes 20 ms",
+        make="parquet_files",
+        records=40_000,
+        quick=4000,
+        contenders=(
+            ours("plan-far", {"spec": _FAR, "in_order": False}, writes=False),
+            ours("plan-far", {"spec": _FAR, "in_order": True}, name="ours, one file after the other", writes=False),
+        ),
+        goals={"ours, one file after the other": 5},
     ),
     Workload(
         "scaling",
