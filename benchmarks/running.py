@@ -218,7 +218,7 @@ def _checked(state: _State) -> str:
         alike = _ALIKE.get(workload.check, "are equal") if state.compared > 1 else "have the expected number of records"
         told.append(f"the outputs, read back by {READ_BY[workload.check]}, {alike}")
     if state.indexes:
-        told.append(f"{state.indexes} indexes have the offsets at which TensorFlow found the records")
+        told.append(f"{state.indexes} indexes have the record offsets that TensorFlow found")
     if against is not None:
         told.append(f"the output of *{against.who}* contains exactly the input's records, as read back by {READ_BY[against.output]}")
     return "; ".join(told)

@@ -77,7 +77,7 @@ def require_libraries(purpose: str) -> None:
 
 
 def header(data: bytes, decode: Decode, *, heif: bool = True) -> Header:
-    """Return the header of a complete file. Without `heif`, AVIF and HEIC files don't count as images.
+    """Return the header of a complete file. If `heif` is false, AVIF and HEIC files don't count as images.
 
     Raises BadSample if the data isn't an image, is incomplete, or has more pixels than `maxPixels`.
     """

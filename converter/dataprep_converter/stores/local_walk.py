@@ -109,7 +109,7 @@ def _states(descriptor: int, folder: str, names: list[str]) -> tuple[list[str], 
         try:
             status = os.stat(name, dir_fd=descriptor)
         except OSError as exc:
-            # The file has been deleted in the meantime (such as another worker's temporary file), or is a broken link.
+            # The file was deleted in the meantime (for example, it was another worker's temporary file), or it is a broken link.
             if exc.errno in ABSENT or exc.errno == errno.ELOOP:
                 continue
             if exc.errno != errno.ESTALE:

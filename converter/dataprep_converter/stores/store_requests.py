@@ -120,7 +120,7 @@ class Requests(ABC):
         """The budget for this process's requests. The store replaces it if several buckets share a budget."""
         self._proxy = _proxy_for(address)
         self._idle: deque[tuple[float, http.client.HTTPConnection]] = deque()
-        # A store is used until its process ends and has no `close` method, so the connections are closed when this object is
+        # A store has no `close` method, because it is used until its process ends. Its connections are closed when this object is
         # garbage-collected.
         weakref.finalize(self, _close_all, self._idle)
 

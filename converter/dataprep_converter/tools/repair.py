@@ -135,7 +135,7 @@ class _DamagedDataSet:
             return given_job.model_copy(update={"spec": _with_output(given_job.spec, self.uri)})
         if content is None:
             raise BadSpec(
-                f"The manifest of {self.uri} is damaged, so it doesn't say how the data set was made; give the job's file: --job."
+                f"The manifest of {self.uri} is damaged, so it doesn't say how the data set was made; pass the job file with --job."
             )
         if has_masked_text(content):
             raise BadSpec(

@@ -58,7 +58,7 @@ class DecodeStep:
         return self._schema
 
     def follow(self, *, reads_heif: bool) -> None:
-        """Without `reads_heif`, AVIF and HEIC files don't count as images."""
+        """If `reads_heif` is false, AVIF and HEIC files don't count as images."""
         self._reads_heif = reads_heif
 
     def apply(self, batch: Batch) -> Batch:

@@ -230,7 +230,7 @@ def _body(observed: Observed, spec: DataPrepJobSpec, status: DataPrepJobStatus, 
 def _body_within(observed: Observed, spec: DataPrepJobSpec, status: DataPrepJobStatus, queue: Child, defaults: PodDefaults) -> Body:
     """Return the Job of the current step, which runs within the quota of the queue Job."""
     body = _body(replace(observed, queue=None, queue_labels={}, queue_annotations={}), spec, status, defaults=defaults)
-    # The plan and commit pods of a job with GPUs keep away from the GPU nodes, where the queue has admitted the converter pods.
+    # The plan and commit pods of a job with GPUs stay off the GPU nodes, because the queue has admitted only the converter pods there.
     return queue_jobs.within_quota(body, queue, placed=status.step == "Convert" or accelerator(spec, status) == "CPU")
 
 

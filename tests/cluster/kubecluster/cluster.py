@@ -74,7 +74,7 @@ class Cluster:
 
     def load_image(self, archive: Path, name: str) -> None:  # noqa: ARG002 -- used by subclasses
         """Make an image available to all nodes under this name. Pods need `imagePullPolicy: IfNotPresent` or `Never`."""
-        raise NotSupported(f"Cannot load {name}: push it to where the given cluster pulls from.")
+        raise NotSupported(f"Cannot load {name}: push it to a registry that the given cluster pulls from.")
 
     def add_node(self, name: str, *, labels: Mapping[str, str] | None = None, taints: Sequence[str] = ()) -> None:  # noqa: ARG002
         """Add a real node; a taint is written `key=value:Effect`."""

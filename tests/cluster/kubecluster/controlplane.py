@@ -33,7 +33,7 @@ CLIENTS = {
 # The API server's identity towards aggregated API servers such as Kueue's; its CA signs nothing else.
 FRONT_PROXY = "front-proxy"
 
-# Records requests, never responses. Requests by Kubernetes' own components, which no test reads, would fill the log.
+# Records requests, never responses. Requests from Kubernetes' own components would fill the log.
 AUDIT_POLICY = {
     "apiVersion": "audit.k8s.io/v1",
     "kind": "Policy",

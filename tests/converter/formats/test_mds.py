@@ -253,7 +253,7 @@ def number(value: int) -> bytes:
         (WHOLE.data[:-1], f"the file ends within a record: 13 of 14 bytes at offset {HEAD + 13}"),
         (WHOLE.data + b"x", f"bytes after the last record at offset {len(WHOLE.data)}"),
         (damaged(20, b"x"), "the columns are not those of the manifest at offset 16"),
-        (damaged(4, number(7)), "the offset table has a wrong first offset, 7 at offset 4"),
+        (damaged(4, number(7)), "the first offset in the offset table is wrong: 7 at offset 4"),
         (damaged(8, number(7)), "according to the offset table, record 0 ends before it begins at offset 8"),
         (damaged(HEAD, number(2)), f"the columns' sizes don't add up to the record's 13 bytes at offset {HEAD}"),
     ],

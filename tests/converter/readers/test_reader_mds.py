@@ -251,7 +251,7 @@ WRONG: dict[str, tuple[dict[str, Any], type[Exception], str]] = {
     "no columns": (
         {"column_names": None},
         BadSpec,
-        "index.json: the index doesn't list the columns of a shard; is it an index of MDSWriter?",
+        "index.json: the index doesn't list the columns of a shard; was it written by MDSWriter?",
     ),
 }
 
@@ -282,5 +282,5 @@ def test_a_folder_without_an_index_is_not_found(theirs: Path) -> None:
 
 def test_an_index_of_another_program_is_refused(theirs: Path) -> None:
     (theirs / "train/index.json").write_text("[1]")
-    with pytest.raises(BadSpec, match=r"train/index\.json is not an index of MDSWriter: "):
+    with pytest.raises(BadSpec, match=r"train/index\.json is not an index written by MDSWriter: "):
         plan(MdsReader, a_source(theirs / "train"))

@@ -270,7 +270,7 @@ def test_another_job_is_refused(finished: Path, tmp_path: Path) -> None:
         repair(str(finished), Access(), job=a_job(tmp_path, limit=7, shuffle={"seed": 1}))
     (manifest,) = finished.glob("_dataprep/*/manifest.json")
     manifest.write_text("{")
-    with pytest.raises(BadSpec, match=r"give the job's file: --job"):
+    with pytest.raises(BadSpec, match=r"pass the job file with --job"):
         repair(str(finished), Access())
     with pytest.raises(BadSpec, match=r"is not the one that made run [0-9a-f]{16}\."):
         repair(str(finished), Access(), job=a_job(tmp_path, limit=7))

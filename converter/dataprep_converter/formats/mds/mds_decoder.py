@@ -36,7 +36,7 @@ class MdsDecoder:
         if _take_exactly(source, len(self._config), "the columns") != self._config:
             raise BrokenRecord("the columns are not those of the manifest", offset=source.offset - len(self._config))
         if offsets[0] != source.offset:
-            raise BrokenRecord(f"the offset table has a wrong first offset, {offsets[0]}", offset=4)
+            raise BrokenRecord(f"the first offset in the offset table is wrong: {offsets[0]}", offset=4)
         backwards = np.flatnonzero(np.diff(offsets) < 0)
         if len(backwards):
             raise BrokenRecord(

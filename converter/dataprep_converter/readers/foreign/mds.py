@@ -214,14 +214,16 @@ class _Planner:
 
     def _shards(self, entry: Entry) -> list[Mapping[str, Any]]:
         if entry.size > _LARGEST_INDEX:
-            raise BadSpec(f"{entry.uri} has more than {_LARGEST_INDEX >> 20} MiB; it can't be an index of MDSWriter.", uri=entry.uri)
+            raise BadSpec(
+                f"{entry.uri} has more than {_LARGEST_INDEX >> 20} MiB; it can't be an index written by MDSWriter.", uri=entry.uri
+            )
         try:
             document = json.loads(self._access.store(entry.uri).get(entry.uri))
             shards = document["shards"]
             if not isinstance(shards, list) or not all(isinstance(shard.get("raw_data"), dict) for shard in shards):
                 raise ValueError("shards without raw_data")
         except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as exc:
-            raise BadSpec(f"{entry.uri} is not an index of MDSWriter: {exc}.", uri=entry.uri) from exc
+            raise BadSpec(f"{entry.uri} is not an index written by MDSWriter: {exc}.", uri=entry.uri) from exc
         for shard in shards:
             if shard.get("format") != "mds":
                 raise BadSpec(f"{entry.uri}: its shards have the format {shard.get('format')!r}; {_OF} reads mds.", uri=entry.uri)

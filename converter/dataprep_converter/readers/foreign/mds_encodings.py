@@ -149,7 +149,7 @@ def columns_of(shard: Mapping[str, Any], *, uri: str) -> list[MdsColumn]:
     if not (isinstance(names, list) and isinstance(encodings, list) and isinstance(sizes, list)) or not len(names) == len(encodings) == len(
         sizes
     ):
-        raise BadSpec(f"{uri}: the index doesn't list the columns of a shard; is it an index of MDSWriter?", uri=uri)
+        raise BadSpec(f"{uri}: the index doesn't list the columns of a shard; was it written by MDSWriter?", uri=uri)
     for size in sizes:
         if size is not None and (not isinstance(size, int) or isinstance(size, bool) or size < 0):
             raise BadSpec(f"{uri}: the size of a column is {size!r}, expected a number or null.", uri=uri)

@@ -69,7 +69,7 @@ def _translate(error: Exception, addresses: Sequence[str], path: str) -> NoRetur
     if isinstance(error, FileExistsError):
         raise AlreadyExists(f"{path} exists already.", uri=path) from error
     if isinstance(error, IsADirectoryError) or "must both be directories" in text:
-        raise NotPermitted(f"{path}: a folder is where a file should be, or a file where a folder should be: {line}.", uri=path) from error
+        raise NotPermitted(f"{path}: found a folder instead of a file, or a file instead of a folder: {line}.", uri=path) from error
     if "NotImplemented" in type(error).__name__:
         raise StoreError(f"hdfs-native can't do this at {path}: {line}.", uri=path) from error
     if any(name in text for name in ("block size", "InvalidPath", "InvalidArgument", "requested replication", "IllegalArgumentException")):

@@ -248,7 +248,7 @@ class Place:
         if name in ("AccessControlException", "AuthorizationException"):
             return NotPermitted(f"AccessDenied: user={self._user} path={path}: {line}.", uri=path)
         if "is a directory" in message or "must both be directories" in message or "is not a file" in message:
-            return NotPermitted(f"{path}: a folder is where a file should be, or a file where a folder should be: {line}.", uri=path)
+            return NotPermitted(f"{path}: found a folder instead of a file, or a file instead of a folder: {line}.", uri=path)
         if name in _IMPOSSIBLE or "block size" in message or "replication" in message.partition("minReplication")[0]:
             return BadSpec(f"HDFS refuses {path}: {line}.", uri=path)
         if not name and status == http.client.NOT_FOUND:

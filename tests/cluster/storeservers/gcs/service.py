@@ -84,7 +84,7 @@ class Handler(http.server.BaseHTTPRequestHandler):
 
     server: Service
     protocol_version = "HTTP/1.1"
-    # Head and body of a response are written separately; the second write must not wait for the client's ACK.
+    # The headers and the body of a response are written separately; the second write must not wait for the client's ACK.
     disable_nagle_algorithm = True
 
     def log_message(self, format: str, *args: object) -> None:  # noqa: A002 - the base class's name
@@ -295,7 +295,7 @@ class Handler(http.server.BaseHTTPRequestHandler):
         after = base64.b64decode(query.get("continuation-token", "")).decode()
         lines: list[str] = []
         last = ""
-        # The items are keys, and prefixes that each stand for all keys below them.
+        # The items are keys and prefixes. Each prefix stands for all keys below it.
         for key in sorted((key for where, key in list(self.server.objects) if where == bucket and key.startswith(prefix)), key=str.encode):
             rest = key[len(prefix) :]
             item = prefix + rest[: rest.index(delimiter) + 1] if delimiter and delimiter in rest else key

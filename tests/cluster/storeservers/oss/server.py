@@ -67,7 +67,7 @@ class _Handler(BaseHTTPRequestHandler):
     server: OssServer
     protocol_version = "HTTP/1.1"
     server_version = "FakeOss"
-    # Head and body of a response are written separately; the second write must not wait for the client's ACK.
+    # The headers and the body of a response are written separately; the second write must not wait for the client's ACK.
     disable_nagle_algorithm = True
 
     def _serve(self) -> None:
