@@ -205,10 +205,10 @@ def check(contract: type[ReaderContract], source: Source, file: Path, allowed: s
 def check_text(text: str, contract: type[ReaderContract], file: Path) -> None:
     """Raises AssertionError for an error that doesn't name the file."""
     # If a row is missing, a join names the table instead of a file, because a table can have many files. For a data set, the
-    # error names the folder, and the file as in the manifest, or reports what _SUCCESS says about the manifest.
+    # error names the folder, and the file as in the manifest, or reports what _SUCCESS states about the manifest.
     also: dict[type[Reader], list[str]] = {
         JoinReader: [f"the table {file.stem}", f" {file.stem} ("],
-        DatasetReader: [*(f"{folder}: {file.relative_to(folder)}" for folder in file.parents), f" {file.name} says"],
+        DatasetReader: [*(f"{folder}: {file.relative_to(folder)}" for folder in file.parents), f" {file.name} states"],
     }
     names = [str(file), *also.get(contract.reader, [])]
     assert any(name in text for name in names), f"it doesn't name the file: {text}"
