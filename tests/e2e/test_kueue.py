@@ -155,7 +155,7 @@ def test_a_job_that_kueue_evicts_waits_again_and_keeps_what_is_done(queues: Name
     queues.kubectl("patch", "dpj", "slow", "--type=merge", '--patch={"spec": {"workers": {"parallelism": 1}}}')
     assert step_job(queues, "slow", "convert")["spec"]["suspend"] is True
     stop(queues, "None")
-    queues.wait_phase("slow", "Succeeded", seconds=180)
+    queues.wait_phase("slow", "Succeeded")
     reports = assert_whole(stores, queues)
     assert {file: reports[file] for file in done} == done
 
@@ -178,11 +178,11 @@ def test_a_job_is_preempted_in_its_plan_and_resumes(queues: Namespace, stores: S
         # The job `slow` holds the quota, because its plan can't be written yet.
         until(lambda: running(queues, "urgent", step="plan"), what="the other plan pod", seconds=DONE_SECONDS)
         assert step_job(queues, "slow", "plan")["spec"]["suspend"] is True
-        queues.wait_phase("slow", "Queued", seconds=30)
+        queues.wait_phase("slow", "Queued")
     queues.wait_phase("urgent", "Succeeded", seconds=DONE_SECONDS)
     told = [message for reason, message in queues.events("slow") if reason == "Queued"]
     assert any("Preempted to accommodate a workload" in message for message in told), told
-    queues.wait_phase("slow", "Succeeded", seconds=180)
+    queues.wait_phase("slow", "Succeeded")
     assert_whole(stores, queues)
     # The same Workload was admitted twice.
     assert workload(queues, "slow")["metadata"]["uid"] == first
@@ -248,7 +248,7 @@ def test_a_queued_job_that_is_suspended_leaves_the_queue_and_comes_back(queues: 
     queues.apply(queued(job, "research"))
     held(queues, "shy", reason="Queued", words=["insufficient quota"])
     queues.kubectl("patch", "dpj", "shy", "--type=merge", '--patch={"spec": {"suspend": true}}')
-    queues.wait_phase("shy", "Suspended", seconds=30)
+    queues.wait_phase("shy", "Suspended")
     until(lambda: queues.all("workloads") == [], what="no Workload of the suspended job")
     quota(queues, "50m")
     queues.kubectl("patch", "dpj", "shy", "--type=merge", '--patch={"spec": {"suspend": false}}')

@@ -37,7 +37,7 @@ def test_an_evicted_pod_is_replaced_and_not_counted_as_a_failure(namespace: Name
         namespace.apply(slow_job(namespace, stores, digits_on_hdfs, backoffLimitPerIndex=0, workers__parallelism=1, **FEWER))
         done = some_reports(stores, namespace, at_least=1)
         namespace.wait("slow", lambda _: evict(namespace) > 0, what="at work", seconds=60)
-    namespace.wait_phase("slow", "Succeeded", seconds=180)
+    namespace.wait_phase("slow", "Succeeded")
     reports = assert_whole(stores, namespace)
     assert {file: reports[file] for file in done} == done
     assert namespace.status("slow").get("failures", []) == []
@@ -57,7 +57,7 @@ def test_a_pod_over_its_memory_limit_says_so(namespace: Namespace, stores: Store
     [job] = small_jobs(stores, namespace, ["hungry"], backoffLimit=0)
     job["spec"]["workers"]["resources"] = {"requests": {"memory": "16Mi"}, "limits": {"memory": "16Mi"}}
     namespace.apply(job)
-    failed = condition(namespace.wait_phase("hungry", "Failed", seconds=60), "Failed")
+    failed = condition(namespace.wait_phase("hungry", "Failed"), "Failed")
     assert failed["reason"] == "OutOfMemory"
     assert "needed more memory than its limit (OOMKilled); raise workers.resources.limits.memory" in failed["message"]
 
@@ -77,7 +77,7 @@ def test_a_missing_config_map_is_named(namespace: Namespace, stores: Stores) -> 
     job["spec"]["workers"]["volumeMounts"].append({"name": "settings", "mountPath": "/settings"})
     namespace.apply(job)
     waits(namespace, "no-map", reason="ConfigMissing", words=['configmap "nowhere" not found'])
-    failed = condition(namespace.wait_phase("no-map", "Failed", seconds=60), "Failed")
+    failed = condition(namespace.wait_phase("no-map", "Failed"), "Failed")
     assert (failed["reason"], 'configmap "nowhere" not found' in failed["message"]) == ("ConfigMissing", True)
 
 
@@ -106,7 +106,7 @@ def test_deleted_or_edited_children_are_restored(namespace: Namespace, stores: S
         some_reports(stores, namespace, at_least=2)
         # New pods can't mount the ConfigMap, but running pods aren't affected.
         namespace.kubectl("delete", "configmap", "--selector=dataprep.io/job=slow")
-    namespace.wait_phase("slow", "Succeeded", seconds=180)
+    namespace.wait_phase("slow", "Succeeded")
     reports = assert_whole(stores, namespace)
     assert {file: reports[file] for file in done} == done
 
@@ -128,7 +128,7 @@ def test_a_resumed_child_of_a_finished_job_is_suspended_again(namespace: Namespa
     """The job exceeds its deadline, and its condition `Failed` keeps that reason."""
     with slow_writes(stores, seconds=3.0):
         namespace.apply(slow_job(namespace, stores, digits_on_hdfs, stepDeadlines={"convertSeconds": 5}, workers__parallelism=1, **FEWER))
-        failed = condition(namespace.wait_phase("slow", "Failed", seconds=120), "Failed")
+        failed = condition(namespace.wait_phase("slow", "Failed"), "Failed")
         assert failed["reason"] == "DeadlineExceeded"
         assert failed["message"] == "The convert step ran for longer than stepDeadlines.convertSeconds (5 s)."
         until_child(namespace, lambda child: child["spec"]["suspend"] is True)
@@ -146,7 +146,7 @@ def test_a_resumed_child_of_a_finished_job_is_suspended_again(namespace: Namespa
 
 def test_nothing_starts_when_a_finished_jobs_children_are_deleted(namespace: Namespace, stores: Stores) -> None:
     namespace.apply(*small_jobs(stores, namespace, ["done"], cleanup=[{"when": "Succeeded", "action": "DeletePods", "afterSeconds": 1}]))
-    namespace.wait_phase("done", "Succeeded", seconds=120)
+    namespace.wait_phase("done", "Succeeded")
     deadline = time.monotonic() + 20
     while namespace.pods("done"):
         assert time.monotonic() < deadline, "the cleanup rule's pods are still there"

@@ -9,7 +9,7 @@ import yaml
 
 from kubecluster.errors import ClusterError
 from workbench.installation import ROOT
-from workbench.jobs import Document, Documents, Namespace, condition
+from workbench.jobs import PATIENCE_SECONDS, Document, Documents, Namespace, condition
 from workbench.smalljobs import small_jobs
 from workbench.stores import Stores
 
@@ -30,7 +30,7 @@ def limited(namespace: Namespace) -> Namespace:
     return namespace
 
 
-def until_quota(namespace: Namespace, part: str, amounts: dict[str, str], *, seconds: float = 60) -> None:
+def until_quota(namespace: Namespace, part: str, amounts: dict[str, str], *, seconds: float = PATIENCE_SECONDS) -> None:
     """Wait until this part of the quota's status contains these amounts."""
     deadline = time.monotonic() + seconds
     while not amounts.items() <= (found := namespace.get("resourcequotas", "dataprep").get("status", {}).get(part, {})).items():
@@ -46,7 +46,7 @@ def a_job_without_requests(stores: Stores, namespace: Namespace, name: str, *, m
 
 def test_a_job_without_requests_runs_under_the_documented_quota(limited: Namespace, stores: Stores) -> None:
     limited.apply(a_job_without_requests(stores, limited, "photos"))
-    limited.wait_phase("photos", "Succeeded", seconds=120)
+    limited.wait_phase("photos", "Succeeded")
 
     requests = [container["resources"]["requests"] for pod in limited.pods("photos") for container in pod["spec"]["containers"]]
     assert requests == [{"cpu": "250m", "memory": "1Gi"}] * 3

@@ -55,7 +55,7 @@ def test_a_key_never_leaks(namespace: Namespace, stores: Stores, operator: Insta
     in_environment = {"name": "PASSWORD", "valueFrom": {"secretKeyRef": {"name": "tricky", "key": "accessKeySecret"}}}
     job["spec"]["workers"] |= {"env": [in_environment]}
     namespace.apply(job)
-    status = namespace.wait_phase("keyed", "Succeeded" if end == "Succeeded" else "Failed", seconds=120)
+    status = namespace.wait_phase("keyed", "Succeeded" if end == "Succeeded" else "Failed")
     assert condition(status, "Failed").get("reason", "Succeeded") == end
 
     places = {
