@@ -75,11 +75,25 @@ class Earlier(Model):
     """The number of entries that the run has in `PlanHead.splits`."""
 
 
+class UnitGroups(Model):
+    """Where `units.parquet` stores each row group, so that a worker can read a group on its own and check its bytes."""
+
+    rows: int
+    """The number of units in each group except the last."""
+    units: int
+    firsts: list[int]
+    """For each group, the number of its first sample."""
+    offsets: list[int]
+    """The offset of each group in the file, followed by the offset of the file's footer and by the file's size."""
+    sha256: list[str]
+    """The digests of the groups' bytes, followed by the digest of the footer."""
+
+
 class PlanHead(StoredDocument):
     """The content of `plan.json`."""
 
     FILE: ClassVar[str] = "plan"
-    SINCE: ClassVar[Mapping[str, int]] = {"parts": 2, "keys": 2, "commits": 2}
+    SINCE: ClassVar[Mapping[str, int]] = {"parts": 2, "keys": 2, "commits": 2, "unit_groups": 3}
 
     run_id: str
     encoding_version: int
@@ -90,6 +104,8 @@ class PlanHead(StoredDocument):
     """The digest of the paths, sizes and pins of all units."""
     units_sha256: str
     """The digest of `units.parquet`."""
+    unit_groups: UnitGroups | None = None
+    """The row groups of `units.parquet`, if there is more than one."""
     codes_sha256: str | None = None
     """The digest of `splits.parquet`, if the splits need this file."""
     reader: str

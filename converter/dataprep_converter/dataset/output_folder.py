@@ -31,12 +31,14 @@ from dataprep_converter.dataset.manifest_types import check_types
 from dataprep_converter.inputs.access import Access
 from dataprep_converter.runtime import makers
 from dataprep_converter.sampling.intermediate_files import IntermediateFiles
-from dataprep_converter.sampling.plan import Plan, Tables, load_plan
+from dataprep_converter.sampling.plan import Plan, Tables, WholePlan, load_codes, load_plan
+from dataprep_converter.sampling.stored_units import StoredUnits
 from dataprep_converter.sampling.units_file import UnitsFile
 from dataprep_converter.stores import Entry, MovesFiles, WritesAside
 from dataprep_converter.stores.publish import write_file
 
 S = TypeVar("S", bound=StoredDocument)
+AnyPlan = TypeVar("AnyPlan", bound=Plan)
 
 logger = logging.getLogger(__name__)
 
@@ -338,18 +340,41 @@ class RunFolder(OutputFolder):
         for path, _ in list(self._list(names.intermediate_folder(self.run_id))):
             self.delete(path)
 
-    def plan(self) -> Plan | None:
+    def plan(self) -> WholePlan | None:
         """Returns the stored plan of this run, or None. Raises NotWhole if the plan's files are damaged or don't belong together."""
+        return self._load_plan(self._whole_plan)
+
+    def plan_for_work(self) -> Plan | None:
+        """Returns the stored plan, as `plan` does. Units are read when they are first needed, if the work needs them in order."""
+        return self._load_plan(self._plan_for_work)
+
+    def _whole_plan(self, head: PlanHead, content: bytes) -> WholePlan:
+        with self._store.open(self.at(names.units_file(self.run_id))) as source:
+            units = UnitsFile(source.stream())
+        with units:
+            return load_plan(head, content, Tables(units=units, codes=self.read(names.codes_file(self.run_id))))
+
+    def _plan_for_work(self, head: PlanHead, content: bytes) -> Plan:
+        # Shuffled samples need units from everywhere.
+        if head.unit_groups is None or head.shuffle_seed is not None:
+            return self._whole_plan(head, content)
+        uri = self.at(names.units_file(self.run_id))
+
+        def read_range(offset: int, length: int) -> bytes:
+            with self._store.open(uri) as source:
+                return source.read_at(offset, length)
+
+        codes = load_codes(head, self.read(names.codes_file(self.run_id)))
+        units = StoredUnits(head, head.unit_groups, read_range)
+        return Plan(head=head, sha256=hashlib.sha256(content).hexdigest(), units=units, codes=codes)
+
+    def _load_plan(self, load: Callable[[PlanHead, bytes], AnyPlan]) -> AnyPlan | None:
         path = names.plan_file(self.run_id)
         content = self.read(path)
         if content is None:
             return None
         try:
-            head = self.parse(PlanHead, path, content)
-            with self._store.open(self.at(names.units_file(self.run_id))) as source:
-                units = UnitsFile(source.stream())
-            with units:
-                return load_plan(head, content, Tables(units=units, codes=self.read(names.codes_file(self.run_id))))
+            return load(self.parse(PlanHead, path, content), content)
         except NotWhole as exc:
             raise NotWhole(f"{self.uri}: {exc}", uri=self.uri) from None
         except ValidationError:

@@ -12,7 +12,7 @@ def load_plan(folder: RunFolder, plan_sha256: str, *, runs_code: bool = True) ->
     With `runs_code`, also raises InputChanged if the user's code has changed since the plan was made.
     """
     try:
-        plan = folder.plan()
+        plan = folder.plan_for_work()
     except (NotWhole, InputChanged):
         # Another run may have taken over the folder and removed the plan's files while they were being read.
         folder.check_owner()

@@ -32,7 +32,7 @@ from dataprep_converter.records.exact_decimals import EXACT
 from dataprep_converter.records.feature import FeatureSpec
 from dataprep_converter.runtime.prefetch import prefetched
 from dataprep_converter.sampling.selection import Samples
-from dataprep_converter.sampling.units import UnitTable
+from dataprep_converter.sampling.units import Units
 from dataprep_converter.transforms import (
     ComparesDecimals,
     CutsBatches,
@@ -158,7 +158,7 @@ class Pipeline(Closeable):
         splits = [(number, step.fitted_split) for number, step in enumerate(self._steps) if isinstance(step, Fittable)]
         return [(number, split) for number, split in splits if split is not None]
 
-    def learn(self, number: int, units: UnitTable, samples: Iterator[Samples]) -> Any:
+    def learn(self, number: int, units: Units, samples: Iterator[Samples]) -> Any:
         """Lets a step learn from these samples, after the earlier steps are applied. Returns the learned values."""
         step = self._steps[number]
 
@@ -183,18 +183,18 @@ class Pipeline(Closeable):
             encoder.take_classes(self.class_names())
         return encoder
 
-    def batches(self, units: UnitTable, samples: Iterator[Samples]) -> "BatchStream":
+    def batches(self, units: Units, samples: Iterator[Samples]) -> "BatchStream":
         """Returns the stream of finished batches for arrays of sample numbers. Each array becomes one or more batches."""
         return BatchStream(self, units, samples)
 
-    def read(self, units: UnitTable, samples: Iterator[Samples]) -> Generator[Batch, None, None]:
+    def read(self, units: Units, samples: Iterator[Samples]) -> Generator[Batch, None, None]:
         """Reads batches ahead of the steps, so that slow sources are read while the steps compute."""
         batches = self.reader.read(units, samples)
         # A reader that is also asked for line numbers or steps must be used by only one thread.
         is_alone = not self._steps or isinstance(self.reader, HasLines | HasSteps)
         yield from batches if is_alone else prefetched(batches, depth=1)
 
-    def finish(self, batch: Batch, units: UnitTable) -> Iterator[tuple[Batch, dict[str, int]]]:
+    def finish(self, batch: Batch, units: Units) -> Iterator[tuple[Batch, dict[str, int]]]:
         """Applies steps and features to a batch. The batch can be split into several batches.
 
         Yields each resulting batch, and a dict that maps each reason to the number of records that are bad for this reason.
@@ -208,7 +208,7 @@ class Pipeline(Closeable):
             bad.append(len(part.bad))
             yield part, {reason: after - before for reason, before, after in zip(REFUSALS, bad, bad[1:], strict=False) if after > before}
 
-    def _with_lines(self, batch: Batch, units: UnitTable, unreadable: Collection[int]) -> Batch:
+    def _with_lines(self, batch: Batch, units: Units, unreadable: Collection[int]) -> Batch:
         """If the source has lines, adds the line to the reason of each sample that a step or a feature refused."""
         refused = [bad for bad in batch.bad if bad.sample not in unreadable]
         samples = [bad.sample for bad in refused]
@@ -222,7 +222,7 @@ class Pipeline(Closeable):
         bad = [replace(bad, reason=f"{places[bad.sample]}: {bad.reason}") if bad.sample in places else bad for bad in batch.bad]
         return replace(batch, bad=bad)
 
-    def encoded_size(self, units: UnitTable, samples: Samples) -> tuple[int, int]:
+    def encoded_size(self, units: Units, samples: Samples) -> tuple[int, int]:
         """Returns (size of the encoded records, number of good records) for a few samples."""
         size = good = 0
         parts = (samples[first : first + self.most_records].astype(np.int64) for first in range(0, len(samples), self.most_records))
@@ -236,7 +236,7 @@ class Pipeline(Closeable):
 class BatchStream:
     """The finished batches of some samples, with times and counts so far. The stream can be iterated only once."""
 
-    def __init__(self, pipeline: Pipeline, units: UnitTable, samples: Iterator[Samples]) -> None:
+    def __init__(self, pipeline: Pipeline, units: Units, samples: Iterator[Samples]) -> None:
         self.seconds: defaultdict[str, float] = defaultdict(float)
         """Time by stage."""
         self.refused: Counter[str] = Counter()

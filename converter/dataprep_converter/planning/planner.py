@@ -28,7 +28,7 @@ from dataprep_converter.readers.base.blocks import KEPT_BYTES
 from dataprep_converter.records.batch import INT96, SAMPLE, STRUCTS, TEXTS
 from dataprep_converter.records.feature import FeatureSpec
 from dataprep_converter.runtime.plan_progress import PlanProgress
-from dataprep_converter.sampling.plan import Plan, Tables
+from dataprep_converter.sampling.plan import Tables, WholePlan
 from dataprep_converter.sampling.selection import Samples, Selection
 from dataprep_converter.sampling.split_assignments import SplitAssignments
 from dataprep_converter.sampling.split_assignments import to_parquet as store_codes
@@ -52,7 +52,7 @@ _LEARNED_RECORDS = 4096
 class NewPlan(Closeable):
     """A plan, its files, and its pipeline's features and class names. Closing the plan removes its files from $TMPDIR."""
 
-    plan: Plan
+    plan: WholePlan
     tables: Tables
     classes: Mapping[str, Sequence[str]]
     """Class names by feature."""
@@ -151,6 +151,7 @@ def _new_plan(
             spec_sha256=canonical.sha256(run_id.content(spec)),
             inputs_sha256=inputs.sha256,
             units_sha256=tables.units.sha256,
+            unit_groups=tables.units.groups(units),
             codes_sha256=hashlib.sha256(codes).hexdigest() if codes is not None else None,
             reader=spec.data.kind,
             reader_state=dict(inputs.state),
@@ -168,7 +169,7 @@ def _new_plan(
             tasks=_count_tasks(spec, inputs, division, pipeline, size=size, extends=base is not None),
             warnings=[*_all_warnings(spec, inputs, division, pipeline, access, extends=base is not None)],
         )
-    plan = Plan(
+    plan = WholePlan(
         head=head,
         sha256=hashlib.sha256(head.to_bytes()).hexdigest(),
         units=units,

@@ -20,7 +20,7 @@ from dataprep_converter.inputs.access import Access
 from dataprep_converter.records.batch import Batch, RejectedSample
 from dataprep_converter.runtime.plan_progress import PlanProgress
 from dataprep_converter.sampling.intermediate_files import IntermediateFiles
-from dataprep_converter.sampling.units import Files, Unit, UnitTable
+from dataprep_converter.sampling.units import Files, Unit, Units, UnitTable
 
 READERS: Final[Mapping[str, str]] = {
     "idx": "dataprep_converter.readers.arrays.idx:IdxReader",
@@ -112,7 +112,7 @@ class Reader(Protocol):
         """The class names of each label column, in the order of the class numbers. The dict is empty if the classes have no names."""
         ...
 
-    def read(self, units: UnitTable, samples: Iterator[npt.NDArray[np.int64]]) -> Iterator[Batch]:
+    def read(self, units: Units, samples: Iterator[npt.NDArray[np.int64]]) -> Iterator[Batch]:
         """Yields a batch for each array of sample numbers, in the order of the arrays. Raises InputChanged if a file has changed since
         planning."""
         ...
@@ -132,7 +132,7 @@ class ReadsColumns(Protocol):
     """A reader that can read some columns more cheaply than all of them. A split by value needs only some columns; a reader that doesn't
     implement this protocol reads all columns."""
 
-    def read_columns(self, units: UnitTable, samples: Iterator[npt.NDArray[np.int64]], columns: Sequence[str]) -> Iterator[Batch]:
+    def read_columns(self, units: Units, samples: Iterator[npt.NDArray[np.int64]], columns: Sequence[str]) -> Iterator[Batch]:
         """Like `read`, but the batches need to contain only the given columns and `_sample`."""
         ...
 
@@ -151,7 +151,7 @@ class AcceptsReadPlan(Protocol):
 class HasLines(Protocol):
     """A text reader that can report the line on which a sample begins."""
 
-    def lines(self, units: UnitTable, samples: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
+    def lines(self, units: Units, samples: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
         """The number of the line on which each given sample begins. Lines are numbered from 1. Might read the text again."""
         ...
 
@@ -160,7 +160,7 @@ class HasLines(Protocol):
 class HasSteps(Protocol):
     """A text reader whose samples are sequences, and that can report the line of a sequence's faulty step."""
 
-    def places(self, units: UnitTable, bad: Sequence[RejectedSample]) -> list[str]:
+    def places(self, units: Units, bad: Sequence[RejectedSample]) -> list[str]:
         """The location of each faulty step, such as `line 3`. If a step's location is unknown, returns the location at which the step's
         sequence starts. Might read the text again."""
         ...

@@ -10,7 +10,7 @@ from dataprep_converter.core.closeable import Closeable
 from dataprep_converter.core.errors import BadSpec, NotWhole
 from dataprep_converter.sampling.intermediate_files import IntermediateFiles
 from dataprep_converter.sampling.split_assignments import SplitAssignments
-from dataprep_converter.sampling.units import UnitTable
+from dataprep_converter.sampling.units import Units, UnitTable
 from dataprep_converter.sampling.units_file import UnitsFile
 
 
@@ -21,9 +21,16 @@ class Plan:
     head: PlanHead
     sha256: str
     """Digest of `plan.json`."""
-    units: UnitTable
+    units: Units
     codes: SplitAssignments | None = None
     """The split of each sample, if the splits can't be computed from ranges and hash intervals."""
+
+
+@dataclass(frozen=True)
+class WholePlan(Plan):
+    """A plan with the table of all units."""
+
+    units: UnitTable
 
 
 @dataclass(frozen=True)
@@ -57,13 +64,28 @@ def check_versions(head: PlanHead, spec: DataPrepJobSpec, uri: str) -> None:
         raise BadSpec(f"{uri} (run {head.run_id}) {fault}.")
 
 
-def load_plan(plan: PlanHead, head_bytes: bytes, tables: Tables) -> Plan:
+def load_plan(plan: PlanHead, head_bytes: bytes, tables: Tables) -> WholePlan:
     """Returns a stored plan with its files. Raises NotWhole if the files aren't the plan's files."""
-    codes_sha256 = hashlib.sha256(tables.codes).hexdigest() if tables.codes is not None else None
-    for name, actual, expected in (("units", tables.units.sha256, plan.units_sha256), ("splits", codes_sha256, plan.codes_sha256)):
-        if actual != expected:
-            raise NotWhole(
-                f"{name}.parquet of run {plan.run_id} doesn't have the digest in plan.json. The plan step or dataprep repair can write the file again."
-            )
-    codes = SplitAssignments(tables.codes) if tables.codes is not None else None
-    return Plan(head=plan, sha256=hashlib.sha256(head_bytes).hexdigest(), units=tables.units.units(), codes=codes)
+    if tables.units.sha256 != plan.units_sha256:
+        raise damaged(plan, "units")
+    return WholePlan(
+        head=plan,
+        sha256=hashlib.sha256(head_bytes).hexdigest(),
+        units=tables.units.units(),
+        codes=load_codes(plan, tables.codes),
+    )
+
+
+def load_codes(plan: PlanHead, codes: bytes | None) -> SplitAssignments | None:
+    """Returns the content of `splits.parquet`. Raises NotWhole if it isn't the plan's file."""
+    sha256 = hashlib.sha256(codes).hexdigest() if codes is not None else None
+    if sha256 != plan.codes_sha256:
+        raise damaged(plan, "splits")
+    return SplitAssignments(codes) if codes is not None else None
+
+
+def damaged(plan: PlanHead, name: str) -> NotWhole:
+    """Returns the error for a file of the plan whose content isn't the planned one."""
+    return NotWhole(
+        f"{name}.parquet of run {plan.run_id} doesn't have the digest in plan.json. The plan step or dataprep repair can write the file again."
+    )

@@ -16,7 +16,7 @@ import numpy.typing as npt
 from dataprep_api.dataset.plan import HASH_BLOCK, SplitPlan
 from dataprep_api.dataset.run_id import PARTS
 from dataprep_converter.sampling.split_assignments import SplitAssignments
-from dataprep_converter.sampling.units import UnitTable
+from dataprep_converter.sampling.units import Units
 
 Samples = npt.NDArray[np.int64]
 SHUFFLE: Final = PARTS["shuffle"].version
@@ -45,7 +45,7 @@ def mix_one(value: int) -> np.uint64:
     return np.uint64(mix(np.array([value & 0xFFFFFFFFFFFFFFFF], dtype=np.uint64))[0])
 
 
-def hashes(units: UnitTable, samples: Samples, *, seed: int) -> npt.NDArray[np.uint64]:
+def hashes(units: Units, samples: Samples, *, seed: int) -> npt.NDArray[np.uint64]:
     """Returns a 64-bit hash of each sample, computed from its file's key and its row.
 
     The hash is the same on every store and for any number of workers.
@@ -121,7 +121,7 @@ class Selection:
     def __init__(
         self,
         split: SplitPlan,
-        units: UnitTable,
+        units: Units,
         *,
         shuffle_seed: int | None,
         shuffle_version: int = SHUFFLE,

@@ -1,6 +1,7 @@
 """Units: the parts of the input, in the order of their samples, as an Arrow table (`units.parquet`)."""
 
 import hashlib
+from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import chain, islice, repeat
@@ -92,6 +93,12 @@ def _keys(roots: list[int], paths: list[str]) -> npt.NDArray[np.uint64]:
     return np.frombuffer(b"".join([digest(name, digest_size=8).digest() for name in names]), "<u8").astype(np.uint64, copy=False)
 
 
+def keys_of(batch: pa.RecordBatch) -> npt.NDArray[np.uint64]:
+    """Returns the key of each unit in a batch with the columns root, path and key."""
+    stored = batch.column("key")
+    return stored.to_numpy() if not stored.null_count else _keys(*batch.select(["root", "path"]).to_pydict().values())
+
+
 class _Block:
     """Some units, as columns."""
 
@@ -154,8 +161,42 @@ def _batches(units: Iterable[Unit | Files]) -> Iterator[pa.RecordBatch]:
         yield block.take_first(len(block), first=first)
 
 
-class UnitTable:
-    """A table of units, with look-up by sample number.
+class Units(ABC):
+    """Units that are looked up by their index, or by sample number."""
+
+    @abstractmethod
+    def __len__(self) -> int: ...
+
+    @property
+    @abstractmethod
+    def samples(self) -> int:
+        """Number of samples of all units."""
+
+    @abstractmethod
+    def rows(self, index: npt.NDArray[np.int64], columns: Sequence[str]) -> list[dict[str, Any]]:
+        """Returns the named columns of the units with these indexes, in the order of the indexes."""
+
+    @abstractmethod
+    def locate(self, samples: npt.NDArray[np.int64]) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
+        """Returns (unit index, number within the unit) for each sample."""
+
+    @abstractmethod
+    def hash_inputs(self, samples: npt.NDArray[np.int64]) -> tuple[npt.NDArray[np.uint64], npt.NDArray[np.int64]]:
+        """Returns (file key, row within the file) for each sample."""
+
+    def unit(self, index: int) -> Unit:
+        """Returns one unit."""
+        return Unit(**self.rows(np.array([index], np.int64), SCHEMA.names[:-2])[0])
+
+    def origin(self, sample: int) -> tuple[str, int]:
+        """Returns one sample's URI and its row within the file, for use in messages."""
+        index, within = self.locate(np.array([sample], dtype=np.int64))
+        unit = self.unit(int(index[0]))
+        return unit.uri, unit.row + int(within[0])
+
+
+class UnitTable(Units):
+    """A table of units.
 
     A large table is stored in a temporary file, so that memory grows by only a few bytes per unit.
     """
@@ -205,7 +246,7 @@ class UnitTable:
                 self._mapped.let_go()
 
     def rows(self, index: npt.NDArray[np.int64], columns: Sequence[str]) -> list[dict[str, Any]]:
-        """Returns the named columns of the units with these indexes, in the order of the indexes."""
+        """See `Units`."""
         which = np.searchsorted(self._starts, index, side="right") - 1
         within = index - self._starts[which]
         if len(which) and (which == which[0]).all():
@@ -223,7 +264,7 @@ class UnitTable:
 
     @property
     def samples(self) -> int:
-        """Number of samples of all units."""
+        """See `Units`."""
         return int(self.table["first"][-1].as_py() + self.table["records"][-1].as_py()) if len(self) else 0
 
     @property
@@ -245,26 +286,20 @@ class UnitTable:
         return self._key
 
     def unit(self, index: int) -> Unit:
-        """Returns the unit in one row of the table."""
+        """See `Units`."""
         return Unit(**{name: self.table.column(place)[index].as_py() for place, name in enumerate(SCHEMA.names[:-2])})
 
     def locate(self, samples: npt.NDArray[np.int64]) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
-        """Returns (unit index, number within the unit) for each sample."""
+        """See `Units`."""
         if self._first is None:
             return samples, np.zeros_like(samples)
         index = np.searchsorted(self._first, samples, side="right") - 1
         return index, samples - self._first[index]
 
     def hash_inputs(self, samples: npt.NDArray[np.int64]) -> tuple[npt.NDArray[np.uint64], npt.NDArray[np.int64]]:
-        """Returns (file key, row within the file) for each sample."""
+        """See `Units`."""
         index, within = self.locate(samples)
         return self.keys()[index], within if self._row is None else self._row[index] + within
-
-    def origin(self, sample: int) -> tuple[str, int]:
-        """Returns one sample's URI and its row within the file, for use in messages."""
-        index, within = self.locate(np.array([sample], dtype=np.int64))
-        unit = self.unit(int(index[0]))
-        return unit.uri, unit.row + int(within[0])
 
 
 def samples_of_a_batch(bytes_in: int, samples: int, *, most: int) -> int:

@@ -2,11 +2,13 @@
 
 import hashlib
 from collections.abc import Iterable, Iterator
+from itertools import pairwise
 from typing import Any, cast
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from dataprep_api.dataset.plan import UnitGroups
 from dataprep_converter.core.closeable import Closeable
 from dataprep_converter.runtime.temporary import IN_MEMORY, TemporaryFile, room_for
 from dataprep_converter.sampling.units import SCHEMA, UnitTable
@@ -64,6 +66,35 @@ class UnitsFile(Closeable):
         groups = (file.read_row_group(number, use_threads=False) for number in range(file.num_row_groups))
         return UnitTable.concatenate(batch for group in groups for batch in cast("pa.Table", group).combine_chunks().to_batches())
 
+    def groups(self, units: UnitTable) -> UnitGroups | None:
+        """Returns where the file stores its row groups, or None if it has only one. `units` are the units in the file."""
+        metadata = _parquet.read_metadata(self._file.file)
+        if metadata.num_row_groups < 2:
+            return None
+        row_groups = [metadata.row_group(number) for number in range(metadata.num_row_groups)]
+        offsets = [_offset(group) for group in row_groups]
+        last = row_groups[-1]
+        footer = offsets[-1] + sum(last.column(number).total_compressed_size for number in range(last.num_columns))
+        offsets += [footer, self.size]
+        rows = row_groups[0].num_rows
+        return UnitGroups(
+            rows=rows,
+            units=metadata.num_rows,
+            firsts=units.table["first"].take(pa.array(range(0, metadata.num_rows, rows))).to_pylist(),
+            offsets=offsets,
+            sha256=[self._digest(start, end) for start, end in pairwise(offsets)],
+        )
+
+    def _digest(self, start: int, end: int) -> str:
+        self._file.file.seek(start)
+        return hashlib.sha256(self._file.file.read(end - start)).hexdigest()
+
     def close(self) -> None:
         """Removes the temporary file."""
         self._file.close()
+
+
+def _offset(group: Any) -> int:  # Any: the type stubs lack a row group's metadata
+    """Returns the offset of a row group's first byte."""
+    column = group.column(0)
+    return int(column.dictionary_page_offset if column.has_dictionary_page else column.data_page_offset)

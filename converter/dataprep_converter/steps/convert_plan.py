@@ -20,7 +20,7 @@ from dataprep_converter.inputs.access import Access
 from dataprep_converter.inputs.archive_uris import archive_of
 from dataprep_converter.planning.planner import NewPlan, make_plan
 from dataprep_converter.records.feature import FeatureSpec
-from dataprep_converter.sampling.plan import Plan, Tables
+from dataprep_converter.sampling.plan import Plan, Tables, WholePlan
 from dataprep_converter.steps import table_output
 from dataprep_converter.steps.draft import Draft
 from dataprep_converter.stores import scheme_of
@@ -30,6 +30,7 @@ from dataprep_converter.stores import scheme_of
 class ConversionDraft(Draft):
     """The draft of a data set that workers will make."""
 
+    plan: WholePlan
     tables: Tables
     features: Sequence[FeatureSpec]
 

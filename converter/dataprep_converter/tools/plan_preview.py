@@ -21,7 +21,7 @@ from dataprep_converter.core.tensors import is_tensor, pc
 from dataprep_converter.inputs.access import Access
 from dataprep_converter.readers import Reader, ReadsColumns, reader_class
 from dataprep_converter.records.batch import Batch
-from dataprep_converter.sampling.plan import Plan
+from dataprep_converter.sampling.plan import Plan, WholePlan
 from dataprep_converter.sampling.selection import Samples, Selection
 from dataprep_converter.steps.convert_plan import ConversionDraft
 from dataprep_converter.steps.plan_step import drafted, fault_of_output, figures
@@ -84,7 +84,7 @@ def preview(job: DataPrepJob, access: Access) -> Preview:
         )
 
 
-def _count_files(plan: Plan) -> int:
+def _count_files(plan: WholePlan) -> int:
     """Returns the number of distinct files among the units. The units of one file are consecutive."""
     count = 0
     last: str | None = None

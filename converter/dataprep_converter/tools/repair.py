@@ -29,7 +29,7 @@ from dataprep_converter.inputs.access import Access
 from dataprep_converter.inputs.pinned import open_pinned
 from dataprep_converter.pipeline.shard_samples import selection_of
 from dataprep_converter.planning.planner import NewPlan, make_plan
-from dataprep_converter.sampling.plan import Plan, check_versions
+from dataprep_converter.sampling.plan import Plan, WholePlan, check_versions
 from dataprep_converter.steps import convert_commit, convert_work, pool
 from dataprep_converter.steps.kinds import Script, kind_of
 from dataprep_converter.stores import Entry, scheme_of
@@ -154,7 +154,7 @@ class _DamagedDataSet:
         }
         return DataPrepJob.parse(written_job)
 
-    def plan(self) -> Plan | None:
+    def plan(self) -> WholePlan | None:
         """Returns the stored plan, or None if the plan is damaged or the reports belong to another plan."""
         try:
             plan = self.folder.plan()
@@ -165,7 +165,7 @@ class _DamagedDataSet:
         reports = [report for report in self.folder.reports(plan.head.shards) if report is not None]
         return plan if not reports or any(report.plan_sha256 == plan.sha256 for report in reports) else None
 
-    def plan_again(self, job: DataPrepJob) -> Plan:
+    def plan_again(self, job: DataPrepJob) -> WholePlan:
         """Makes the plan again, stores it and returns it. Raises InputChanged if the inputs are no longer the original ones."""
         with self._new_plan(job) as new:
             if new.plan.head.run_id != self.folder.run_id:
@@ -354,7 +354,7 @@ def _plain(value: Any) -> Any:
     return json.loads(json.dumps(value))
 
 
-def _needs_generated_files(plan: Plan, folder: RunFolder) -> bool:
+def _needs_generated_files(plan: WholePlan, folder: RunFolder) -> bool:
     generated = folder.at(names.intermediate_folder(folder.run_id))
     return any(str(uri).startswith(generated) for uri in plan.units.table["uri"].unique().to_pylist())
 

@@ -24,7 +24,7 @@ from dataprep_converter.readers import Discovery, Listing
 from dataprep_converter.readers.arrays.rows import Bytes, RowFiles, gathered
 from dataprep_converter.readers.base.listing import input_files
 from dataprep_converter.records.batch import SAMPLE, Batch
-from dataprep_converter.sampling.units import Unit, UnitTable
+from dataprep_converter.sampling.units import Unit, Units
 from dataprep_converter.stores import Entry
 
 RECORD: Final = "record"
@@ -60,12 +60,12 @@ class FixedLengthReader(Closeable):
         """An empty dict, because the files have only numbers and bytes."""
         return {}
 
-    def read(self, units: UnitTable, samples: Iterator[npt.NDArray[np.int64]]) -> Iterator[Batch]:
+    def read(self, units: Units, samples: Iterator[npt.NDArray[np.int64]]) -> Iterator[Batch]:
         """Yields a batch for each array of sample numbers."""
         for sample_numbers in samples:
             yield self._batch(units, sample_numbers)
 
-    def _batch(self, units: UnitTable, sample_numbers: npt.NDArray[np.int64]) -> Batch:
+    def _batch(self, units: Units, sample_numbers: npt.NDArray[np.int64]) -> Batch:
         length = self._source.record_bytes
         records = gathered(units, sample_numbers, self._take) if len(sample_numbers) else np.empty((0, length), np.uint8)
         columns = [field.column(records) for field in self._fields]

@@ -32,7 +32,7 @@ from dataprep_converter.inputs.pinned import ForwardReader, InputCopy, entry_of,
 from dataprep_converter.readers import Discovery, Listing
 from dataprep_converter.readers.arrays.rows import Bytes, Rows, gathered, within_reads
 from dataprep_converter.records.batch import SAMPLE, Batch
-from dataprep_converter.sampling.units import Unit, UnitTable
+from dataprep_converter.sampling.units import Unit, Units
 from dataprep_converter.stores import Input, scheme_of
 
 TYPES: Final[Mapping[int, str]] = {0x08: "uint8", 0x09: "int8", 0x0B: "int16", 0x0C: "int32", 0x0D: "float32", 0x0E: "float64"}
@@ -103,13 +103,13 @@ class IdxReader(Closeable):
         """An empty dict, because an IDX file has only numbers."""
         return {}
 
-    def read(self, units: UnitTable, samples: Iterator[npt.NDArray[np.int64]]) -> Iterator[Batch]:
+    def read(self, units: Units, samples: Iterator[npt.NDArray[np.int64]]) -> Iterator[Batch]:
         """Yields a batch for each array of sample numbers. If the sample numbers are in order, this method is as fast as reading the file
         sequentially."""
         for sample_numbers in samples:
             yield self._batch(units, sample_numbers)
 
-    def _batch(self, units: UnitTable, sample_numbers: npt.NDArray[np.int64]) -> Batch:
+    def _batch(self, units: Units, sample_numbers: npt.NDArray[np.int64]) -> Batch:
         def images(unit: Unit, rows: npt.NDArray[np.int64]) -> npt.NDArray[Any]:
             return self._file(unit.uri, unit.pin).take(rows)
 

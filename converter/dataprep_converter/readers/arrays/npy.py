@@ -30,7 +30,7 @@ from dataprep_converter.readers import Discovery, Listing
 from dataprep_converter.readers.arrays.rows import RowFiles, gathered
 from dataprep_converter.readers.base.listing import input_files
 from dataprep_converter.records.batch import SAMPLE, Batch
-from dataprep_converter.sampling.units import Unit, UnitTable
+from dataprep_converter.sampling.units import Unit, Units
 from dataprep_converter.stores import Entry, Input
 
 VALUES: Final = "values"
@@ -125,18 +125,18 @@ class NumpyReader(Closeable):
         """An empty dict, because arrays have no class names."""
         return {}
 
-    def read(self, units: UnitTable, samples: Iterator[npt.NDArray[np.int64]]) -> Iterator[Batch]:
+    def read(self, units: Units, samples: Iterator[npt.NDArray[np.int64]]) -> Iterator[Batch]:
         """Yields a batch for each array of sample numbers."""
         for sample_numbers in samples:
             yield self._batch(units, sample_numbers)
 
-    def _batch(self, units: UnitTable, sample_numbers: npt.NDArray[np.int64]) -> Batch:
+    def _batch(self, units: Units, sample_numbers: npt.NDArray[np.int64]) -> Batch:
         columns = [column.column(self._rows(units, sample_numbers, number)) for number, column in enumerate(self._columns)]
         schema = self.schema().append(pa.field(SAMPLE, pa.int64()))
         record_batch = pa.RecordBatch.from_arrays([*columns, to_arrow(sample_numbers)], schema=schema)
         return Batch(records=record_batch, bad=[], bytes_in=self._files.taken())
 
-    def _rows(self, units: UnitTable, sample_numbers: npt.NDArray[np.int64], number: int) -> npt.NDArray[Any]:
+    def _rows(self, units: Units, sample_numbers: npt.NDArray[np.int64], number: int) -> npt.NDArray[Any]:
         row_bytes = self._columns[number].row_bytes
         if not len(sample_numbers):
             return np.empty((0, row_bytes), np.uint8)

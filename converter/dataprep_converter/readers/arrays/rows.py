@@ -20,7 +20,7 @@ from dataprep_converter.inputs.metered import ByteCounter, MeteredInput
 from dataprep_converter.inputs.pinned import ForwardReader, InputCopy, open_pinned
 from dataprep_converter.inputs.zips import Member, StoredMember, inflated
 from dataprep_converter.readers.base.open_files import KEPT_FILES
-from dataprep_converter.sampling.units import Unit, UnitTable
+from dataprep_converter.sampling.units import Unit, Units
 from dataprep_converter.stores import Input, read_each, scheme_of
 
 Bytes = npt.NDArray[np.uint8]
@@ -140,7 +140,7 @@ class RowFiles(Closeable):
 
 
 def gathered(
-    units: UnitTable,
+    units: Units,
     sample_numbers: npt.NDArray[np.int64],
     take: Callable[[Unit, npt.NDArray[np.int64]], npt.NDArray[Any]],
 ) -> npt.NDArray[Any]:

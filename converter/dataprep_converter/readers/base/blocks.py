@@ -22,7 +22,7 @@ from dataprep_converter.readers.base.open_files import OpenFiles
 from dataprep_converter.readers.base.windows import ShuffleWindows
 from dataprep_converter.records.batch import SAMPLE, Batch, LostDigits, Raw, RejectedSample
 from dataprep_converter.runtime import limits
-from dataprep_converter.sampling.units import Unit, UnitTable
+from dataprep_converter.sampling.units import Unit, Units
 from dataprep_converter.stores import Input
 
 KEPT_BYTES: Final = 64 << 20
@@ -137,7 +137,7 @@ class BlockReader(Closeable):
         """An empty dict, because by default there are no class names."""
         return {}
 
-    def read(self, units: UnitTable, samples: Iterator[npt.NDArray[np.int64]]) -> Iterator[Batch]:
+    def read(self, units: Units, samples: Iterator[npt.NDArray[np.int64]]) -> Iterator[Batch]:
         """Yields a batch for each array of sample numbers. If the sample numbers are in order, each unit is decoded once. If the sample
         numbers are out of order, the most recently decoded units are cached. If the input is larger than the cache, many batches are
         collected in one pass over the input."""
@@ -157,7 +157,7 @@ class BlockReader(Closeable):
         """Stores the arrays that will be passed to each future call of `read`, starting with the next call."""
         self._windows.coming = coming
 
-    def _row_bytes(self, units: UnitTable, samples: npt.NDArray[np.int64]) -> int:
+    def _row_bytes(self, units: Units, samples: npt.NDArray[np.int64]) -> int:
         """The approximate bytes per decoded row, measured on the first requested unit."""
         if self._measured_row_bytes is None:
             index, within = units.locate(samples[:1])
@@ -166,7 +166,7 @@ class BlockReader(Closeable):
             self._measured_row_bytes = max(1, records.nbytes // max(1, records.num_rows))
         return self._measured_row_bytes
 
-    def _batch(self, units: UnitTable, samples: npt.NDArray[np.int64]) -> Batch:
+    def _batch(self, units: Units, samples: npt.NDArray[np.int64]) -> Batch:
         index, rows = units.locate(samples)
         pieces: list[pa.RecordBatch] = []
         order: list[npt.NDArray[np.int64]] = [np.empty(0, np.int64)]

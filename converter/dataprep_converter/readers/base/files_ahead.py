@@ -22,7 +22,7 @@ from dataprep_converter.core.tensors import Array, binary
 from dataprep_converter.inputs.access import Access
 from dataprep_converter.inputs.pinned import open_pinned
 from dataprep_converter.records.batch import SAMPLE, Batch, Raw, RejectedSample
-from dataprep_converter.sampling.units import UnitTable
+from dataprep_converter.sampling.units import Units
 from dataprep_converter.stores import ReadsFiles, Store
 
 _THREADS = 8
@@ -115,7 +115,7 @@ class FilesReader(Closeable, Generic[T]):
         """The columns of `schema()`. The result can contain additional columns."""
         raise NotImplementedError
 
-    def read(self, units: UnitTable, samples: Iterator[npt.NDArray[np.int64]]) -> Iterator[Batch]:
+    def read(self, units: Units, samples: Iterator[npt.NDArray[np.int64]]) -> Iterator[Batch]:
         """Yields a batch for each array of sample numbers. Reading costs the same in any order, because each sample has its own files."""
         batch: list[_SampleRequest] = []
         contents: list[_Content] = []
@@ -129,7 +129,7 @@ class FilesReader(Closeable, Generic[T]):
     def close(self) -> None:
         """Does nothing, because no file stays open."""
 
-    def _tasks(self, units: UnitTable, samples: Iterator[npt.NDArray[np.int64]]) -> Iterator[_Task]:
+    def _tasks(self, units: Units, samples: Iterator[npt.NDArray[np.int64]]) -> Iterator[_Task]:
         """Divides the samples of each array into tasks."""
         for numbers in samples:
             requests = self._requests(units, numbers)
@@ -143,7 +143,7 @@ class FilesReader(Closeable, Generic[T]):
             task.ends_batch = True
             yield task
 
-    def _requests(self, units: UnitTable, samples: npt.NDArray[np.int64]) -> list[_SampleRequest]:
+    def _requests(self, units: Units, samples: npt.NDArray[np.int64]) -> list[_SampleRequest]:
         index, _ = units.locate(samples)
         rows = units.rows(index, _COLUMNS)
         # Look up stores here rather than in the threads: the first look-up of a store creates its client.

@@ -31,7 +31,7 @@ from dataprep_converter.readers.images.image_lists import ImagesOfList, ListedIm
 from dataprep_converter.records.batch import INT96, SAMPLE, Batch, RejectedSample
 from dataprep_converter.records.columns import NOT_BY_DEFAULT
 from dataprep_converter.records.schemas import parse_schema, schema_text
-from dataprep_converter.sampling.units import Files, UnitTable
+from dataprep_converter.sampling.units import Files, Units
 
 LABEL: Final = "image/class/label"
 TEXT: Final = "image/class/text"
@@ -132,7 +132,7 @@ class ImagesReader(FilesReader[tuple[Image, str]]):
             columns["image/height"], columns["image/width"] = (to_arrow(sizes[:, place]) for place in (0, 1))
         return columns | self._planned([row["extra"] for row in rows])
 
-    def read_columns(self, units: UnitTable, samples: Iterator[npt.NDArray[np.int64]], columns: Sequence[str]) -> Iterator[Batch]:
+    def read_columns(self, units: Units, samples: Iterator[npt.NDArray[np.int64]], columns: Sequence[str]) -> Iterator[Batch]:
         """Like `read`. If only classes, paths and the list's columns are needed, takes them from the plan and reads no files."""
         listed_columns = self._extras.schema.names if self._extras.schema is not None else []
         planned_columns = [name for name in columns if name in (LABEL, TEXT, FILENAME.name, *listed_columns)]

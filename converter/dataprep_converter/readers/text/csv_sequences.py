@@ -30,7 +30,7 @@ from dataprep_converter.readers.text.csv_starts import Preamble, selected_names
 from dataprep_converter.readers.text.sequence_listing import LABELS, OF, PACKED, SequencePlanner, dialect_of_source
 from dataprep_converter.records.batch import SAMPLE, Batch, Raw, RejectedSample
 from dataprep_converter.records.columns import IS_SEQUENCE, find_columns
-from dataprep_converter.sampling.units import UnitTable
+from dataprep_converter.sampling.units import Units
 
 _UNCOMPRESSED: Final = 256 << 20
 """The largest accepted size of a decompressed file in bytes."""
@@ -169,12 +169,12 @@ class CsvSequencesReader(Closeable):
         """An empty dict, because CSV files have no class names."""
         return {}
 
-    def read(self, units: UnitTable, samples: Iterator[npt.NDArray[np.int64]]) -> Iterator[Batch]:
+    def read(self, units: Units, samples: Iterator[npt.NDArray[np.int64]]) -> Iterator[Batch]:
         """Yields a batch for each array in `samples`. The arrays contain the samples' numbers. Their order doesn't affect the speed."""
         for batch in self._texts.read(units, samples):
             yield self._parse_batch(batch)
 
-    def places(self, units: UnitTable, bad: Sequence[RejectedSample]) -> list[str]:
+    def places(self, units: Units, bad: Sequence[RejectedSample]) -> list[str]:
         """The line of each bad step, in the sequence's file or in its label file. If the bad step is unknown, returns the line of the first
         row. Reads the files again."""
         of_labels = set(self._labels.schema.names) if self._labels is not None else set()

@@ -26,7 +26,7 @@ from dataprep_converter.readers.text.lines import Lines, with_lines
 from dataprep_converter.readers.text.lines import scan as scan_lines
 from dataprep_converter.readers.text.stretches import BOM, StretchReader, cut, open_forward, units_of
 from dataprep_converter.records.batch import SAMPLE, Batch, Raw
-from dataprep_converter.sampling.units import Unit, UnitTable
+from dataprep_converter.sampling.units import Unit, Units
 
 _LIMIT: Final = "a line of more than {} MiB; is the file not text?"
 _IS_SPACE: Final = np.isin(np.arange(256), np.frombuffer(b" \t\r\n\v\f", np.uint8))
@@ -68,13 +68,13 @@ class LibsvmReader(Closeable):
         """An empty dict, because LIBSVM files have no class names."""
         return {}
 
-    def read(self, units: UnitTable, samples: Iterator[npt.NDArray[np.int64]]) -> Iterator[Batch]:
+    def read(self, units: Units, samples: Iterator[npt.NDArray[np.int64]]) -> Iterator[Batch]:
         """Yields a batch for each array in `samples`. The arrays contain the samples' numbers. Dense vectors are made for one batch at a
         time, because the dense vectors of a whole stretch with many short lines would need too much memory."""
         for batch in self._sparse.read(units, samples):
             yield replace(batch, records=self._with_vectors(batch.records)) if self._source.dense else batch
 
-    def lines(self, units: UnitTable, samples: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
+    def lines(self, units: Units, samples: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
         """The line number of each given sample. Lines are numbered from 1."""
         return self._sparse.lines(units, samples)
 

@@ -25,7 +25,7 @@ from dataprep_converter.inputs.encodings import UTF16, Encoding, in_utf8
 from dataprep_converter.inputs.pinned import ForwardReader, InputCopy
 from dataprep_converter.readers.base.blocks import KEPT_BLOCKS, Block, BlockReader, FolderColumns
 from dataprep_converter.records.batch import Raw
-from dataprep_converter.sampling.units import Unit, UnitTable
+from dataprep_converter.sampling.units import Unit, Units
 from dataprep_converter.stores import Entry, Input
 
 UNIT_BYTES: Final = 4 << 20
@@ -210,7 +210,7 @@ class StretchReader(BlockReader):
         for stretch in file.stretches(rows):
             yield stretch.first, self.cached_block(unit, stretch.offset, stretch.first, partial(self._parse_stretch, unit, file, stretch))
 
-    def lines(self, units: UnitTable, samples: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
+    def lines(self, units: Units, samples: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
         """The number of the line on which each sample begins. Lines are numbered from 1. Reads and scans the stretches again, except for
         the most recent ones."""
         # Once line numbers have been requested, they are stored while a compressed file is parsed, because going back in the file is

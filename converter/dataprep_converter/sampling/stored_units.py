@@ -1,0 +1,153 @@
+"""The units of a stored plan, read one row group of `units.parquet` at a time."""
+
+import hashlib
+import io
+from collections import OrderedDict
+from collections.abc import Callable, Iterator, Sequence
+from threading import Lock
+from typing import Any, Final, cast
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from dataprep_api.dataset.plan import PlanHead, UnitGroups
+from dataprep_converter.sampling.plan import damaged
+from dataprep_converter.sampling.units import SCHEMA, Numbers, Units, keys_of
+
+_KEPT_GROUPS: Final = 2
+_parquet: Any = pq  # the type stubs lack Python's file objects and the methods of a ParquetFile
+
+ReadRange = Callable[[int, int], bytes]
+"""Returns the bytes of `units.parquet` from an offset on, as many as the second argument says."""
+
+
+class StoredUnits(Units):
+    """The units of a stored plan. A row group is read when one of its units is first needed, and its digest is checked.
+
+    A worker that reads samples in order needs one group after another. So neither its memory nor what it reads of the plan depends on the
+    number of units.
+    """
+
+    def __init__(self, head: PlanHead, groups: UnitGroups, read_range: ReadRange) -> None:
+        """Reads the file's footer. Raises NotWhole if it doesn't have the digest in `head`."""
+        self._head = head
+        self._groups = groups
+        self._firsts = np.array(groups.firsts, np.int64)
+        self._read_range = read_range
+        # A file with the footer alone has the same metadata.
+        self._metadata = _parquet.read_metadata(io.BytesIO(self._part(len(groups.firsts))))
+        self._kept: OrderedDict[int, pa.RecordBatch] = OrderedDict()
+        self._lock = Lock()
+
+    def __len__(self) -> int:
+        return self._groups.units
+
+    @property
+    def samples(self) -> int:
+        """See `Units`."""
+        return self._head.samples
+
+    def rows(self, index: npt.NDArray[np.int64], columns: Sequence[str]) -> list[dict[str, Any]]:
+        """See `Units`."""
+        found: list[dict[str, Any]] = [{}] * len(index)
+        for number, places in _by_group(index // self._groups.rows):
+            within = index[places] - number * self._groups.rows
+            batch = self._group(number).select(columns)
+            # Take rows one by one: Arrow would copy the texts of all rows into one array first.
+            for place, row in zip(places.tolist(), within.tolist(), strict=True):
+                found[place] = {name: batch.column(name)[row].as_py() for name in columns}
+        return found
+
+    def locate(self, samples: npt.NDArray[np.int64]) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
+        """See `Units`."""
+        index, within = np.empty_like(samples), np.empty_like(samples)
+        for number, places in _by_group(np.searchsorted(self._firsts, samples, side="right") - 1):
+            first = self._column(number, "first")
+            rows = np.searchsorted(first, samples[places], side="right") - 1
+            index[places] = number * self._groups.rows + rows
+            within[places] = samples[places] - first[rows]
+        return index, within
+
+    def hash_inputs(self, samples: npt.NDArray[np.int64]) -> tuple[npt.NDArray[np.uint64], npt.NDArray[np.int64]]:
+        """See `Units`."""
+        index, within = self.locate(samples)
+        keys = np.empty(len(samples), np.uint64)
+        for number, places in _by_group(index // self._groups.rows):
+            rows = index[places] - number * self._groups.rows
+            keys[places] = keys_of(self._group(number))[rows]
+            within[places] += self._column(number, "row")[rows]
+        return keys, within
+
+    def _column(self, number: int, name: str) -> Numbers:
+        return cast("Numbers", self._group(number).column(name).to_numpy())
+
+    def _group(self, number: int) -> pa.RecordBatch:
+        with self._lock:
+            if number in self._kept:
+                self._kept.move_to_end(number)
+            else:
+                if len(self._kept) == _KEPT_GROUPS:
+                    self._kept.popitem(last=False)
+                self._kept[number] = self._read(number)
+            return self._kept[number]
+
+    def _read(self, number: int) -> pa.RecordBatch:
+        source = _Range(self._part(number), self._groups.offsets[number], self._groups.offsets[-1])
+        # Arrow's threads are not used, because a worker crashes if it exits while one of these threads is still freeing the bytes.
+        file = _parquet.ParquetFile(source, metadata=self._metadata, pre_buffer=False)
+        table = cast("pa.Table", file.read_row_group(number, use_threads=False)).combine_chunks()
+        return table.to_batches()[0] if table.num_rows else pa.RecordBatch.from_pylist([], SCHEMA)
+
+    def _part(self, number: int) -> bytes:
+        """Returns the bytes of a group or, after the last group, of the footer."""
+        offset, end = self._groups.offsets[number : number + 2]
+        data = self._read_range(offset, end - offset)
+        if hashlib.sha256(data).hexdigest() != self._groups.sha256[number]:
+            raise damaged(self._head, "units")
+        return data
+
+
+def _by_group(numbers: npt.NDArray[np.int64]) -> Iterator[tuple[int, npt.NDArray[np.intp]]]:
+    """Yields each group's number and the places at which it occurs."""
+    for number in np.unique(numbers).tolist():
+        yield number, np.flatnonzero(numbers == number)
+
+
+class _Range(io.RawIOBase):
+    """A file of which only a range can be read."""
+
+    def __init__(self, data: bytes, offset: int, size: int) -> None:
+        """`data` are the bytes at `offset` of a file of `size` bytes."""
+        super().__init__()
+        self._data = data
+        self._offset = offset
+        self._size = size
+        self._place = 0
+
+    def readable(self) -> bool:
+        """See `io.RawIOBase`."""
+        return True
+
+    def seekable(self) -> bool:
+        """See `io.RawIOBase`."""
+        return True
+
+    def tell(self) -> int:
+        """See `io.RawIOBase`."""
+        return self._place
+
+    def seek(self, offset: int, whence: int = io.SEEK_SET) -> int:
+        """See `io.RawIOBase`."""
+        self._place = offset + {io.SEEK_SET: 0, io.SEEK_CUR: self._place, io.SEEK_END: self._size}[whence]
+        return self._place
+
+    def read(self, size: int = -1) -> bytes:
+        """See `io.RawIOBase`."""
+        start = self._place - self._offset
+        if start < 0:
+            raise ValueError(f"expected an offset of at least {self._offset}, got {self._place}")
+        data = self._data[start : None if size < 0 else start + size]
+        self._place += len(data)
+        return data
