@@ -37,16 +37,16 @@ class Contender:
     """Whether the contender also uses our environment, for TensorFlow. A second copy of TensorFlow would take another gigabyte."""
     options: tuple[str, ...] = ()
     share: float = 1.0
-    """The share of the data that this contender gets, from the first record on. Slow contenders get less, and their rates are compared."""
+    """The share of the data that this contender gets, starting at the first record. Slow contenders get less; only rates are compared."""
     writes: bool = True
     most_bytes: int | None = None
     """The memory limit for all its processes together."""
     shown_by: "Contender | None" = None
-    """If this contender's output isn't kept: another contender, which does the same work and writes to a file. The other contender runs
-    once, unmeasured, and its file is read back."""
+    """Another contender that does the same work and writes to a file, if this contender's output isn't kept. The other contender runs once,
+    unmeasured, and its file is read back instead."""
 
     def records(self, of: int) -> int:
-        """Returns the contender's number of records, given the number of all records."""
+        """Returns how many of the workload's `of` records this contender gets."""
         return max(1, ceil(of * self.share))
 
     def run(self, source: Path, output: Path, records: int) -> Took:

@@ -232,8 +232,8 @@ MAKERS: Mapping[str, Make] = {
 
 
 def kept(folder: Path, name: str, records: int, seed: int) -> Path:
-    """Returns the folder with the data that a function of MAKERS makes from a seed. It is kept in `folder` for the next workload with the
-    same data."""
+    """Returns the folder with the data that a function of MAKERS makes from a seed. The data is kept in `folder` for the next workload that
+    uses the same data."""
     place = folder / f"{name}-{records}-{seed}"
     if not place.exists():
         with tempfile.TemporaryDirectory(dir=folder) as making:

@@ -88,7 +88,7 @@ def goals(results: Mapping[str, Any]) -> str:
 
 
 def _limit(found: Mapping[str, Any], who: str) -> tuple[str, str, str]:
-    """Return the cells of a goal's limit: its name, the limit's result in the goal's unit, and our share of that result."""
+    """Return the cells of a goal's limit: the limit's name, its result in the goal's unit, and our share of that result."""
     contenders = found["contenders"]
     if who in found.get("gains", {}):
         quick, slow = found["gains"][who]

@@ -27,8 +27,8 @@ _ALIKE: Final = {
 _SCATTERED: Final = 0.25
 """If the spread of a contender's runs is larger than this, the contender runs the same number of times again."""
 _AT_HAND: Final = 1 << 30
-"""The most bytes that a contender touches before its clock starts (`peers/clocked.py`). All outputs except those of decoded images are
-smaller."""
+"""Before its clock starts, a contender touches at most this many bytes of memory (`peers/clocked.py`). All outputs except those of decoded
+images are smaller."""
 
 
 @dataclass(frozen=True)

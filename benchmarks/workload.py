@@ -40,20 +40,20 @@ class Workload:
     """The number of records in quick mode."""
     contenders: Sequence[Contender]
     goals: Mapping[str, float] = field(default_factory=dict)
-    """For a contender, the lowest speed that our run should reach, as a multiple of the contender's speed."""
+    """Maps a contender's name to the lowest speed that our run should reach, as a multiple of the contender's speed."""
     bounds: Mapping[str, tuple[Unit, float]] = field(default_factory=dict)
-    """For one of our own contenders, its absolute goal: the most seconds, or the lowest speed."""
+    """Maps the name of one of our own contenders to its absolute goal: a maximum number of seconds, or a minimum speed."""
     limit: str = ""
     """The contender that best shows the upper limit, or empty if there is none."""
     gains: Mapping[str, tuple[str, str]] = field(default_factory=dict)
-    """For a goal that compares two of our runs, the two contenders whose ratio of speeds is the highest possible gain."""
+    """Maps a goal that compares two of our runs to two contenders. The ratio of these contenders' speeds is the highest possible gain."""
     check: str = ""
     """The kind by which the outputs are read back and compared with each other. It is empty if there are fewer than two outputs."""
     against: Against | None = None
     """The output that is compared with the input itself."""
     twice: bool = False
-    """Whether a run does its work once before its clock starts. This way, short work in memory (a tenth of a second) is measured with the
-    memory already allocated."""
+    """Whether a run does its work once before its clock starts. This way, the memory is already allocated when short work in memory (a
+    tenth of a second) is measured."""
     prepare: Contender | None = None
     """The step that makes the contenders' input from the data, if it isn't the data itself."""
     server: str = ""
@@ -88,7 +88,7 @@ def read(table: str, output: Mapping[str, Any], *, name: str = "ours", masks: bo
 
 
 def command(name: str, *words: str) -> Command:
-    """Returns a contender that runs one of our commands, start-up included, or the limit, a Python process that does nothing."""
+    """Returns a contender that runs one of our commands from start to end or, as the limit, a Python process that does nothing."""
     return Command(
         name, "limit" if name == "an empty Python" else "ours", "", "", options=words, writes=any("OUTPUT" in word for word in words)
     )

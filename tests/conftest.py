@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
     from kubecluster import Cluster
 
-# Machines that run tests are shared, so tests would miss a deadline because of other processes.
+# No deadline: the machines that run tests are shared, so other processes could make a test miss its deadline.
 settings.register_profile("shared", deadline=None, max_examples=examples(100), suppress_health_check=[HealthCheck.too_slow])
 settings.load_profile("shared")
 

@@ -25,8 +25,8 @@ class Fault:
     unknown: bool = False
     """Whether the model has no field with this name. The name may be a typo, or the field may come from a later version."""
     place: str = field(default="", compare=False)
-    """Where the user wrote it: `FILE:LINE:COLUMN`, or `--set FIELD`. Empty if unknown. The fault's text leaves it out, because a pod has
-    different files."""
+    """Where the user wrote the faulty field: `FILE:LINE:COLUMN`, or `--set FIELD`. Empty if unknown. The fault's text leaves out the place,
+    because a pod has different files."""
 
     def __str__(self) -> str:
         return f"{self.path}: {self.message}" if self.path else self.message

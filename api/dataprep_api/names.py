@@ -40,7 +40,7 @@ ANNOTATION_RETRY: Final = f"{GROUP}/retry"
 ANNOTATION_SCRIPT: Final = f"{GROUP}/script"
 """An annotation of pods that run the program of `spec.script`. These pods don't use the exit codes and termination messages of `dataprep`."""
 ONE_POD: Final = "DATAPREP_ONE_POD"
-"""An environment variable of plan pods that also do the other steps if the job is small.
+"""An environment variable that tells a plan pod to do the other steps too if the job is small.
 
 Its value is the prefix of the names of the job's pods. Earlier releases of the converter ignore the variable.
 """
@@ -81,7 +81,7 @@ OWNER: Final = f"{SIDE}/OWNER"
 INDEX: Final = f"{SIDE}/index"
 TFDS: Final = "_tfds"
 REMOVED: Final = f"{SIDE}/removed"
-"""The folder into which file systems move the files that a run removes. A run that takes over the output removes this folder."""
+"""On file systems, a run removes files by moving them into this folder. A run that takes over the output removes the folder."""
 
 
 def run_folder(run_id: str) -> str:
@@ -108,7 +108,7 @@ def codes_file(run_id: str) -> str:
 
 
 def removed_folder(run_id: str) -> str:
-    """Return the folder into which file systems move the files that this run removes."""
+    """Return the folder into which this run moves the files that it removes, if the store is a file system."""
     return f"{REMOVED}/{run_id}"
 
 

@@ -68,7 +68,7 @@ class Pace:
 
 
 def may_be_chance(*, sent: int, refused: int) -> bool:
-    """Return whether the refusals within a few seconds are so few that the number of requests may not be their cause."""
+    """Return whether the refusals within a few seconds are so few that something other than the number of requests may have caused them."""
     return refused <= _CHANCE_REFUSALS or refused <= _CHANCE_FRACTION * sent
 
 

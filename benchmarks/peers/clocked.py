@@ -38,9 +38,9 @@ def tell(records: int, seconds: float, cpu_seconds: float | None) -> None:
 
 
 def _bring_memory() -> None:
-    """Writes a file and deletes it, so that free memory is at hand. A virtual machine returns free pages to its host. The first access to a
-    page took 9 µs if the page had been returned, and less than 1 µs if it was still at hand. So a run's time depended on how much memory
-    the previous run had just freed.
+    """Writes a file and deletes it, so that enough free memory is available at once. A virtual machine returns free pages to its host. The
+    first access to a page took 9 µs if the page had been returned, and less than 1 µs otherwise. Without this function, a run's time
+    depended on how much memory the previous run had just freed.
     """
     piece = b"\1" * (1 << 20)
     with tempfile.TemporaryFile(buffering=0) as file:

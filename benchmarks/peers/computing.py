@@ -16,6 +16,6 @@ def slowly(record: dict[str, Any]) -> dict[str, Any]:
 
 
 def span(records: int) -> float:
-    """Returns the seconds from the start of the first call to the end of the last call, among the latest `records` calls only: planning
-    made the earlier calls."""
+    """Returns the seconds that the latest `records` calls took, from the start of the first to the end of the last. Earlier calls don't
+    count, because planning made them."""
     return _spans[-1][1] - _spans[-records][0]

@@ -41,7 +41,7 @@ class Part:
     """The work of one process."""
 
     number: int
-    """The number of the part, and of the core that the process uses."""
+    """The number of the part, which is also the number of the core that the process uses."""
     output: Path
     files: tuple[Path, ...]
     first: int = 0

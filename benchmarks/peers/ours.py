@@ -194,7 +194,7 @@ def plan(spec: dict[str, Any], files: int) -> int:
 
 
 class FarInput(Closeable):
-    """A local file each of whose reads takes as long as a request to a distant store."""
+    """A local file. Each read takes as long as a request to a distant store."""
 
     def __init__(self, source: FileInput) -> None:
         self._source = source
@@ -216,7 +216,7 @@ class FarInput(Closeable):
 
 
 class FarFiles:
-    """Local files that are read like those of a distant store."""
+    """A store of local files that are read like files in a distant store."""
 
     def __init__(self) -> None:
         self._files = FileStore(StoreSettings(uri_prefix=""))
@@ -235,10 +235,10 @@ class FarFiles:
 
 
 class FarFilesInOrder(FarFiles):
-    """The same, planned one file after the other, as files on a local disk are."""
+    """The same store, but its files are planned one after another, like files on a local disk."""
 
     def read_files(self, *_: object) -> Never:
-        """Makes this store one that reads local files. Planning doesn't call this method."""
+        """Identifies this store as a store of local files. Planning doesn't call this method."""
         raise NotImplementedError
 
 

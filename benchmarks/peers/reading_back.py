@@ -4,7 +4,7 @@
 
 The kinds are the keys of READERS and BATCHES. Equal digests mean that the records have equal keys, types, values and order. For `shuffled`,
 the order has a digest of its own. JPEG decoders differ in the last bits of a pixel, so for decoded images some values of each image are
-printed instead of a digest. Some kinds read a workload's input with libraries alone; the workload's output must then have the same digest.
+printed instead of a digest. Some kinds read a workload's input with libraries alone, to check that the output has the same digest.
 """
 
 import gzip

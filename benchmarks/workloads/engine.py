@@ -20,7 +20,7 @@ _GZIP: Final[Mapping[str, Any]] = {"idx": {"subsets": [{"name": "all", "images":
 _JOINED_BYTES: Final = 175
 _ROW_BYTES: Final = 363
 _DIGIT_BYTES: Final = 887
-"""Average bytes of a record with eight floats, with 22 numbers, and with 28 x 28 bytes."""
+"""Average sizes in bytes of records with eight floats, with 22 numbers, and with 28 x 28 bytes."""
 _PLANNED: Final[Mapping[str, Any]] = {"source": {"images": {"uris": ["/simulated"]}}, "output": {"uri": "/nowhere"}}
 _FAR: Final[Mapping[str, Any]] = {"source": {"parquet": {"uris": ["INPUT"]}}, "output": {"uri": "OUTPUT"}}
 _SHUFFLED: Final[Mapping[str, Any]] = {"shuffle": {"seed": 1}}
@@ -37,8 +37,8 @@ _IMPORTS: Final = (
     "import os; os.environ['OPENBLAS_NUM_THREADS'] = '1'; from dataprep_converter.runtime import without_pandas; without_pandas.hide(); "
     "import dataprep_converter.steps.convert_work, dataprep_converter.readers.arrays.idx, dataprep_converter.formats.tfrecord.tfrecord_encoder; os._exit(0)"
 )
-"""The end of the process isn't measured: it would take 0.1 s to free the libraries' objects, and a pod has frozen these objects by then
-(`allocator.py`)."""
+"""Ends with `os._exit`, so that the end of the process isn't measured. A normal exit would take 0.1 s to free the libraries' objects, but a
+pod has frozen these objects by then (`allocator.py`)."""
 _SMALL_JOB: Final = (
     *("-m", "dataprep_converter", "run", str(ROOT / "benchmarks/small_job.yaml")),
     *("--set", "params.input=INPUT", "--set", "output.uri=OUTPUT", "--quiet"),

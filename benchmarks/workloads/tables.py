@@ -11,8 +11,8 @@ _ROW_BYTES: Final = 363
 _DENSE_BYTES: Final = 3184
 _SPARSE_BYTES: Final = 356
 _MATRIX_BYTES: Final = 3140
-"""Average bytes of a record with 28 x 28 bytes, with 22 numbers, with 784 floats as RecordIO, with 50 of 10,000 floats as RecordIO, and
-with 784 floats as npz."""
+"""Average sizes in bytes of records with 28 x 28 bytes, with 22 numbers, with 784 floats as RecordIO, with 50 of 10,000 floats as RecordIO,
+and with 784 floats as npz."""
 
 
 def _reading(kind: str, threads: int) -> Contender:

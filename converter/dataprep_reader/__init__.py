@@ -1,5 +1,5 @@
-"""Reads finished data sets: for training loops in any framework, for tests and for people. It is a thin layer on the converter's stores and
-decoders.
+"""Reads finished data sets: for training loops in any framework, for tests and for people. It is a thin layer on top of the converter's
+stores and decoders.
 
     reader = dataprep_reader.open("hdfs://namenode:9000/mnist-tfrecord", split="train", batch_size=100, epochs=2, shuffle=7)
     for batch in reader:                     # 1,100 batches of 100

@@ -17,7 +17,7 @@ Values = TypeVar("Values")
 
 _DTYPES: Final[Mapping[pa.DataType, np.dtype[Any]]] = {kind: np.dtype(name) for kind, name in NUMPY_NAMES.items()}
 _NOTHING: Final[Mapping[str, Any]] = {"f": np.nan, "O": None}
-"""The value in place of a null, by the kind of the numpy type. For all other kinds, this value is 0 or False."""
+"""The value that replaces a null, keyed by the kind of the numpy type. For kinds that aren't listed, 0 or False replaces a null."""
 
 
 @dataclass(frozen=True)
@@ -51,14 +51,14 @@ class Ragged(Generic[Values]):
 Column: TypeAlias = "npt.NDArray[Any] | Ragged[Any]"
 
 MASK: Final = "_missing"
-"""A mask is named after its feature, with this suffix."""
+"""The name of a mask is its feature's name, followed by this suffix."""
 
 
 def as_numpy(batch: pa.RecordBatch, masks: Collection[str] = ()) -> dict[str, Column]:
     """Returns a column for each feature, in writable memory that is not shared.
 
-    A null is NaN among floats, and None among texts and bytes. Whole numbers and booleans with nulls are a MaskedArray. A feature in
-    `masks` is followed by its mask, and is an array of whole numbers or booleans with 0 or False in place of nulls.
+    A null is NaN among floats, and None among texts and bytes. Whole numbers and booleans with nulls are a MaskedArray. But a feature in
+    `masks` is a plain array of whole numbers or booleans, with 0 or False in place of nulls, and its mask follows it.
     """
     named = list(zip(batch.schema.names, batch.columns, strict=True))
     missing = _missing({name: column for name, column in named if column.null_count})

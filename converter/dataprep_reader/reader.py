@@ -175,8 +175,9 @@ class Reader:
         return self.batches * self._options.epochs
 
     def part(self, number: int, parts: int) -> "Reader":
-        """Divides this rank's records into `parts` equal parts, as if there were `parts` times as many ranks, and returns a reader of the
-        part with this number (from 0).
+        """Returns a reader of the part with this number (from 0) of this rank's records.
+
+        The records are divided into `parts` equal parts, as if there were `parts` times as many ranks.
         """
         mine = self._options
         part = Reader(

@@ -132,7 +132,7 @@ class ShardLayout:
             if not reasons:
                 arrays = [cast(column, field.type) for column, field in zip(columns, self.schema, strict=True)]
                 return pa.RecordBatch.from_arrays(arrays, schema=self.schema)
-        # There is a fault, so the records are parsed one by one.
+        # At least one record has a fault. To find this record, parse the records one by one.
         records = [data[start:end] for start, end in zip(starts.tolist(), ends.tolist(), strict=True)]
         return self.built(decoder(self.data_set.manifest), records, uri=uri, first=first)
 

@@ -36,7 +36,7 @@ Builder = Callable[[Mapping[str, object]], dict[str, Any]]
 
 @pytest.fixture(scope="module")
 def namespace(cluster: Cluster) -> Iterator[str]:
-    """A namespace on a cluster that serves the repository's CRD, even if the CRD belongs to a release of the chart."""
+    """A namespace on a cluster that serves the repository's CRDs. If a release of the chart owns the CRDs, they are overwritten."""
     for file in (crd.FILE, crd.CRON_FILE, crd.PROFILE_FILE):
         cluster.kubectl("apply", "--server-side", "--force-conflicts", f"--filename={ROOT / file}")
         cluster.kubectl("wait", "--for=condition=Established", f"crd/{file.stem}")

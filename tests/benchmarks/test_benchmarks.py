@@ -162,7 +162,7 @@ Columns = dict[str, Any]
 
 @dataclass(frozen=True)
 class Copying(Contender):
-    """Writes the given matrices, changed by `makes`. Each run reports the next value of `seconds` as its time; 0 makes the run fail."""
+    """Writes the source's matrices, changed by `makes`. Each run reports the next value of `seconds` as its time; 0 makes the run fail."""
 
     makes: Callable[[Columns], Columns] = dict
     seconds: list[float] = field(default_factory=list)

@@ -1,4 +1,4 @@
-"""Jobs with `deletionPolicy: Delete`, whose data sets are removed when the jobs are."""
+"""Jobs with `deletionPolicy: Delete`, whose data sets are removed when the jobs are deleted."""
 
 from typing import Any
 

@@ -1,4 +1,4 @@
-"""Slow jobs on the OSS fake, which a test can catch while they run."""
+"""Jobs that write slowly to the OSS fake, so that a test can catch them while they run."""
 
 import hashlib
 import json

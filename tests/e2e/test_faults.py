@@ -68,8 +68,8 @@ def test_a_killed_worker_costs_only_its_own_shard(
 def test_a_namespace_can_be_deleted_while_a_killed_worker_waits_for_its_next(
     namespace: Namespace, stores: Stores, cluster: Cluster, digits_on_hdfs: str
 ) -> None:
-    """Kubernetes removes a namespace once its pods are gone, but a Job keeps a finished pod until the Job has created another pod in its
-    place, so the operator deletes the Job."""
+    """Kubernetes removes a namespace only once its pods are gone. But a Job keeps a finished pod until it has created another pod in its
+    place, and a namespace that is being deleted accepts no new pods. So the operator deletes the Job."""
     with slow_writes(stores, seconds=2.0):
         namespace.apply(slow_job(namespace, stores, digits_on_hdfs, workers__parallelism=1))
         some_reports(stores, namespace, at_least=1)

@@ -193,7 +193,7 @@ class Manifest(StoredDocument):
     nested: dict[str, Any] = {}
     """Maps each feature with nested values to a description of its type. Formats that can't hold nested values store them as JSON."""
     types: dict[str, Any] = {}
-    """For each feature that the files store as times or decimals, its type. In `features`, it has the type of the corresponding numbers."""
+    """Maps each feature stored as times or decimals to its type. `features` has the type of the corresponding numbers instead."""
     labels: dict[str, list[str]] = {}
     """For each label feature, the class names in the order of their numbers."""
     records_in: int

@@ -41,7 +41,7 @@ class Part:
     version: int
     """The version that this release writes. Version 1 stands for the behaviour of the releases that didn't yet have parts."""
     is_used: Callable[[DataPrepJobSpec], bool]
-    """A pure function: whether the part may affect the bytes that a job writes. The function returns true if this depends on the inputs."""
+    """A pure function that returns whether the part may affect the bytes that a job writes. True if this depends on the inputs."""
     oldest: int | None = None
     """The oldest version that this release can still write. None means that it can write only `version`.
 
@@ -200,13 +200,13 @@ FLAT: Final = StructRule()
 """The readers' rule when there is no job: only the fields of structs are columns."""
 
 _HOLD_STRUCTS: Final = ("parquet", "arrow", "jsonl", "avro", "orc")
-"""The sources and formats of records that may contain structs."""
+"""The sources and formats whose records may contain structs."""
 _POSITION: Final = re.compile(r"-?\d+(\.\.-?\d+)?")
 """Matches references to columns by position, which would refer to different columns if structs were columns."""
 
 
 def _keeps_structs(spec: DataPrepJobSpec) -> bool:
-    """Whether the source's structs are kept since version 2, in a format that can hold them. Version 1 wrote their fields instead.
+    """Whether version 2 keeps the source's structs, in a format that can hold them. Version 1 wrote their fields instead.
 
     A job that may refer to the fields as features keeps its earlier meaning.
     """
@@ -245,7 +245,7 @@ _HOLD_TYPES: Final = ("parquet", "arrow")
 
 
 def _keeps_types(spec: DataPrepJobSpec) -> bool:
-    """Whether times and decimals keep their types since version 2. Version 1 wrote them as numbers.
+    """Whether times and decimals keep their types in version 2. Version 1 wrote them as numbers.
 
     The planner leaves the part out if no feature keeps a type. Jobs with `output.table` still write numbers.
     """

@@ -98,7 +98,7 @@ def _newest(kind: type[BaseModel]) -> int:
 
 @cache
 def _with_newer_parts(kind: type[BaseModel]) -> frozenset[str]:
-    """Return the names of the fields that may contain parts with newer fields, which were added after version 1.
+    """Return the names of the fields that may contain parts with fields added after version 1.
 
     The other fields needn't be searched, which saves time for files with thousands of parts.
     """

@@ -52,7 +52,7 @@ versions fits into the annotation.
 """
 
 CATEGORIES: Final = ["all", "dataprep"]
-"""`kubectl get all` and `kubectl get dataprep` list the objects."""
+"""The categories that make `kubectl get all` and `kubectl get dataprep` list the objects."""
 
 MUTABLE: Final = frozenset(
     {
@@ -322,7 +322,7 @@ def summary(description: str) -> str:
 
 
 def _without_description(schema: Schema) -> Schema:
-    """Remove the description from the schema of the values of a list or map, because the field itself has a description."""
+    """Remove the description from the schema of a list's or map's values, because the field itself has a description."""
     return {keyword: value for keyword, value in schema.items() if keyword != "description"}
 
 
@@ -426,7 +426,7 @@ class _Dumper(yaml.SafeDumper):
     """Dumps multi-line texts in block style and short collections on one line, and writes no anchors."""
 
     def ignore_aliases(self, data: Any) -> bool:  # Any, because values of every type are dumped
-        """Write out equal parts each time. Repeated parts are valid YAML, and easier to read than anchors."""
+        """Write equal parts in full each time. Repeated parts are valid YAML, and easier to read than anchors."""
         del data
         return True
 

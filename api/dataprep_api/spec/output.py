@@ -182,7 +182,7 @@ class Output(Model):
     index: bool = True
     """Whether to write record indexes. Each uncompressed shard of `tfrecord` and `recordioProtobuf` gets an index file in `_dataprep/index`, for DALI and other readers."""
     provenance: bool = False
-    """Whether records name their origin. It is stored in the features `_uid` and `_source`, or in `uid` and `metadata` in `recordioProtobuf`."""
+    """Whether records name their origin. The origin is stored in the features `_uid` and `_source`, or in `uid` and `metadata` in `recordioProtobuf`."""
     hdfs: HdfsOptions = HdfsOptions()
     """How files are created on HDFS."""
     table: TableOutput | None = None

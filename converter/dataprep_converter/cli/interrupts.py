@@ -1,6 +1,7 @@
-"""Ctrl-C during a command. A library can turn the interrupt into an error of its own, or be in a callback that can't raise the interrupt.
+"""Ctrl-C during a command.
 
-In both cases, the output would look like a bug. So the first Ctrl-C is noted, and an interrupt that was lost in a callback is sent again.
+A library can turn the interrupt into an error of its own, or the interrupt can arrive during a callback, which can't raise it. In both
+cases, the output would look like a bug. So the first Ctrl-C is noted, and an interrupt that was lost in a callback is sent again.
 """
 
 import _thread

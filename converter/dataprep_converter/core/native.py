@@ -24,7 +24,7 @@ from dataprep_converter.core.framing import FOOTER, HEADER, header, mask_all
 from dataprep_converter.core.tensors import Array, binary, binary_data, pc, to_arrow
 
 _SOURCES: Final = [Path(__file__).with_name(name) for name in ("native.c", "resampling.c")]
-"""The C sources, in the order of `build_native.py`."""
+"""The C sources, in the same order as in `build_native.py`."""
 _NOTHING: Final = pa.scalar(b"", pa.large_binary())
 """The empty separator. Arrow's function for joining byte strings requires a separator."""
 _NO_BYTES: Final = ctypes.create_string_buffer(1)
@@ -47,7 +47,7 @@ _COPIED: Final = 4096
 _LOOKED_UP: Final = 2
 """The size of a table entry that native.c's `look_up` supports, in bytes."""
 _BOUNDED: Final = ("<i2", "<i4", "<i8", "<u2", "<u4", "<f2", "<f4", "<f8")
-"""The types that `bounds` in native.c supports, in the order in which it numbers them."""
+"""The types that `bounds` in native.c supports. A type's index in this tuple is the type's number in native.c."""
 _UNREAD: Final = int(np.iinfo(np.int64).min)
 """native.c's result for a file that it couldn't read."""
 _RESAMPLED: Final = (1, 3)

@@ -1,7 +1,7 @@
 """Compares the manifest, plan and reports of a finished data set with each other, without reading shards.
 
-`verification.py` compares the shards with the manifest. This module detects manifests that no run can have written, such as a manifest that
-was edited together with its digest in `_SUCCESS`.
+`verification.py` compares the shards with the manifest. This module detects manifests that no run could have written, such as a manifest
+that was edited together with its digest in `_SUCCESS`.
 """
 
 import hashlib

@@ -6,9 +6,10 @@ in between, while another run takes over the folder. Instead, writes and take-ov
     write       stage, which makes nothing visible ─▶ read OWNER ─▶ complete
     take-over   write OWNER ─▶ discard everything that is staged ─▶ read OWNER ─▶ the first other change
 
-If a process finds its own run in OWNER, it staged its write before any other run wrote OWNER. So either the write is completed before the
-other run discards staged files, and the other run sees the written file before making its first other change; or the write is discarded,
-and can't be completed any more.
+If a process finds its own run in OWNER, it staged its write before any other run wrote OWNER. So there are only two possible outcomes:
+
+  - The write is completed before the other run discards staged files. Then the other run sees the written file before it changes anything.
+  - The write is discarded by the other run. Then it can no longer be completed.
 
 On stores with folders, files are removed in the same way: a process moves them into a folder, and a run that takes over the output removes
 this folder.
@@ -93,7 +94,7 @@ class _Staged:
 def remove(store: Store, uris: Sequence[str], *, removed: str, check: Callable[[], None]) -> None:
     """Removes files that were listed earlier. `removed` is the URI of the caller's folder for removed files.
 
-    On a store without folders, a file that is written between `check` and its removal is lost.
+    On a store without folders, if a file is written again between `check` and its removal, the new content is lost.
     """
     if not uris:
         return

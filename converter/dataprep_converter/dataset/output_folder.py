@@ -301,8 +301,8 @@ class RunFolder(OutputFolder):
         self.check_owner()
         self.publish()
         if not isinstance(self._store, MovesFiles):
-            # If the response to the request that starts an upload was lost, the upload was started twice, and only one of the two was
-            # completed.
+            # If the response to a request that starts an upload was lost, the upload was started a second time, and only one of the two
+            # was completed. Remove the other.
             self.sweep()
 
     def remove_success(self) -> None:

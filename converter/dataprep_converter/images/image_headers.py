@@ -36,7 +36,7 @@ class ImageHeader:
 def parse(data: bytes, *, heif: bool = True) -> ImageHeader:
     """Parse the header of a complete file. Raises BadSample, with the reason, if the data isn't a complete image.
 
-    If `heif` is false, AVIF and HEIC files don't count as images. This is what version 1 of the run id's part `heif` means.
+    If `heif` is false, AVIF and HEIC files don't count as images. This is the rule in version 1 of the part `heif` (see `run_id.PARTS`).
     """
     if not data:
         raise BadSample("the file is empty")

@@ -1,6 +1,6 @@
 """EXIF orientation: find the orientation in a file without decoding, and rotate or mirror pixels accordingly.
 
-For each orientation, this change makes an image upright:
+To make an image upright, apply the change that is listed for its orientation:
 1 none   2 mirror   3 rotate by 180°   4 flip vertically   5 transpose   6 rotate by 90° clockwise
 7 transpose over the other diagonal   8 rotate by 90° counterclockwise
 """

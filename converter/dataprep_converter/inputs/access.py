@@ -51,7 +51,7 @@ class Access:
         self.commits: dict[str, str] = {}
         """Maps each branch or tag on the Hub to the commit that all stores read. The plan step stores these commits in the plan."""
         self.output: str | None = None
-        """The job's output folder, once it is known. It must not contain any input."""
+        """The job's output folder, once it is known. Inputs in this folder are refused."""
         self.outputs: set[str] = set()
         """The output folders that this process writes to or continues. A store that writes folders aside (`WritesAside`) shows these
         folders to this process even before they are published."""

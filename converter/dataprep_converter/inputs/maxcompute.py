@@ -62,7 +62,7 @@ _PASSING: Final = {
     "ServiceUnavailable",
 }
 _NOT_UNDERSTOOD: Final = (ValueError, LookupError, TypeError, AttributeError, ArithmeticError, SyntaxError)
-"""Errors that the SDK's parsers raise for responses that aren't XML or JSON, or that lack members documented for the API."""
+"""Errors that the SDK's parsers raise for responses that aren't XML or JSON, or that lack a field documented for the API."""
 _TOO_MANY: Final = 429
 """The HTTP status for too many requests."""
 _NOT_PERMITTED: Final = {"NoPermission", "AccessDenied", "ODPS-0130013", "ODPS-0420095"}

@@ -30,7 +30,10 @@ def relative_path(root: str, uri: str) -> str:
 
 
 def is_hidden(path: str) -> bool:
-    """Returns whether a file isn't data because its name, or the name of a folder on its path, begins with `_` or `.`."""
+    """Returns whether a file is hidden, that is, whether its name or the name of a folder on its path begins with `_` or `.`.
+
+    Hidden files aren't data.
+    """
     return path.startswith(("_", ".")) or "/_" in path or "/." in path
 
 

@@ -7,7 +7,7 @@ from typing import Final
 from dataprep_converter.stores import Input
 
 _END: Final = 64 << 10
-"""This many bytes at the end of a file are read in one request and kept. These bytes contain the footer of a large file, or the whole of a
+"""The number of bytes at the end of a file that are read in one request and kept. They contain the footer of a large file, or all of a
 small file."""
 
 

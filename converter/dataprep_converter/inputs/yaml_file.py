@@ -1,7 +1,7 @@
 """Reads a YAML file as `kubectl` reads it (YAML 1.1), and finds the line and column of each field.
 
-If a mapping has a key twice, PyYAML itself takes the last value. It doesn't record where each value was, either. So this module keeps
-the nodes that PyYAML creates while parsing.
+If a mapping has a key twice, PyYAML itself keeps only the last value. Nor does it record where in the file each value was. So this module
+keeps the nodes that PyYAML creates while parsing.
 """
 
 import sys
@@ -36,9 +36,10 @@ class Document:
         return not rest
 
     def place(self, path: str, *, of_key: bool = False) -> str:
-        """Returns `FILE:LINE:COLUMN` of the field at a path such as `spec.output.uri`, or of the innermost field around it that exists.
+        """Returns `FILE:LINE:COLUMN` of the field at a path such as `spec.output.uri`.
 
-        This is the place of the field's value if the value is a scalar and `of_key` is false, and otherwise the place of the field's key.
+        If the field doesn't exist, this is the place of the innermost enclosing field that does. The place of a field is that of its value
+        if the value is a scalar and `of_key` is false, and otherwise that of its key.
         """
         node, mark, rest = self.root, self.root.start_mark, path
         while rest and (found := _member(node, rest)) is not None:

@@ -74,7 +74,7 @@ def _columns_to_list(spec: DataPrepJobSpec) -> str | None:
 
 
 def _default_in_sequence(before: str, column: str, spec: DataPrepJobSpec) -> str | None:
-    """Returns the advice on how to give a column of sequences a default, or None for a column of another source.
+    """Returns the advice on how to give a column a default if its source or table has sequences, and otherwise None.
 
     `before` is the part of the reason before the column. For a joined table, it begins with the table's name.
     """

@@ -53,7 +53,7 @@ class _Mapping:
     narrowed: bool = False
     """Whether the feature is stored as float32, although the spec or a column's type makes it a float64."""
     nulls: Nulls | None = None
-    """What a null becomes. If None, as in version 1 of the part `nulls`, a null stays a null only if the feature needs no conversion."""
+    """What a null becomes. None means version 1 of the part `nulls`: a null stays a null only if the feature needs no conversion."""
     kept_from: "pa.Field[Any] | None" = None
     """For a feature that keeps its type, the reader's column with its input type."""
 

@@ -13,7 +13,7 @@ from dataprep_converter.pipeline.nulls import Defaults
 from dataprep_converter.records.batch import Batch
 
 _BATCHES: Final = 16
-"""At most this many batches are counted, so that the error message doesn't take long for a large shard."""
+"""The nulls of at most this many batches are counted, so that a large shard doesn't delay the error message for long."""
 _SHOWN: Final = 20
 """At most this many columns are named."""
 

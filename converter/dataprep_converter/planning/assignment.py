@@ -337,7 +337,7 @@ def _take_count(table: _Table, number: int, split: Split) -> None:
 
 
 def _bounds(table: _Table, subset: str | None, *, seed: int, upto: Sequence[int]) -> Hashes:
-    """For each number in `upto`, returns the hash that has this many free samples below it."""
+    """For each number in `upto`, returns a bound such that this many free samples have smaller hashes."""
 
     def blocks() -> Iterator[tuple[Hashes, npt.NDArray[np.int64]]]:
         for block in table.blocks():

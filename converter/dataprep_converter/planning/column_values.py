@@ -51,7 +51,7 @@ def _without_dictionary(kind: pa.DataType) -> pa.DataType:
 def as_text(column: Array) -> Array:
     """Returns the values as a large_string column.
 
-    Whole numbers become decimal text, and truth values become `true` and `false`. Missing values, and bytes that are not UTF-8, become
+    Whole numbers become decimal text, and booleans become `true` and `false`. Missing values, and bytes that are not UTF-8, become
     null.
     """
     if isinstance(column.type, pa.DictionaryType):

@@ -98,7 +98,7 @@ def list_inputs(spec: DataPrepJobSpec, access: Access, base: Base | None) -> Inp
 def _no_records(source: Source, *, ignored: int, hidden: int) -> str:
     """Describes a source without records.
 
-    `ignored` is the number of files that are of another kind than the source. `hidden` is the number of files that aren't listed.
+    `ignored` is the number of files of a kind that the source doesn't read. `hidden` is the number of files that aren't listed.
     """
     kind = type(source).model_fields[source.kind].alias or source.kind
     if not ignored and not hidden:

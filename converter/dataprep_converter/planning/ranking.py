@@ -1,8 +1,8 @@
-"""For each class of samples, finds hashes with given numbers of samples below them, without sorting all samples.
+"""For each class of samples, finds bounds such that given numbers of samples have smaller hashes, without sorting all samples.
 
 `bounds` makes two passes over the hashes. The first pass counts the hashes by their leading bits. The second pass keeps only hashes
-whose leading bits are the same as those of a hash to be found. So memory use depends on the number of classes and bounds, but hardly on the
-number of samples.
+whose leading bits are the same as those of a bound. So memory use depends on the number of classes and bounds, but hardly on the number
+of samples.
 """
 
 from collections.abc import Callable, Iterable

@@ -23,10 +23,10 @@ values.
 
 
 KEPT: Final = "kept"
-"""Key in the metadata of a column with `WAS`, if the files' types differ.
+"""Key in the metadata of a column that also has the key `WAS`, if the column's type differs between the files.
 
-The value is a schema like that of `WAS`, with the type that can hold the values of all files. The value is empty if no decimal type can
-hold them.
+The value is a schema like that of `WAS`, but with the type that can hold the values of all files. The value is empty if no decimal type
+can hold them.
 """
 
 
@@ -38,13 +38,13 @@ The value is the description of the values' type (`formats/nested/descriptions.p
 
 
 STRUCTS: Final = "structs"
-"""Key in a reader's state that is true if each struct is a column of its own, because the job keeps structs (`run_id.StructRule`)."""
+"""Key in a reader's state. The value is true if each struct is a column of its own, because the job keeps structs (`run_id.StructRule`)."""
 
 
 INT96: Final = "int96"
-"""Key in a reader's state that is true if Parquet files have INT96 times, which are read in microseconds.
+"""Key in a reader's state. The value is true if Parquet files have INT96 times, which are read in microseconds.
 
-The part in `run_id.PARTS` has the same name.
+The corresponding part in `run_id.PARTS` has the same name.
 """
 
 

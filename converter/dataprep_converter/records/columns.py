@@ -108,11 +108,11 @@ def format_names(names: Sequence[str]) -> str:
 
 
 NUMBER_TEXT: Final = "turn the text into numbers with the transform vocabulary"
-"""The advice for text where numbers are needed."""
+"""The advice for users whose column is text although numbers are needed."""
 
 
 def text_advice(kind: pa.DataType) -> str:
-    """Returns the advice for a column of this type where numbers are needed. Empty unless the column is text."""
+    """Returns the advice to add to a message that refuses a column of this type because it isn't numeric. Empty unless the type is text."""
     return f"; {NUMBER_TEXT}" if pa.types.is_string(kind) or pa.types.is_large_string(kind) else ""
 
 

@@ -27,7 +27,10 @@ def digits_name(column: str) -> str:
 
 
 def exact_source(field: "pa.Field[Any]") -> str | None:
-    """Returns the name of the reader's column if all digits of the field's decimals are known and a step hasn't changed them."""
+    """Returns the name of the reader's column if all digits of the field's decimals are known and no step has changed the decimals.
+
+    Otherwise returns None.
+    """
     name = (field.metadata or {}).get(EXACT.encode())
     return None if name is None or field.type != pa.float64() or are_numbers(field) else name.decode()
 

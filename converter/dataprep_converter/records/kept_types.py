@@ -3,9 +3,9 @@
 The steps see times as int64 and decimals as float64. A format that can store times or decimals gets the values in their own types, in an
 additional column whose name `kept_name` returns.
 
-Times lose nothing as int64. A decimal with at most SAFE_DIGITS digits can be recovered from its float64, because no other such decimal is
-as close to that float64. A decimal with more digits is recovered as the shortest text of its float64, unless the decimal lost digits and
-the reader has reported its text (`Batch.lost`).
+Converting times to int64 loses nothing. A decimal with at most SAFE_DIGITS digits can be recovered from its float64, because no other such
+decimal is as close to that float64. A decimal with more digits is recovered as the shortest text of its float64, unless the decimal lost
+digits and the reader has reported its text (`Batch.lost`).
 """
 
 from typing import Any, Final

@@ -43,7 +43,7 @@ class InexactIntegers:
 
 
 def inexact(values: npt.NDArray[Any], dtype: str, column: str) -> InexactIntegers | None:
-    """Returns the integers that change when they are stored as `dtype`, or None. Each entry of the first dimension is one row."""
+    """Returns the integers that change when they are stored as `dtype`, or None if none do. An entry of the first dimension is one row."""
     target = np.dtype(dtype)
     if target.kind != "f" or values.dtype.kind not in "iu" or not values.size:
         return None

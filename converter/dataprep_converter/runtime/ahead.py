@@ -10,7 +10,7 @@ Result = TypeVar("Result")
 
 
 def mapped_ahead(call: Callable[[Item], Result], items: Iterable[Item], *, most: int) -> Generator[Result, None, None]:
-    """Yields `call(item)` for each item, in order. Up to `most` threads run the calls of the next items.
+    """Yields `call(item)` for each item, in order. Up to `most` threads make the calls for the next items in advance.
 
     If a call fails, its error is raised when its result is due, so the caller sees the same error as without threads. Closing the generator
     cancels the calls that haven't begun, and waits for the others.

@@ -8,10 +8,7 @@ _GROUPS: Final = Path("/sys/fs/cgroup")
 _MEMBERSHIP: Final = Path("/proc/self/cgroup")
 
 _OWN_BYTES: Final = 128 << 20
-"""Memory reserved for the process that starts the workers.
-
-If the output is on HDFS, the process that starts the workers isn't a worker itself.
-"""
+"""Memory reserved for the process that starts the workers, which isn't a worker itself if the output is on HDFS."""
 _WORKER_BYTES: Final = 256 << 20
 """The memory that a worker needs for rows of typical size, as measured by `make memory`."""
 
@@ -49,7 +46,7 @@ def processes(*, groups: Path = _GROUPS, membership: Path = _MEMBERSHIP) -> int:
 def _folders(controller: str, groups: Path, membership: Path) -> list[Path]:
     """Returns the folders of this process's control groups and of their parents.
 
-    In a container, version 1 of control groups reports the path of each group on the host. Only the top folder of that path exists in the
+    In a container, version 1 of control groups reports each group's path on the host. Only the top folder of that path exists in the
     container.
     """
     folders: list[Path] = []

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 @dataclass
 class PlanProgress:
-    """The counts of one plan. Planning first lists the inputs, and then may read columns of the records once or several times."""
+    """The counts of one plan. Planning first lists the inputs, and may then read columns of the records once or several times."""
 
     files: int = 0
     """Files that have been listed."""
@@ -16,4 +16,4 @@ class PlanProgress:
     read: int = 0
     """Records that have been read for splits, vocabularies and so on."""
     to_read: int = 0
-    """Records that will have to be read, as far as is known so far."""
+    """Records to be read in total, including those already read, as far as this is known."""

@@ -21,9 +21,9 @@ from dataprep_converter.runtime import retry
 logger = logging.getLogger(__name__)
 
 _HOLD_SECONDS: Final = 1.0
-"""A request that was sent less than this many seconds after a rate cut may be refused even if the new rate is low enough.
+"""If a request was sent less than this many seconds after a rate cut, its refusal doesn't lower the rate again.
 
-The reason is that the store may count requests per second. So such a refusal doesn't lower the rate again.
+A store that counts requests per second may refuse such a request even if the new rate is low enough.
 """
 _LATE_SECONDS: Final = 0.05
 """A thread that wakes up less than this many seconds late doesn't delay the next turn."""
@@ -162,8 +162,8 @@ class RequestBudget:
     def _lately(self, now: float) -> tuple[float, bool]:
         """Returns how many requests per second the store has recently accepted, and whether its refusals may be due to chance.
 
-        The rate is that of the last five seconds, or that of the last second if it is higher, because there may have been less to send
-        before.
+        The rate is that of the last five seconds, or that of the last second if that is higher, because there may have been fewer
+        requests to send before.
         """
         last = int(now / _SLICE_SECONDS)
         slices = [(number, each) for number, each in self._slices.items() if last - _SLICES < number <= last]

@@ -207,8 +207,8 @@ class UnitTable(Units):
         self._mapped = mapped
         self._batches = self.table.to_batches()
         self._starts = np.cumsum([0, *map(len, self._batches)])[:-1]
-        # The numbers of records and the offsets are needed only if some units have more than one sample. Plans with millions of units
-        # mostly have one sample per file.
+        # The numbers of records and the offsets are needed only if some units have more than one sample. Most plans with millions of
+        # units have one sample per file, so they need neither.
         one_each = all(
             bool((batch.column(0).to_numpy() == 1).all() and not batch.column(1).to_numpy().any())
             for batch in self.batches(["records", "row"])

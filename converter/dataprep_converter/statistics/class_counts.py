@@ -95,7 +95,7 @@ class ClassCounts:
 
 
 def is_countable(feature: FeatureSpec) -> bool:
-    """Return whether a feature is a label whose classes can be counted. Masks and boxes can't."""
+    """Return whether a feature is a label whose classes can be counted. Masks and boxes aren't such labels."""
     return feature.label and not feature.record and len(feature.shape) <= 1
 
 

@@ -211,7 +211,8 @@ def _check_same_data(manifest: Manifest, original: Manifest) -> Manifest:
             raise NotWhole(
                 f"{new_file.file} was made again with different bytes: SHA-256 {new_file.sha256} instead of {old_file.sha256}{packed}."
             )
-    # Reports that an earlier release wrote are kept, and don't count lossy values. So don't compare `lossy` if the original has none.
+    # A repair keeps reports that an earlier release wrote, although they don't count lossy values. So don't compare `lossy` if the original
+    # has none.
     passing = {"tools"} if original.lossy else {"tools", "lossy"}
     fields = [name for name in Manifest.model_fields if name not in passing and getattr(manifest, name) != getattr(original, name)]
     if fields:

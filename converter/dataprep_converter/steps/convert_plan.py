@@ -130,7 +130,7 @@ def check_overlaps(spec: DataPrepJobSpec, access: Access) -> None:
 
 
 def _file_endings(spec: DataPrepJobSpec) -> list[str] | None:
-    """Returns all endings that the names of output files seen by readers can have, or None if the names can end in any way."""
+    """Returns all possible endings of the names of the output files that readers see, or None if the names can end in any way."""
     output = spec.output
     template = output.template or names.file_name_template(None, shards=2, format_=output.format, several_splits=True)
     extension = encoder_class(output.format).extension(output)
@@ -142,8 +142,10 @@ def _file_endings(spec: DataPrepJobSpec) -> list[str] | None:
 
 
 def _shallow_folders(source: Source) -> list[str]:
-    """Returns the image folders whose subfolders aren't all read: the root of a list's paths, or all image folders if they aren't read
-    recursively.
+    """Returns the image folders of which the job might not read every subfolder.
+
+    If the images are listed in a table, this is the root of the listed paths. Otherwise, these are all image folders if the job doesn't
+    read folders recursively, and none if it does.
     """
     images = source.images
     if images is None:

@@ -188,7 +188,7 @@ def _read_note(folder: RunFolder, uri: str) -> _UploadNote | None:
     try:
         note = None if content is None else _UploadNote(**json.loads(content))
     except (ValueError, TypeError):
-        note = None  # the stored note is damaged, so the upload session that it names is unknown and will expire
+        note = None  # the note is damaged, so its upload session can't be identified and will expire
     return note if note is not None and note.uri == uri else None
 
 

@@ -211,7 +211,7 @@ class StreamsAhead(Protocol):
     """An Input that reads faster over several connections than over one."""
 
     def stream_ahead(self, offset: int = 0) -> Iterator[bytes]:
-        """Yields the bytes from `offset` to the end, in order. Several connections read the next bytes meanwhile."""
+        """Yields the bytes from `offset` to the end, in order, while several connections read ahead."""
         ...
 
 
@@ -273,8 +273,8 @@ class Store(Protocol):
         """Removes all temporary files and unfinished multipart uploads below the folder `uri`, and returns their number.
 
         Uploads that are still in progress are removed as well: we can't compute an upload's age, because our clock may differ from the
-        store's. Raises NotPermitted if we lack a right that only this removal needs; the error names the right and the files and uploads
-        that are left over.
+        store's. Raises NotPermitted if we lack a permission that only this removal needs; the error names the permission, and the files and
+        uploads that remain.
         """
         ...
 
@@ -338,7 +338,7 @@ class HasWarnings(Protocol):
     def warnings(self, uri: str) -> Sequence[str]:
         """Returns the warnings about the output folder `uri`, one sentence each.
 
-        Settings that we have no right to read cause no warnings.
+        Settings that we lack permission to read cause no warnings.
         """
         ...
 

@@ -211,7 +211,7 @@ class HubStore(FsspecStore):
         return translated(error, uri)
 
     def _fault_of_rights(self, folder: HubFolder, status: int | None, message: str) -> ConvertError | None:
-        """Returns the error for an output that this token isn't allowed to write to, or None if the rights aren't at fault."""
+        """Returns the error for an output that this token isn't allowed to write to, or None if the error has another cause."""
         repository = f"{folder.kind}s/{folder.repository}"
         if status == _MISSING:
             return NotFound(

@@ -3,8 +3,8 @@
 On the Hub, every change is a commit, which the branch's readers see immediately. So a job writes to a working branch of its own, which
 starts from the output's branch. The job sees its output folder on the working branch or, before that branch exists, on the output's branch.
 When the data set is finished, one commit on the output's branch makes the folder there equal to the folder on the working branch, and the
-working branch is removed. This commit is made only if nobody but dataprep has changed the folder since the working branch began. It fails
-if anything else has been committed in the meantime.
+working branch is removed. This commit is made only if nobody but dataprep has changed the folder since the working branch began. If the
+output's branch gets another commit first, the Hub refuses this one.
 
     main      ──o───────────────────────────────o──▶   one commit: copies and removals
                  \\                             /
@@ -320,7 +320,8 @@ class WorkingBranch:
                 change.may_be_done = True
             raise
         if made != head:
-            # The library makes no commit if the Hub already had the content when it was sent, even if the file has been removed since then.
+            # `made` equals `head` if the library made no commit, because the Hub already had the content when we sent it. If the file has
+            # been removed since then, it is still missing.
             self._newer[head] = made
         files = self._repository.files([change.path for change in undone], made)
         ignored = {operation.path_in_repo for operation in operations if getattr(operation, "_should_ignore", False)}

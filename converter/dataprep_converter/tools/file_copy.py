@@ -53,7 +53,7 @@ class CopyResult:
 
 
 def is_data_set(uri: str, access: Access) -> bool:
-    """Whether a dataprep data set, finished or not, is at this URI. `dataprep copy` copies it with `steps/copy_job.py`."""
+    """Whether the URI holds a dataprep data set, finished or not. `dataprep copy` copies data sets with `steps/copy_job.py`."""
     if scheme_of(uri) in ("http", "https") or access.store(uri).stat(uri) is not None:
         return False
     folder = OutputFolder(uri, access)

@@ -38,7 +38,7 @@ _MOST_LISTED: Final = 200_000
 """The same limit, for readers that can read single columns cheaply."""
 _AT_ONCE: Final = 1000
 _FEW: Final = 20
-"""With fewer records than this, it means nothing if they all have the same class."""
+"""With fewer records than this, a single class, or a class with a single record, doesn't indicate a mistake."""
 _MOST_NAMED: Final = 5
 
 Counts = Mapping[str, Counter[str]]

@@ -224,7 +224,7 @@ class _DamagedDataSet:
             if report.index is not None:
                 pinned = pinned.model_copy(update={"index": report.index.model_copy(update={"pin": indexes[report.index.file].pin})})
             if pinned != report:
-                # The data set was copied, so its files have the same bytes but other timestamps.
+                # The data set was copied, so its files have the same bytes but different timestamps.
                 self.folder.put_report(pinned)
             yield pinned
 

@@ -26,7 +26,7 @@ ENCODED: Final = "/encoded"
 FORMAT: Final = "/format"
 HEIGHT: Final = "/height"
 WIDTH: Final = "/width"
-"""Suffixes of the columns that describe a column of images, as in `image/height`. They are TensorFlow's names."""
+"""Suffixes of the columns that describe a column of images, as in `image/height`. TensorFlow uses the same suffixes."""
 
 _FIELDS: Final[list["pa.Field[Any]"]] = [pa.field("file", pa.large_binary()), pa.field("height", pa.int64()), pa.field("width", pa.int64())]
 
@@ -34,7 +34,7 @@ _FIELDS: Final[list["pa.Field[Any]"]] = [pa.field("file", pa.large_binary()), pa
 class ImagesType(pa.ExtensionType):
     """Images of different sizes, uint8[height, width, channels].
 
-    Each image is stored as a file that will later be decoded and then resized, possibly several times.
+    Each image is stored as its encoded file. The type contains the steps that turn a file into pixels: `decode`, then any resizes.
     """
 
     def __init__(self, decode: Decode, resizes: Sequence[Resize] = ()) -> None:

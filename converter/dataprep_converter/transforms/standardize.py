@@ -29,7 +29,7 @@ Wide = npt.NDArray[np.float64]
 class StandardizeStep:
     """Standardizes numeric tensors of any shape.
 
-    If there are several means, there is one for each channel, and the last dimension is the channels.
+    If several means are given, there is one for each channel. The last dimension contains the channels.
     """
 
     def __init__(self, options: Standardize, schema: pa.Schema) -> None:
@@ -121,7 +121,7 @@ class StandardizeStep:
 
 
 class _Moments:
-    """Mean and sum of squared deviations by channel. Batches are merged by the method of Chan, Golub and LeVeque."""
+    """Mean and sum of squared deviations of each channel. Batches are merged with the method of Chan, Golub and LeVeque."""
 
     def __init__(self, channels: int) -> None:
         self.count = 0

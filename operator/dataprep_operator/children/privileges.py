@@ -8,7 +8,7 @@ There are two kinds of limits, both set by values of the chart:
 - Choices: the images, the service account, the priority class, the runtime class and the scheduler, and whether there are init containers.
   These limits are needed because the operator creates the pods, so an author needs no permission to create pods. Values from a
   DataPrepProfile are checked like the author's, because anyone in the namespace may write a profile. The chart's own values are always
-  allowed, and so are the values that Kubernetes uses for fields that aren't set.
+  allowed, and so are the defaults that Kubernetes applies to fields that aren't set.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -83,7 +83,7 @@ def _is_covered(image: str, entry: str) -> bool:
 
 
 def _name_faults(spec: DataPrepJobSpec, allowed: Allowed) -> Iterator[str]:
-    """Yield a fault for each name that isn't allowed. The name that Kubernetes uses if a field isn't set is always allowed."""
+    """Yield a fault for each name that isn't allowed. Kubernetes' default for a field is always allowed."""
     workers, template = spec.workers, spec.workers.pod_template
     for field, name, default, chart_value, allowed_names in (
         (f"{_WORKERS}.serviceAccountName", workers.service_account_name, "default", "serviceAccounts", allowed.service_accounts),

@@ -27,7 +27,7 @@ def queue_job(
     pod["metadata"]["labels"] |= labels
     annotations = dict(observed.queue_annotations)
     if untrusted.number(annotations.get(ANNOTATION_LEAST)) >= parallelism:
-        # Kueue refuses a Job whose smallest number of pods isn't less than its parallelism.
+        # Kueue requires the number in this annotation to be less than the Job's parallelism.
         del annotations[ANNOTATION_LEAST]
     metadata = owned_metadata(
         observed,

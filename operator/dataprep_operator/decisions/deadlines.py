@@ -1,4 +1,4 @@
-"""Computes the deadlines of a job, of its current step, and of a wait for its start. All functions are pure."""
+"""Computes three deadlines: for a job, for its current step, and for its wait to start. All functions are pure."""
 
 from datetime import datetime, timedelta
 from typing import Final
@@ -16,7 +16,7 @@ NOT_STARTED: Final = frozenset({Reason.WAITING_FOR_JOB, Reason.PROFILE_NOT_FOUND
 def job_deadline(observed: Observed, status: DataPrepJobStatus) -> datetime | None:
     """Return when `activeDeadlineSeconds` ends.
 
-    The time is counted from zero again after a suspension, as in a Kubernetes Job, and after a retry.
+    The time is counted from zero again after a retry, and also after a suspension (as in a Kubernetes Job).
     """
     if observed.spec is None or observed.spec.active_deadline_seconds is None or status.start_time is None:
         return None

@@ -205,7 +205,7 @@ def wrap_kopf(
 
 # Any, because kopf yields either its own bookmark or an event as parsed JSON.
 def _has_identity(event: Any) -> bool:
-    """Return whether an event identifies its object. Bookmarks don't have to."""
+    """Return whether an event identifies its object. The result is also true for bookmarks, which needn't identify an object."""
     if not isinstance(event, dict) or event.get("type") == "BOOKMARK":
         return True
     metadata = event["object"]["metadata"]

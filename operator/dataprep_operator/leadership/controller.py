@@ -41,7 +41,7 @@ Died = Callable[[str, BaseException | None], None]
 """Called with the name and the error of a kopf task that ended unexpectedly."""
 
 CREDENTIALS_TASK: Final = "credentials retriever"
-"""Renews kopf's connections. `spawn_tasks` starts it but doesn't return it."""
+"""Name of the task that renews kopf's connections. `spawn_tasks` starts this task but doesn't return it."""
 
 
 async def watch(*, settings: Settings, cache: Cache, streams: Streams, enqueue: Enqueue, stop: asyncio.Event, died: Died) -> None:

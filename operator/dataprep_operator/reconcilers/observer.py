@@ -86,7 +86,7 @@ class Observer:
         self._refusals: dict[str, Blockage] = {}
         self._confirmed_uids: set[str] = set()
         self._children: dict[str, dict[tuple[str, int], datetime | None]] = {}
-        """Maps a job's uid to a mapping, whose keys are the step and attempt of every child that the job ever had.
+        """Maps a job's uid to an inner mapping, which has a key (step and attempt) for every child that the job ever had.
 
         Each value of the inner mapping is the time when the child was first found missing, or None if the child exists.
         """

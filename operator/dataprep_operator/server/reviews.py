@@ -73,6 +73,6 @@ class Reviewer:
         return None
 
 
-# object: the API's JSON.
+# object, because the values are JSON of the API.
 def _body(kind: str, group: str, spec: dict[str, object]) -> dict[str, object]:
     return {"apiVersion": f"{group}.k8s.io/v1", "kind": kind, "spec": spec}

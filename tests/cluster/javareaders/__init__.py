@@ -1,4 +1,4 @@
-"""Java readers, for tests that read the output with the Java libraries that it is meant for.
+"""Java readers, for tests that read the output with the Java libraries for which the output is meant.
 
     written = run([HERE / "ReadFiles.java"], "ReadFiles", classpath("hdfs"), ["file:///a", "file:///b"])
 

@@ -1,4 +1,4 @@
-"""Checks that the cluster does what the tests rely on, from inside an Indexed Job of restricted pods."""
+"""Checks, from inside an Indexed Job of restricted pods, that the cluster does what the tests rely on."""
 
 import http.server
 import json

@@ -1,6 +1,6 @@
 """A proxy between a client and a real store server that injects network and server faults into selected requests.
 
-`HttpProxy` understands requests and responses and can answer in the server's place. `TcpProxy` only sees connections and bytes, and is for
+`HttpProxy` understands requests and responses and can respond in the server's place. `TcpProxy` only sees connections and bytes, and is for
 HDFS's RPC. Each runs on its own thread on loopback, and counts the requests since it was armed.
 """
 
@@ -28,9 +28,9 @@ class Kind(StrEnum):
     LOST = "lost answer"
     """The request takes effect; the connection is reset."""
     STALL = "stall"
-    """Nothing is forwarded or answered for `stall_seconds`."""
+    """For `stall_seconds`, nothing is forwarded and no response is sent."""
     LATE = "lost answer after a stall"
-    """The request takes effect, but isn't answered; after `stall_seconds` the connection is reset."""
+    """The request takes effect, but no response is sent; after `stall_seconds` the connection is reset."""
     SLOW = "slow answer"
     FAILED = "500"
     BUSY = "503"
@@ -199,7 +199,7 @@ class HttpProxy(_Proxy):
 
 
 class ThrottlingProxy(HttpProxy):
-    """Answers `503 SlowDown` to requests beyond `per_second` in any second."""
+    """Responds with `503 SlowDown` to requests beyond `per_second` in any second."""
 
     def __init__(self, port: int, *, per_second: int) -> None:
         super().__init__(port, expired="")

@@ -128,7 +128,7 @@ class HdfsCluster(HdfsFiles, Server):
         datanodes = len(self._processes) - 1
         namenode = self._processes["namenode"]
         namenode.wait_until(lambda: self._is_operational(datanodes=datanodes), seconds=_READY_SECONDS)
-        # A DataNode counts as live before it has reported its blocks; until then, the files in these blocks can't be read.
+        # A DataNode counts as live even before it has reported its blocks, but files in unreported blocks can't be read.
         namenode.wait_until(self._is_healthy, seconds=_READY_SECONDS)
 
     def kill_datanode(self, number: int) -> None:
@@ -136,7 +136,7 @@ class HdfsCluster(HdfsFiles, Server):
         self._processes.pop(self._datanodes[number].name).kill()
 
     def kill_datanode_while_writing(self, number: int, *, seconds: float = 60) -> set[Path]:
-        """Kill a DataNode in the middle of a block. It is paused to check for an unfinished block, and resumed if there is none.
+        """Kill a DataNode while it is writing a block. It is paused to check for an unfinished block, and resumed if there is none.
 
         Returns the files of its unfinished blocks, except those that an earlier kill left behind.
         """
@@ -263,7 +263,7 @@ class HdfsCluster(HdfsFiles, Server):
         return ()
 
     def _shared_classes(self) -> Sequence[str]:
-        from storeservers import hdfs_classes  # imported here, because it starts such a cluster itself
+        from storeservers import hdfs_classes  # imported here, because hdfs_classes imports this module
 
         return [f"-XX:SharedArchiveFile={hdfs_classes.archive()}"]
 

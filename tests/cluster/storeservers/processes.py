@@ -141,7 +141,7 @@ class ServerProcess:
         self._process.wait()
 
     def pause(self) -> None:
-        """Suspend the server: its connections stay open, but nothing answers."""
+        """Suspend the server: its connections stay open, but it doesn't respond."""
         os.kill(self.pid, signal.SIGSTOP)
 
     def resume(self) -> None:
@@ -198,7 +198,7 @@ def _is_unused(host: str, port: int) -> bool:
 
 
 def _claimed(port: int) -> bool:
-    # An abstract socket: it has no file, and the kernel frees the name when this process ends in any way.
+    # An abstract socket: it has no file, and the kernel frees the name however this process ends.
     claim = socket.socket(socket.AF_UNIX)
     try:
         claim.bind(f"\0dataprep-test-port-{port}")

@@ -1,4 +1,4 @@
-"""A proxy between an operator outside the cluster and the API server that injects the faults of a bad network or an overloaded server.
+"""A proxy that injects the faults of a bad network or an overloaded server, between an operator outside the cluster and the API server.
 
 It listens on loopback without TLS, forwards the operator's token, and records all requests with their times, so that a test can also check
 what an operator did *not* do.

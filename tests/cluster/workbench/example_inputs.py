@@ -149,7 +149,7 @@ def photos_in_a_zip(folder: Path) -> Path:
 
 
 def cifar(folder: Path) -> Path:
-    """Forty records of a label and 3 x 1,024 pixels in two files, in CIFAR-10's format."""
+    """Forty records in CIFAR-10's format, in two files. Each record is a label and 3 x 1,024 pixels."""
     made = folder / "cifar"
     made.mkdir()
     for number in (1, 2):
@@ -187,7 +187,7 @@ def word_counts(folder: Path) -> Path:
 
 
 def web_shards(folder: Path) -> Path:
-    """Two tar files in WebDataset's layout, with six samples each: a text and its class."""
+    """Two tar files in WebDataset's layout, with six samples each. A sample is a text and its class."""
     made = folder / "shards"
     made.mkdir()
     for shard in range(2):
@@ -201,7 +201,7 @@ def web_shards(folder: Path) -> Path:
 
 
 def streaming_set(folder: Path) -> Path:
-    """A data set of MosaicML Streaming, with a subset of eight samples and one of four: a word and its class."""
+    """A data set of MosaicML Streaming, with two subsets, of eight and four samples. A sample is a word and its class."""
     made = folder / "streaming"
     for subset, count in (("train", 8), ("val", 4)):
         (made / subset).mkdir(parents=True)
@@ -227,7 +227,7 @@ def iris_libsvm(folder: Path) -> Path:
 
 
 def readings(folder: Path) -> Path:
-    """Readings of three days, 40 a day."""
+    """Readings for three days, 40 a day."""
     found = folder / "readings"
     found.mkdir()
     for day in range(3):

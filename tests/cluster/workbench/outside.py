@@ -35,7 +35,7 @@ class DidNotStart(AssertionError):
 
 @contextmanager
 def nobody_inside(installation: Installation) -> Iterator[None]:
-    """Scales the installed operator down while the block runs; its rights stay."""
+    """Scales the installed operator down while the block runs, but leaves its rights in place."""
     send_away(installation)
     try:
         yield

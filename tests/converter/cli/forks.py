@@ -95,7 +95,7 @@ class Forks:
 
 
 def _serve(connection: socket.socket) -> str:
-    """Fork a command for each order. In the child, return its program. The parent never returns; it exits when the tests have ended."""
+    """Fork a command for each message. In the child, return the command's program. The parent exits when the tests have ended."""
     while True:
         order, descriptors, _, _ = socket.recv_fds(connection, _MOST_BYTES, 3)
         if not order:

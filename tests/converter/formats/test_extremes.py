@@ -47,7 +47,7 @@ OF_100_MEGABYTES: Final = ("recordioProtobuf", "jsonl", "webdataset")
 """A binary format, a text format and an archive. `test_a_job_makes_a_record_of_100_megabytes` covers TFRecord. The other formats are tested
 nightly."""
 OF_20_MEGABYTES: Final = ("sequenceFile", "mds", "fileBatch")
-"""Formats that each store lengths in a way of their own. They are tested with records of 100 MB only nightly."""
+"""Formats that each have their own way of storing lengths. Only the nightly tests try them with records of 100 MB."""
 
 
 def made(source: Mapping[str, Any], folder: Path, *, format_: str, features: list[dict[str, Any]]) -> Manifest:

@@ -1,4 +1,4 @@
-"""Assignment: each sample is assigned to a split, by values, exact fractions or counts, and after a limit."""
+"""Assignment: after the limit is applied, each sample is assigned to a split by values, exact fractions or counts."""
 
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence

@@ -1,4 +1,4 @@
-"""Small files of a remote store are read ahead. The store of these tests is a fake: a folder on this disk that counts what is open."""
+"""Small files of a remote store are read ahead. The tests use a fake store, which opens local files and records which are open."""
 
 import threading
 from pathlib import Path
@@ -17,7 +17,7 @@ SMALL = 1 << 20
 
 
 class FakeRemoteStore:
-    """Opens files of this disk. Counts them, and lets `meeting` threads wait for each other."""
+    """Opens local files and records which are open. Each call of `open` waits until `meeting` threads have called it."""
 
     def __init__(self, local: Store, *, fails: str = "", meeting: int = 1) -> None:
         self._local = local

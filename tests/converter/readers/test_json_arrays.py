@@ -1,4 +1,4 @@
-"""`source.jsonl` reads a file that is one JSON array of objects, whatever its layout, and names what isn't such an array."""
+"""`source.jsonl` reads a file that is one JSON array of objects, whatever its layout. Errors say what is wrong with a malformed array."""
 
 import gzip
 import json

@@ -98,7 +98,8 @@ def _peak(folder: Path, kind: str, size: int) -> int:
 
 
 SIZES = {"csv": (22, 88), "csv-shuffled": (22, 88), "images": (22, 88), "jsonl": (22, 88), "parquet": (22, 88), "join": (30, 60)}
-"""The sizes of the small and the large input in MiB. A join uses its share of the memory before it uses the disk."""
+"""The sizes of the small and the large input in MiB. A join's small input is larger, because a join uses its share of the memory before it
+uses the disk."""
 
 
 AT_NIGHT = ("csv", "images", "jsonl", "parquet", "join")

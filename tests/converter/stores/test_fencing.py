@@ -97,7 +97,7 @@ class Runs:
         if replaces:
             small_jobs.live(EARLIER.job(self.of, output), self.access)
         paused = PAUSED.job(self.of, output)
-        # If there is a maker, the commit's last operation writes OWNER, and must not replace the other run's OWNER.
+        # With a maker, the commit's last operation writes OWNER. The tests check that it doesn't replace the other run's OWNER.
         planned = small_jobs.plan(paused, self.access, maker=makers.this_process("small"))
         small_jobs.work(paused, self.access, planned)
         return planned

@@ -194,7 +194,7 @@ def test_each_error_is_the_one_that_the_page_quotes(secured: Secured, mounts: Pa
 def _token_of_another_cluster(user: str) -> str:
     """Return a token as `hdfs fetchdt` writes it: Hadoop's Token with a DelegationTokenIdentifier.
 
-    All numbers are below 128, one byte each.
+    All numbers are below 128, so each takes a single byte.
     """
 
     def counted(content: bytes) -> bytes:

@@ -347,10 +347,10 @@ def test_a_death_between_the_two_steps_of_taking_over_leaves_the_published_data_
 
 
 LAST = 340
-"""A number greater than that of the job's last request."""
+"""A number greater than the number of requests that the job sends."""
 FEW = 60
-"""The test fails if a number exceeds the number of the job's last request by more than this. The job sends 290 to 320 requests,
-because threads share commits."""
+"""If a tested number exceeds the number of requests that the job sends, the test is skipped, or fails if the difference is more than this.
+The job sends 290 to 320 requests. The number varies because threads share commits."""
 POINTS = [1, 12, 33, 58, 86, 121, 150, 185, 220, 250, 270, 281, 287, 291]
 
 

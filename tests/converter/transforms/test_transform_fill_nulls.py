@@ -1,4 +1,4 @@
-"""`fillNulls`: values in place of nulls, and masks."""
+"""`fillNulls`: replaces nulls with values, and adds masks."""
 
 import json
 from pathlib import Path

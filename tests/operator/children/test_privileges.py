@@ -160,7 +160,7 @@ def test_an_installation_may_allow_it(asked: dict[str, Any]) -> None:
     world.apply(workers=containers(securityContext=asked))
 
     assert world.settle() == "Planning"
-    # The API server refuses a container that is privileged or has CAP_SYS_ADMIN if the container also forbids privilege escalation.
+    # The API server refuses a container that forbids privilege escalation but is privileged or has CAP_SYS_ADMIN.
     made = world.job("plan")["spec"]["template"]["spec"]["initContainers"][0]["securityContext"]
     assert made.items() >= asked.items()
     assert "allowPrivilegeEscalation" not in made

@@ -1,4 +1,4 @@
-"""The operator uses the API server's time, and a replica that isn't certain to lead sends no writes."""
+"""The operator uses the API server's time, and a replica that isn't certain that it is the leader sends no writes."""
 
 import asyncio
 import logging

@@ -313,7 +313,7 @@ def test_waits_for_an_output_count_in_circles(world: World) -> None:
 
 
 def a_stored_failure(world: World) -> None:
-    """Store a failed job as an earlier release did when another job had the same output. That failure was final."""
+    """Store a job as an earlier release left it if another job had the same output: it had failed, and the failure was final."""
     world.apply("mnist")
     world.settle()
     said = "s3://out/mnist is written by the unfinished DataPrepJob team-a/mnist."

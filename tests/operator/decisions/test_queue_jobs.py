@@ -220,7 +220,7 @@ def test_fewer_admitted_pods_are_the_parallelism(world: World) -> None:
     world.planned()
     world.settle()
     assert world.job("convert-1")["spec"]["parallelism"] == 3
-    assert not [call for call in world.cluster.calls if call[:2] == ("patch", "jobs")]  # the Job never had more than 3
+    assert not [call for call in world.cluster.calls if call[:2] == ("patch", "jobs")]  # the Job's parallelism was never above 3
     assert world.status()["effective"]["parallelism"] == 3
 
     world.edit(workers={"parallelism": 2})
@@ -247,7 +247,7 @@ def test_a_waiting_job_asks_for_as_many_pods_as_it_needs(world: World) -> None:
 
 
 def test_a_stopped_job_asks_for_another_number_only_when_its_pods_have_ended(world: World) -> None:
-    """Until the job's pods have ended, Kueue counts the quota for the earlier number of pods."""
+    """Until the job's pods have ended, Kueue counts the earlier number of pods against the quota."""
     queued(world)
     admit(world)
     run(world, "plan")
@@ -274,9 +274,9 @@ def test_kueues_least_number_of_pods_stays_possible(world: World) -> None:
 
 @pytest.mark.parametrize(("least", "kept"), [("2", False), ("7", False), ("1", True), ("many", True)])
 def test_a_least_number_that_allows_no_fewer_pods_is_left_out(world: World, least: str, *, kept: bool) -> None:
-    """Kueue's webhook refuses a number that isn't below the parallelism, so the operator leaves it out.
+    """Kueue's webhook refuses a least number that isn't below the parallelism, so the operator leaves such a number out.
 
-    The operator keeps text, because Kueue refuses and reports it.
+    The operator keeps a value that isn't a number, because Kueue refuses and reports such a value.
     """
     world.apply(labels={QUEUE_LABEL: "research"}, workers={"parallelism": 2})
     world.edit(annotations={"kueue.x-k8s.io/job-min-parallelism": least})

@@ -87,7 +87,10 @@ def test_a_status_of_our_own_is_no_news_but_to_those_who_wait_for_it() -> None:
 
 
 def test_what_was_read_past_the_watch_is_still_news() -> None:
-    """The job was read directly from the API server, because another job depends on it."""
+    """The event triggers a reconcile although the cache already has this version of the job.
+
+    The cache got it from a direct read, because another job depends on the job.
+    """
     cache = Cache()
     cache.put(Kind.DATAPREPJOBS, job_object())
     edited = job_object(version="9")

@@ -95,7 +95,7 @@ def test_the_digest_is_of_the_fields_and_not_of_their_order() -> None:
 
 
 def test_nothing_is_done_on_the_word_of_a_watch_that_is_behind(world: World) -> None:
-    """The previous leader has begun the second attempt, but in the standby's watch the job has still failed in the first attempt."""
+    """The previous leader has begun the second attempt, but the standby's watch still shows that the first attempt failed."""
     world.apply()
     world.settle()
     world.plan_fails(a_failure(Reason.STORE_UNREACHABLE, "nn", 4))

@@ -48,7 +48,7 @@ class AnnotatedImagesSource(Model):
     class_names: Uri | None = None
     """Yolo: file with class names. The file has one name per line, or it is YAML with the key `names`."""
     extensions: Extensions = IMAGE_EXTENSIONS
-    """Image extensions. Write them in lower case. Case is ignored. Files with other extensions are ignored and counted."""
+    """Image extensions. Write them in lower case. The case of files' extensions is ignored. Files with other extensions are ignored and counted."""
     subset_from: Literal["FirstFolder", "Root", "None"] = "None"
     """Where subset names come from. Splits can choose samples by subset. `FirstFolder`: the first folder below the URI, such as `train` in train/a/1.jpg. `Root`: the last part of the URI itself."""
     first_pixel: Annotated[int, Field(ge=0, le=1)] = 0

@@ -20,7 +20,7 @@ class CsvColumn(Model):
     default: Annotated[str, Field(max_length=1024)] | None = None
     """Value of an empty cell. Write it in the same form as values in the file, or `NaN` in a column of floats. Without a default, an empty cell is an empty string in a String column, and a null in any other column."""
     required: bool = False
-    """Refuses empty Strings. It applies to empty cells of a String column without a default."""
+    """Refuses empty Strings. The field applies to String columns without a default."""
 
 
 class CsvSource(Model):

@@ -33,7 +33,7 @@ class JsonlSource(Model):
     nested: Annotated[list[Column], Field(min_length=1, max_length=1024)] | None = None
     """Objects and lists to keep as nested values. Lists that contain nulls need this. Parquet, Arrow and JSON Lines store them directly, other formats as JSON. These keys are read even if `columns` doesn't list them. Without `columns`, lists of objects and lists of lists are always kept."""
     defaults: NullDefaults | None = None
-    """Values for null keys. The keys are columns. The values also apply to missing keys. Use this field instead of the columns' `default`, so that `columns` needn't be listed. Write text for a String, otherwise JSON (`0`, `true`, `[]`), or `NaN` for a float."""
+    """Values for null keys. The field maps columns to values, which also apply to missing keys. Use this field instead of the columns' `default`, so that `columns` needn't be listed. Write text for a String, otherwise JSON (`0`, `true`, `[]`), or `NaN` for a float."""
     hive_partitions: Literal["Infer", "String"] | None = None
     """Type of folder columns. Each folder named `KEY=VALUE` adds a column. `Infer`: Int64 if all values are whole numbers, otherwise String."""
     partitions: PartitionConditions | None = None

@@ -84,7 +84,7 @@ def files(finished: FinishedDataSet) -> Made:
 def location_files(uri: str, manifest: Manifest) -> Made:
     """For a data set in the folder `uri`, yields the files that contain the data set's location.
 
-    Files that the manifest lists are left out: older versions of dataprep made these files without the location.
+    Files that the manifest lists aren't yielded, because older versions of dataprep made these files without the data set's location.
     """
     manifest_files = {file.file for file in manifest.metadata}
     for place in PLACED.values():

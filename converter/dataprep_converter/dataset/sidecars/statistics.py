@@ -48,8 +48,8 @@ class _Json(str):
 def _to_json(value: Any, indent: str = "\n") -> str:
     """Returns JSON text. Each entry of a dict that contains other dicts is written on its own line. All other values are on one line.
 
-    This function doesn't use json's `indent`, with which the json module formats each value in Python code instead of C. For 22 features,
-    that would take longer than converting 200,000 records.
+    This function doesn't use json's `indent`, because with `indent` the json module formats each value in Python code instead of C. For 22
+    features, that would take longer than converting 200,000 records.
     """
     if isinstance(value, _Json):
         return value

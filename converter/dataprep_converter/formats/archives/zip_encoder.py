@@ -74,7 +74,7 @@ class Zip:
         self._size = 0
 
     def add(self, name: str, contents: Sequence[Bytes]) -> list[Bytes]:
-        """Return the bytes of another member, whose content is the concatenation of `contents`.
+        """Add a member whose content is the concatenation of `contents`, and return the member's bytes.
 
         Raises BadData if the archive becomes too large for a zip archive without Zip64.
         """

@@ -4,9 +4,8 @@
     # All numbers are big-endian, and values are row-major.
     # Types: 08 uint8, 09 int8, 0b int16, 0c int32, 0d float32, 0e float64
 
-Each subset is a unit. Remote and gzip files are read in one pass if the samples are in order. `rows.py` reads samples that are not in
-order, and all samples of plain local files. Before `rows.py` reads a gzip file, the file is copied, uncompressed, to an unlinked temporary
-file.
+Each subset is a unit. If samples are read in order, remote files and gzip files are read in one pass. `rows.py` handles out-of-order reads,
+and all reads from plain local files. Before `rows.py` reads a gzip file, the file is decompressed to an unlinked temporary file.
 """
 
 import json

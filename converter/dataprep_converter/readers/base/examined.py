@@ -37,7 +37,7 @@ def examined(
 ) -> Iterator[Examined[Result]]:
     """Calls `examine` for each file and yields the results in order. Up to `most` threads examine files of a remote store.
 
-    The error of a file is raised when its turn comes, so it is the same error as without threads.
+    A file's error is raised only when the file's turn comes, so that the first error is the same as without threads.
     """
     # Look up stores here rather than in the threads: the first look-up of a store creates its client.
     with_stores = ((access.store(entry.uri), root, path, entry) for root, path, entry in files)

@@ -34,7 +34,8 @@ returned."""
 
 _PIECE_ROWS = 8192
 _SPILL_ROWS, _SPILL_BYTES = 65_536, 16 << 20
-"""The size of the pieces of rows that are divided among the windows. With larger pieces, a window has fewer parts."""
+"""Rows are read in pieces of at most this size, and each piece is divided among the windows. The larger the pieces, the fewer parts a
+window has."""
 _NUMBER_BYTES = 44
 """The bytes of memory that a pass needs for each row that it stores: the row's number, position and window, and space to sort them."""
 _SHARE = 16
@@ -238,7 +239,7 @@ def _rows(window: Window) -> int:
 
 
 def _first(window: Window) -> int:
-    """The number of the window's first sample. The number is the window's key, because no other window has the same first sample."""
+    """The number of the window's first sample. It serves as the window's key, because no other window has the same first sample."""
     return next((int(samples[0]) for samples in window if len(samples)), -1)
 
 

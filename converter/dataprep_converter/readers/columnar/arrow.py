@@ -48,7 +48,7 @@ class ArrowReader(TableReader):
         stream = before + _pieces(source, [(unit.offset, unit.size)], unit.uri)
         try:
             records = _ipc.open_stream(stream, options=_ipc.IpcReadOptions(use_threads=False)).read_next_batch()
-            # When Arrow reads a batch, it doesn't check the metadata against the buffers. `Table` later finds text that is not UTF-8.
+            # Arrow doesn't check a batch's metadata against the buffers, so do this here. `Table` later finds text that is not UTF-8.
             records.validate()
             for name in dict.fromkeys(column.path[0] for column in self._table.columns):
                 if name in records.schema.names:

@@ -60,7 +60,7 @@ class AvroReader(TableReader):
                     bad |= {row + each.row: each.reason() for each in reversed(inexact) if self._is_selected(each.path)}
                     row += batch.num_rows
                     parts.append(batch)
-            # Text columns are reinterpreted byte columns, whose text Arrow hasn't checked. `Table` finds text that is not UTF-8.
+            # Text columns are reinterpreted byte columns, so Arrow hasn't checked their text. `Table` finds text that is not UTF-8.
             return self._table.block(parts[0] if len(parts) == 1 else _arrow.concat_batches(parts), bad)
         except ValueError as exc:
             raise BadData(f"{unit.uri}: the blocks from byte {unit.offset:,} on can't be read: {exc}.", uri=unit.uri) from exc

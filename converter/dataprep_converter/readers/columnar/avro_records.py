@@ -58,7 +58,7 @@ class RecordType:
 
 @dataclass(frozen=True)
 class Inexact:
-    """A long from a union of long and double that its column can't represent, because the column contains doubles."""
+    """A long that its column can't represent: the field is a union of long and double, so the column contains doubles."""
 
     row: int
     path: tuple[str, ...]

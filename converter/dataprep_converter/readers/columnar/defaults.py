@@ -21,9 +21,10 @@ def column_default(text: str, column: Column, *, of: str) -> Any:
 
 
 def check_digits(defaults: Mapping[str, str] | None, columns: Sequence[Column], *, of: str) -> None:
-    """Raises RoundedDefault for a decimal column's default that would lose digits, because decimals are read as float64.
+    """Raises RoundedDefault for a decimal column's default that would lose digits when it is converted to float64, as decimals are.
 
-    This function is called only when a new data set is planned, because data sets of earlier releases can have such defaults, rounded.
+    This function is called only when a new data set is planned, because data sets of earlier releases can contain such
+    defaults in rounded form.
     """
     for column in columns:
         text = (defaults or {}).get(column.name)

@@ -72,8 +72,8 @@ class OrcReader(TableReader):
 
 
 def _fault_of_times(file: Any, stripe: int, columns: Sequence[str], error: pa.ArrowInvalid) -> str | None:
-    """If Arrow can't read a stripe because of a time that isn't between 1677 and 2262, returns a message that names the first such
-    column."""
+    """If Arrow can't read a stripe because of a time that isn't between 1677 and 2262, returns a message that names the first column
+    with such a time."""
     if _FAR_TIME.search(str(error)) is None:
         return None
     for name in columns:

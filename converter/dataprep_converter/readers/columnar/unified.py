@@ -65,7 +65,7 @@ class CommonColumns:
         self._common: dict[str, _Common] = {}
         self._latest: tuple[pa.Schema, list[Column]] | None = None
         self._repeated = 0
-        """The number of further files with the latest schema that `_Common.files` doesn't count yet."""
+        """The number of files with the latest schema that are not yet counted in `_Common.files`."""
         self._inner: dict[tuple[str, ...], str] = {}
         """Maps the path of each column, and of each struct that contains columns, to the name of the first column at or below that path."""
         self._nothing: dict[str, tuple[pa.Schema, str]] = {}
@@ -172,7 +172,7 @@ class CommonColumns:
         return matching
 
     def _check_path(self, column: Column, uri: str) -> None:
-        """Raises BadSpec if the column is a struct in another file, or the other way round."""
+        """Raises BadSpec if the column is a struct in an earlier file, or if a struct that contains the column isn't a struct there."""
         if isinstance(column.nested, pa.StructType):
             return  # its fields can be columns as well
         outer = [column.path[:length] for length in range(1, len(column.path))]
@@ -208,7 +208,7 @@ class CommonColumns:
 
 
 def _is_alike(one: Column, other: Column) -> bool:
-    """Whether the two columns look the same in records, as do decimals, times with different zones, and text of any size."""
+    """Whether the two columns look the same in records. Decimals do, and so do times with different zones, and text of any size."""
     if one.was is not None and other.was is not None:
         is_same_time = pa.types.is_temporal(one.was) and getattr(one.was, "unit", None) == getattr(other.was, "unit", None)
         return is_same_time or bool(digits(one.was) and digits(other.was))

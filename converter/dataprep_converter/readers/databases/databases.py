@@ -104,7 +104,7 @@ class Database(Closeable):
         """Streams the rows of a statement in batches of any size.
 
         The columns of `schema` are followed by one additional column for each name in `lost_of`. Each additional column contains the
-        original text of the numerics that lost digits. The last column contains the reasons that `unfit` returns.
+        original text of the numeric values that lost digits. The last column contains the reasons that `unfit` returns.
         """
         full_schema = pa.schema([*schema, *((lost_name(name), pa.string()) for name in lost_of), (_REASON, pa.string())])
         places = [schema.get_field_index(name) for name in lost_of]
@@ -166,8 +166,8 @@ class Postgres(Database):
         return pa.schema([pa.field(field.name, pa.float64() if _is_numeric(field.type) else _storage_type(field.type)) for field in schema])
 
     def unfit(self, rows: pa.RecordBatch) -> dict[int, str]:
-        """Also finds rows with a date or time that is infinite or doesn't fit into 64 bits. Such a value is recognised because the driver's
-        addition has overflowed, which results in a value before PostgreSQL's first date."""
+        """Also finds rows with a date or time that is infinite or doesn't fit into 64 bits. For such a value, an addition
+        in the driver overflows. The value is recognised by the result, which is before PostgreSQL's first date."""
         wrong = super().unfit(rows)
         for field, values in zip(rows.schema, rows.columns, strict=True):
             for path, inner, places in _dates_and_times((field.name,), values, np.arange(len(values), dtype=np.int64)):
@@ -360,14 +360,14 @@ def _convert_column(column: Any, field: "pa.Field[Any]", uri: str, wrong: dict[i
 
 
 def _lost(column: Any, numbers: Array) -> Array:
-    """The original text of each numeric that lost digits; null in all other rows of the column."""
+    """The original text of each numeric value that lost digits; null in all other rows of the column."""
     plain = column.storage if isinstance(column, pa.ExtensionArray) else column
     texts = lost_digits(plain, numbers) if pa.types.is_string(plain.type) else None
     return pa.nulls(len(numbers), pa.string()) if texts is None else texts
 
 
 def _too_large(texts: Any, numbers: Array) -> Iterator[tuple[int, str]]:
-    """Yields the row and the original text of each finite numeric that became infinite."""
+    """Yields the row and the original text of each finite numeric value that became infinite."""
     for row in np.flatnonzero(pc.fill_null(pc.is_inf(numbers), False).to_numpy(zero_copy_only=False)).tolist():
         text = texts[row].as_py()
         if "inf" not in text:

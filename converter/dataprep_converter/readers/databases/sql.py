@@ -330,7 +330,7 @@ def _counts(database: Database, source: SqlSource, parts: Sequence[_Bounds]) -> 
 
 
 def _query(source: SqlSource) -> str:
-    # The newline ends a comment at the end of the query, which would otherwise include the SQL text after it.
+    # If the query ends with a comment, the newline keeps the comment from swallowing the SQL text that follows the query.
     return source.query.strip().rstrip(";") + "\n"
 
 

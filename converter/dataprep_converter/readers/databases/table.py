@@ -187,7 +187,7 @@ class _Rows:
         return pa.schema([column.field() for column in self.columns])
 
     def block(self, records: pa.RecordBatch) -> Block:
-        """Converts the rows that the service sent to a block, with defaults in place of NULLs."""
+        """Turns rows from the service into a block, with defaults in place of NULLs."""
         return block_of(records, self.columns, self.defaults, keep_nulls=self.keep_nulls)
 
 

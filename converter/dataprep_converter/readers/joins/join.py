@@ -205,7 +205,7 @@ class _Planner:
     def _open_tables(self, readers: ExitStack) -> list[_Table]:
         """Opens the tables. Closing `readers` closes the readers of all tables.
 
-        In a table of sequences, a row with a null is a bad row, because a sequence has no null among its steps.
+        In a table of sequences, a row with a null is a bad row, because the steps of a sequence can't be null.
         """
         tables: list[_Table] = []
         for number, spec in enumerate(self._source.tables):

@@ -21,8 +21,8 @@ class Keys(Protocol):
         ...
 
     def missing(self, table: int) -> Count:
-        """Counts the keys that are missing in a table but exist in another. The example's rows are those in the first table that contains
-        the example."""
+        """Counts the keys that are missing in a table but exist in another. The `Count` includes the smallest such key as an example, with
+        its rows in the first table that contains it."""
         ...
 
     def keys_in_all(self) -> int:
@@ -75,6 +75,6 @@ class Matching(Protocol):
 
 
 def first_of(counts: Sequence[Count], keys: int) -> Count:
-    """A `Count` of `keys` missing keys. Its example is the smallest in `counts`, with its rows in the first table that contains it."""
+    """A `Count` of `keys` missing keys. Its example is the smallest in `counts`, with the rows in the first table that has this key."""
     examples: list[Any] = [(count.example, count.table, count.rows) for count in counts if count.keys]
     return Count(keys, *min(examples))

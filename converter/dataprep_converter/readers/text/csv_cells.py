@@ -173,7 +173,7 @@ class Parser:
         return Block.of(batch, self._with_lines(reasons, data, line) if reasons else {}, missing=missing)
 
     def _misfits(self, data: bytes) -> dict[int, str]:
-        """Finds rows with an invalid cell, and the reasons, for those kinds of invalid cells that can occur in thousands of rows.
+        """Finds the rows that have an invalid cell of a kind that can occur in thousands of rows, and the reasons.
 
         Regular expressions find these rows in one pass, and Arrow then checks each distinct text once. The caller finds the remaining
         faulty rows, such as rows with numbers that are too large, by repeatedly halving the block.

@@ -120,7 +120,7 @@ def _units_of_file(root: int, path: str, entry: Entry, source: Input, jsonl: Jso
 
 
 def _columns(jsonl: JsonlSource, files: ListFiles, access: Access, *, has_lines: bool = False) -> tuple[str, list[tuple[AnyColumn, Path]]]:
-    """The URI of the first file with a record, and the columns inferred from this file. If `has_lines`, the file isn't an array."""
+    """The URI of the first file with a record, and the columns inferred from this file. If `has_lines`, no file is read as an array."""
     uri, lines = first_records(jsonl, files, access, has_lines=has_lines)
     columns = infer_columns(
         lines, jsonl.columns, uri, rule=access.version_of("inference"), structs=access.structs, asked=jsonl.nested or ()

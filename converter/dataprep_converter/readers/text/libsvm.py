@@ -39,8 +39,8 @@ _Places = npt.NDArray[np.int64]
 
 
 class LibsvmReader(Closeable):
-    """See the module. The first columns are `label` and, optionally, `qid`. The columns `label` and `qid` are followed by dense `values`,
-    or by sparse `keys` and `values` and, optionally, `shape`."""
+    """See the module. The first columns are `label` and, optionally, `qid`. After these, a dense source has `values`, and a sparse source
+    has `keys`, `values` and, optionally, `shape`."""
 
     default_label: ClassVar[str] = "label"
 

@@ -23,7 +23,7 @@ _KINDS: Final = (
 )
 _ZIP: Final = b"PK\3\4"
 MOST_BYTES: Final = 4096
-"""Enough bytes to recognise each kind."""
+"""This many bytes from the beginning of a file are enough to recognise any of these kinds."""
 
 
 def refuse_binary(start: bytes, uri: str) -> None:

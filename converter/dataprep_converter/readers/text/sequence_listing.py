@@ -38,7 +38,10 @@ _SAMPLE_BYTES: Final = 1 << 20
 _SAMPLE_FILES: Final = 16
 _NUMBERS: Final = frozenset({"Int64", "Float32", "Float64"})
 PACKED: Final = "packed"
-"""The mark in the `extra` of a unit whose files can have a compression other than gzip. Units of earlier releases have no such mark."""
+"""The mark in the `extra` of a unit if the name of one of its files indicates a compression other than gzip.
+
+Units of earlier releases have no such mark.
+"""
 _DIGITS: Final = re.compile(r"(\d+)")
 
 _ListedFile: TypeAlias = tuple[int, str, Entry]

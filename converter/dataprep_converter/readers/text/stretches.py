@@ -54,7 +54,8 @@ class RecordScan(Protocol):
     def __len__(self) -> int: ...
 
     def unclosed_quote(self) -> int | None:
-        """The position of a quote that is never closed, if the text is complete."""
+        """The position of a quote that is never closed, or None. Meaningful only for a complete text, because more text could close the
+        quote."""
         ...
 
     def lines_before(self, place: int) -> int:

@@ -22,7 +22,7 @@ _arrow: Any = pa  # the type stubs reject NumPy arrays as buffers
 
 
 class TextReader(StretchReader):
-    """See the module. The only column is `text`, the line without its end."""
+    """See the module. The only column is `text`, the line without its line ending."""
 
     @staticmethod
     def discover(source: TextSource, access: Access) -> Discovery:
@@ -61,7 +61,7 @@ class TextReader(StretchReader):
 
 
 def _without_ends(data: bytes, lines: Lines) -> Array:
-    """The lines, without their ends, as a binary column. Arrow copies them."""
+    """The lines, without their line endings, as a binary column. Arrow copies them."""
     if not len(lines):
         return pa.array([], pa.binary())
     text = np.frombuffer(data, np.uint8)

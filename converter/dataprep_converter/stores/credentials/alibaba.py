@@ -1,8 +1,8 @@
 """Alibaba Cloud credentials for OSS and MaxCompute: a service account's role (RRSA), a node's RAM role, and profiles.
 
 This module calls the providers of Alibaba Cloud's library one by one instead of using the library's chain. If a provider fails, the chain
-tries the next provider. So a service account with a misconfigured role would get the node's rights, or another provider's error. Moreover,
-the library reads the chain's environment variables as soon as it is imported.
+tries the next provider. So a service account with a misconfigured role would get the node's permissions, or another provider's error.
+Moreover, the library reads the chain's environment variables as soon as it is imported.
 """
 
 import logging

@@ -1,4 +1,4 @@
-"""An AWS profile's credentials, in the files of the AWS command line: `~/.aws/config` and `~/.aws/credentials`.
+"""Reads an AWS profile's credentials from the files of the AWS command line: `~/.aws/config` and `~/.aws/credentials`.
 
 This module reads the keys in these files itself. Everything that needs a request or a program (SSO, a role to assume, a process, a login)
 is left to botocore. Because pods have no profiles, botocore is imported only when it is needed.

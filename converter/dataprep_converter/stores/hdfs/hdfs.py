@@ -6,7 +6,8 @@
   `watchdog.blocking()`. Writers that failed are kept, because freeing a writer may block too.
 - With the default settings, one call to a dead NameNode takes minutes. So we set the failover keys, and check the port before creating a
   client.
-- hdfs-native panics when it reads beyond the end of a file. Writing a memoryview is five times slower than writing bytes.
+- hdfs-native panics when it reads beyond the end of a file. So we never request bytes beyond the end.
+- Writing a memoryview is five times slower than writing bytes. So we convert memoryviews to bytes.
 - Simple authentication takes the user from `HADOOP_USER_NAME` at every connection. So a process can access HDFS as only one user.
 """
 

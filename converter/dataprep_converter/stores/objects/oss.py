@@ -150,7 +150,7 @@ class OssStore:
 
     def delete(self, uri: str) -> None:
         bucket, key = place = place_of(uri)
-        # Use the batch request, because our documentation asks users only for the right that this request needs.
+        # Use the batch request, because our documentation asks users only for the permission that this request needs.
         request = oss.DeleteMultipleObjectsRequest(bucket=bucket, objects=[oss.DeleteObject(key=key)], quiet=True)
         self._client.persistently("delete_multiple_objects", request, place=place, doing="delete")
 

@@ -24,7 +24,7 @@ def part_bytes_for(size_hint: int | None) -> int:
 
 
 def unfinished(right: str, folder: str, keys: Sequence[str]) -> str:
-    """Returns the error message about unfinished uploads that we have no right to remove."""
+    """Returns the error message about unfinished uploads that we lack permission to remove."""
     names = ", ".join(keys[:_SHOWN]) + (f" and {len(keys) - _SHOWN} more" if len(keys) > _SHOWN else "")
     return f"missing {right} on {folder}: {len(keys)} unfinished uploads remain: {names}."
 

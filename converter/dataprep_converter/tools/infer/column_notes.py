@@ -14,7 +14,7 @@ from dataprep_converter.formats.nested.descriptions import nested_type
 
 MOST_CLASSES: Final = 100
 _ENOUGH: Final = 20
-"""With fewer records than this, it means nothing if all values are equal or all are different."""
+"""In fewer records than this, values that are all equal or all different don't indicate a mistake."""
 _MOST_SHOWN: Final = 3
 _ID: Final = re.compile(r"(?i:(.*[_ -])?(id|uuid|guid|index|key|rowid)|unnamed.*)|.*[a-z](Id|ID)")
 

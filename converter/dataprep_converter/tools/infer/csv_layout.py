@@ -69,9 +69,9 @@ class CsvLayout:
 
     @property
     def short_header(self) -> list[str]:
-        """All column names if the line above the rows names each column but the first, as R's `write.table` does; otherwise an empty list.
+        """All column names if the line above the rows names every column except the first; otherwise an empty list.
 
-        The first column then contains the row names.
+        R's `write.table` writes such lines. The first column then contains the row names.
         """
         names = list(self.above)
         # If the first row looks like a header itself, the line above it is a title.
@@ -193,7 +193,7 @@ def _is_amount(cell: str) -> bool:
 
 
 def _split(lines: str, delimiter: str) -> tuple[tuple[bool, bool, int] | None, CsvLayout]:
-    """Returns a rank of how well this delimiter fits, or None if it doesn't fit, and the layout with this delimiter."""
+    """Returns (rank, layout) for this delimiter. The rank says how well the delimiter fits, and is None if it doesn't fit."""
     reader = csv.reader(io.StringIO(lines, newline=""), delimiter=delimiter)
     rows: list[list[str]] = []
     ends: list[int] = []

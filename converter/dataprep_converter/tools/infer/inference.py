@@ -87,7 +87,7 @@ def infer(uri: str, access: Access, *, output: str | None = None, stores: Sequen
 def _from_data_set(uri: str, access: Access) -> Draft | None:
     """Returns the source for a finished dataprep data set, or None for anything else."""
     if access.store(uri).stat(uri) is not None:
-        return None  # A file isn't a data set. List nothing below a file's URI, because a web address can end in a signature.
+        return None  # Look for no data set below a file's URI: a web address can end in a signature, so no path can be appended to it.
     folder = OutputFolder(uri, access)
     try:
         success = folder.success()

@@ -35,8 +35,9 @@ _SHOWN_COLUMNS: Final = 20
 def missing_words(text: bytes, *, delimiter: str, skip_lines: int, header: bool) -> dict[str, list[str]]:
     """Returns each column's words for missing values, for the columns that have any.
 
-    The empty cell counts as such a word only in columns of text, because an empty text isn't a possible value in other columns. `text` is
-    the beginning of a file as UTF-8, and ends with a complete row. If `text` isn't CSV, returns no words.
+    The words can include the empty text, which stands for an empty cell, but only for columns of text. Other columns don't need it, because
+    an empty text isn't a possible value there. `text` is the beginning of a file as UTF-8, and ends with a complete row. If `text` isn't
+    CSV, returns no words.
     """
     dialect = Dialect(delimiter, '"')
     try:

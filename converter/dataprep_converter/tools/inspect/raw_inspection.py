@@ -45,9 +45,9 @@ class RawData:
 
 
 def is_raw(uri: str, access: Access) -> bool:
-    """Whether there are files at the URI that aren't a dataprep data set, finished or not."""
+    """Whether the URI holds files, but no dataprep data set, finished or not."""
     if access.store(uri).stat(uri) is not None:
-        return True  # Nothing is listed below a file's URI, because a web address can end in a signature.
+        return True  # Look for nothing below a file's URI: a web address can end in a signature, so no path can be appended to it.
     folder = OutputFolder(uri, access)
     try:
         if folder.success() is not None or folder.read(names.OWNER) is not None:

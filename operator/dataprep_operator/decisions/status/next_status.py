@@ -19,8 +19,8 @@ from dataprep_operator.objects.observed import Observed
 from dataprep_operator.settings import PodDefaults
 
 _RETRY_FROM_CONVERT: Final = frozenset({Reason.OUTPUT_MISSING, Reason.VERIFICATION_FAILED})
-# After a failure with one of these reasons, a retry starts with the plan step. Only the plan step claims the output folder, so only the
-# plan step can claim the folder again.
+# After a failure with one of these reasons, a retry starts with the plan step, because the output folder must be claimed again and only the
+# plan step claims it.
 _RETRY_FROM_PLAN: Final = frozenset({Reason.INPUT_CHANGED, Reason.INPUT_NOT_FOUND, Reason.OUTPUT_LOST})
 
 

@@ -28,8 +28,8 @@ class Fault:
     """A fault that affects the next matching requests."""
 
     kind: Literal["drop", "error", "stall", "truncate"]
-    """Close the connection without a response; respond with `status`; wait `seconds`, or until the faults are cleared, and continue; send
-    only the first `size` bytes of the response body and close the connection.
+    """What happens. drop: close the connection without a response. error: respond with `status`. stall: wait `seconds`, or until the faults
+    are cleared, and continue. truncate: send only the first `size` bytes of the response body and close the connection.
     """
     count: int = 1
     """The number of requests that the fault affects."""

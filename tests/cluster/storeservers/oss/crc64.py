@@ -14,6 +14,6 @@ _liblzma.lzma_crc64.argtypes = [ctypes.c_char_p, ctypes.c_size_t, ctypes.c_uint6
 
 
 def crc64(content: bytes, begun: int = 0) -> int:
-    """Return the checksum `begun`, continued over this content."""
+    """Continue the checksum `begun` over this content, and return the result."""
     result: int = _liblzma.lzma_crc64(content, len(content), begun)
     return result

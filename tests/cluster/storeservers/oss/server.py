@@ -124,7 +124,7 @@ class _Handler(BaseHTTPRequestHandler):
         body = error_document(error, request_id=self._request_id, host=self.headers.get("host", ""))
         headers = {"Content-Type": "application/xml", "x-oss-ec": error.ec}
         if self.command == "HEAD":
-            # The response has no body, so OSS also sends the document in a header.
+            # A response to HEAD has no body, so OSS sends the error document in a header.
             headers["x-oss-err"] = base64.b64encode(body).decode()
         return _Reply(Answer(error.status, headers, body), code=error.code)
 
