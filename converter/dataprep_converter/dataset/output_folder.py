@@ -25,7 +25,16 @@ from dataprep_api.dataset.report import Manifest, ShardReport, Success
 from dataprep_api.dataset.stored import StoredDocument
 from dataprep_api.errors import FormatError
 from dataprep_api.spec import HdfsOptions
-from dataprep_converter.core.errors import AlreadyExists, ConvertError, NewerFormat, NotFound, NotPermitted, NotWhole, OutputLost
+from dataprep_converter.core.errors import (
+    AlreadyExists,
+    ConvertError,
+    InputChanged,
+    NewerFormat,
+    NotFound,
+    NotPermitted,
+    NotWhole,
+    OutputLost,
+)
 from dataprep_converter.dataset import fencing, script_files
 from dataprep_converter.dataset.manifest_types import check_types
 from dataprep_converter.inputs.access import Access
@@ -38,7 +47,6 @@ from dataprep_converter.stores import Entry, MovesFiles, WritesAside
 from dataprep_converter.stores.publish import write_file
 
 S = TypeVar("S", bound=StoredDocument)
-AnyPlan = TypeVar("AnyPlan", bound=Plan)
 
 logger = logging.getLogger(__name__)
 
@@ -342,11 +350,42 @@ class RunFolder(OutputFolder):
 
     def plan(self) -> WholePlan | None:
         """Returns the stored plan of this run, or None. Raises NotWhole if the plan's files are damaged or don't belong together."""
-        return self._load_plan(self._whole_plan)
+        found = self._head()
+        if found is None:
+            return None
+        with self._plan_errors():
+            return self._whole_plan(*found)
 
     def plan_for_work(self) -> Plan | None:
-        """Returns the stored plan, as `plan` does. Units are read when they are first needed, if the work needs them in order."""
-        return self._load_plan(self._plan_for_work)
+        """Returns the stored plan, as `plan` does. If the work needs the units in order, they are read when they are first needed.
+
+        If another run owns the folder, and so may have removed the plan's files, raises OutputLost instead of NotWhole. This also holds for
+        the units that are read later.
+        """
+        found = self._head()
+        if found is None:
+            return None
+        with self._errors_during_work():
+            head, content = found
+            # Shuffled samples need units from everywhere.
+            if head.unit_groups is None or head.shuffle_seed is not None:
+                return self._whole_plan(head, content)
+            codes = load_codes(head, self.read(names.codes_file(self.run_id)))
+            units = StoredUnits(head, head.unit_groups, self._read_units, errors=self._errors_during_work)
+            return Plan(head=head, sha256=hashlib.sha256(content).hexdigest(), units=units, codes=codes)
+
+    def _head(self) -> tuple[PlanHead, bytes] | None:
+        path = names.plan_file(self.run_id)
+        content = self.read(path)
+        if content is None:
+            return None
+        try:
+            return self.parse(PlanHead, path, content), content
+        except ValidationError:
+            uri = self.at(path)
+            raise NotWhole(
+                f"{uri} is damaged: it isn't a plan. The plan step creates a new plan, and so does dataprep repair.", uri=uri
+            ) from None
 
     def _whole_plan(self, head: PlanHead, content: bytes) -> WholePlan:
         with self._store.open(self.at(names.units_file(self.run_id))) as source:
@@ -354,38 +393,31 @@ class RunFolder(OutputFolder):
         with units:
             return load_plan(head, content, Tables(units=units, codes=self.read(names.codes_file(self.run_id))))
 
-    def _plan_for_work(self, head: PlanHead, content: bytes) -> Plan:
-        # Shuffled samples need units from everywhere.
-        if head.unit_groups is None or head.shuffle_seed is not None:
-            return self._whole_plan(head, content)
-        uri = self.at(names.units_file(self.run_id))
+    def _read_units(self, offset: int, length: int) -> bytes:
+        with self._store.open(self.at(names.units_file(self.run_id))) as source:
+            return source.read_at(offset, length)
 
-        def read_range(offset: int, length: int) -> bytes:
-            with self._store.open(uri) as source:
-                return source.read_at(offset, length)
-
-        codes = load_codes(head, self.read(names.codes_file(self.run_id)))
-        units = StoredUnits(head, head.unit_groups, read_range)
-        return Plan(head=head, sha256=hashlib.sha256(content).hexdigest(), units=units, codes=codes)
-
-    def _load_plan(self, load: Callable[[PlanHead, bytes], AnyPlan]) -> AnyPlan | None:
-        path = names.plan_file(self.run_id)
-        content = self.read(path)
-        if content is None:
-            return None
+    @contextlib.contextmanager
+    def _plan_errors(self) -> Iterator[None]:
+        """Names the folder, or the missing file, in the errors of reading the plan's files."""
         try:
-            return load(self.parse(PlanHead, path, content), content)
+            yield
         except NotWhole as exc:
             raise NotWhole(f"{self.uri}: {exc}", uri=self.uri) from None
-        except ValidationError:
-            uri = self.at(path)
-            raise NotWhole(
-                f"{uri} is damaged: it isn't a plan. The plan step creates a new plan, and so does dataprep repair.", uri=uri
-            ) from None
         except NotFound as exc:
             raise NotWhole(
                 f"{exc} The plan names this file. The plan step creates a new plan, and so does dataprep repair.", uri=exc.uri
             ) from None
+
+    @contextlib.contextmanager
+    def _errors_during_work(self) -> Iterator[None]:
+        try:
+            with self._plan_errors():
+                yield
+        except (NotWhole, InputChanged):
+            # Another run may have taken over the folder and removed the plan's files while they were being read.
+            self.check_owner()
+            raise
 
     # --- reports and manifest --------------------------------------------------------------------------------------
 

@@ -1,6 +1,6 @@
 """Loads the stored plan of a run, for the steps after the plan step."""
 
-from dataprep_converter.core.errors import BadSpec, InputChanged, NotFound, NotWhole
+from dataprep_converter.core.errors import BadSpec, InputChanged, NotFound
 from dataprep_converter.dataset.output_folder import RunFolder
 from dataprep_converter.runtime import plugins
 from dataprep_converter.sampling.plan import Plan
@@ -11,12 +11,7 @@ def load_plan(folder: RunFolder, plan_sha256: str, *, runs_code: bool = True) ->
 
     With `runs_code`, also raises InputChanged if the user's code has changed since the plan was made.
     """
-    try:
-        plan = folder.plan_for_work()
-    except (NotWhole, InputChanged):
-        # Another run may have taken over the folder and removed the plan's files while they were being read.
-        folder.check_owner()
-        raise
+    plan = folder.plan_for_work()
     if plan is None:
         folder.check_owner()
         raise NotFound(f"{folder.uri} has no plan of run {folder.run_id}; was it deleted? Plan again.", uri=folder.uri)

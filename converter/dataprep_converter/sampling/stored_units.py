@@ -4,6 +4,7 @@ import hashlib
 import io
 from collections import OrderedDict
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import AbstractContextManager
 from threading import Lock
 from typing import Any, Final, cast
 
@@ -14,7 +15,7 @@ import pyarrow.parquet as pq
 
 from dataprep_api.dataset.plan import PlanHead, UnitGroups
 from dataprep_converter.sampling.plan import damaged
-from dataprep_converter.sampling.units import SCHEMA, Numbers, Units, keys_of
+from dataprep_converter.sampling.units import SCHEMA, Numbers, Unit, Units, keys_of
 
 _KEPT_GROUPS: Final = 2
 _parquet: Any = pq  # the type stubs lack Python's file objects and the methods of a ParquetFile
@@ -30,14 +31,17 @@ class StoredUnits(Units):
     number of units.
     """
 
-    def __init__(self, head: PlanHead, groups: UnitGroups, read_range: ReadRange) -> None:
-        """Reads the file's footer. Raises NotWhole if it doesn't have the digest in `head`."""
+    def __init__(
+        self, head: PlanHead, groups: UnitGroups, read_range: ReadRange, *, errors: Callable[[], AbstractContextManager[None]]
+    ) -> None:
+        """Nothing is read yet. `errors` is entered for each read, and adds what it knows to the errors, such as a NotWhole for a wrong
+        digest."""
         self._head = head
         self._groups = groups
         self._firsts = np.array(groups.firsts, np.int64)
         self._read_range = read_range
-        # A file with the footer alone has the same metadata.
-        self._metadata = _parquet.read_metadata(io.BytesIO(self._part(len(groups.firsts))))
+        self._errors = errors
+        self._metadata: Any = None  # a pyarrow.parquet.FileMetaData, once it has been read
         self._kept: OrderedDict[int, pa.RecordBatch] = OrderedDict()
         self._lock = Lock()
 
@@ -54,11 +58,16 @@ class StoredUnits(Units):
         found: list[dict[str, Any]] = [{}] * len(index)
         for number, places in _by_group(index // self._groups.rows):
             within = index[places] - number * self._groups.rows
-            batch = self._group(number).select(columns)
-            # Take rows one by one: Arrow would copy the texts of all rows into one array first.
-            for place, row in zip(places.tolist(), within.tolist(), strict=True):
-                found[place] = {name: batch.column(name)[row].as_py() for name in columns}
+            rows = self._group(number).select(columns).take(pa.array(within, pa.int64())).to_pylist()
+            for place, row in zip(places.tolist(), rows, strict=True):
+                found[place] = row
         return found
+
+    def unit(self, index: int) -> Unit:
+        """See `Units`."""
+        number, row = divmod(index, self._groups.rows)
+        batch = self._group(number)
+        return Unit(**{name: batch.column(place)[row].as_py() for place, name in enumerate(SCHEMA.names[:-2])})
 
     def locate(self, samples: npt.NDArray[np.int64]) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
         """See `Units`."""
@@ -94,6 +103,9 @@ class StoredUnits(Units):
             return self._kept[number]
 
     def _read(self, number: int) -> pa.RecordBatch:
+        if self._metadata is None:
+            # A file with the footer alone has the same metadata.
+            self._metadata = _parquet.read_metadata(io.BytesIO(self._part(len(self._firsts))))
         source = _Range(self._part(number), self._groups.offsets[number], self._groups.offsets[-1])
         # Arrow's threads are not used, because a worker crashes if it exits while one of these threads is still freeing the bytes.
         file = _parquet.ParquetFile(source, metadata=self._metadata, pre_buffer=False)
@@ -103,9 +115,10 @@ class StoredUnits(Units):
     def _part(self, number: int) -> bytes:
         """Returns the bytes of a group or, after the last group, of the footer."""
         offset, end = self._groups.offsets[number : number + 2]
-        data = self._read_range(offset, end - offset)
-        if hashlib.sha256(data).hexdigest() != self._groups.sha256[number]:
-            raise damaged(self._head, "units")
+        with self._errors():
+            data = self._read_range(offset, end - offset)
+            if hashlib.sha256(data).hexdigest() != self._groups.sha256[number]:
+                raise damaged(self._head, "units")
         return data
 
 

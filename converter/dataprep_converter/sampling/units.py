@@ -184,9 +184,9 @@ class Units(ABC):
     def hash_inputs(self, samples: npt.NDArray[np.int64]) -> tuple[npt.NDArray[np.uint64], npt.NDArray[np.int64]]:
         """Returns (file key, row within the file) for each sample."""
 
+    @abstractmethod
     def unit(self, index: int) -> Unit:
         """Returns one unit."""
-        return Unit(**self.rows(np.array([index], np.int64), SCHEMA.names[:-2])[0])
 
     def origin(self, sample: int) -> tuple[str, int]:
         """Returns one sample's URI and its row within the file, for use in messages."""

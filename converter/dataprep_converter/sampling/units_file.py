@@ -3,7 +3,7 @@
 import hashlib
 from collections.abc import Iterable, Iterator
 from itertools import pairwise
-from typing import Any, cast
+from typing import Any, Final, cast
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -14,6 +14,10 @@ from dataprep_converter.runtime.temporary import IN_MEMORY, TemporaryFile, room_
 from dataprep_converter.sampling.units import SCHEMA, UnitTable
 
 _parquet: Any = pq  # the type stubs lack Python's file objects and the methods of a ParquetFile
+
+
+_LARGEST_GROUP: Final = 32 << 20
+"""In bytes, before compression. A unit usually takes 140 bytes, but the objects of an image can take thousands."""
 
 
 class UnitsFile(Closeable):
@@ -67,7 +71,8 @@ class UnitsFile(Closeable):
         return UnitTable.concatenate(batch for group in groups for batch in cast("pa.Table", group).combine_chunks().to_batches())
 
     def groups(self, units: UnitTable) -> UnitGroups | None:
-        """Returns where the file stores its row groups, or None if it has only one. `units` are the units in the file."""
+        """Returns where the file stores its row groups, or None if workers should read the complete file. `units` are the units in the
+        file."""
         metadata = _parquet.read_metadata(self._file.file)
         if metadata.num_row_groups < 2:
             return None
@@ -77,6 +82,9 @@ class UnitsFile(Closeable):
         footer = offsets[-1] + sum(last.column(number).total_compressed_size for number in range(last.num_columns))
         offsets += [footer, self.size]
         rows = row_groups[0].num_rows
+        if any(group.num_rows != rows for group in row_groups[:-1]) or max(group.total_byte_size for group in row_groups) > _LARGEST_GROUP:
+            # Arrow has divided a group, because its texts are too long for one array, or a worker should not hold a group in memory.
+            return None
         return UnitGroups(
             rows=rows,
             units=metadata.num_rows,

@@ -1,6 +1,7 @@
 """Units that are read one row group at a time: they equal those of the complete table, and a worker reads only the groups that it needs."""
 
 import io
+from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
 
@@ -15,11 +16,12 @@ from tests.builders.jobs import run_job
 
 from dataprep_api.dataset.plan import PlanHead, UnitGroups, shards
 from dataprep_api.resources.job import DataPrepJob
-from dataprep_converter.core.errors import NotWhole
-from dataprep_converter.dataset.output_folder import OutputFolder
+from dataprep_converter.core.errors import NotWhole, OutputLost
+from dataprep_converter.dataset.output_folder import OutputFolder, RunFolder
 from dataprep_converter.inputs.access import Access
 from dataprep_converter.pipeline.shard_samples import samples_of
 from dataprep_converter.sampling import units as units_module
+from dataprep_converter.sampling import units_file
 from dataprep_converter.sampling.stored_units import StoredUnits
 from dataprep_converter.sampling.units import Unit, Units, UnitTable
 from dataprep_converter.sampling.units_file import UnitsFile
@@ -50,7 +52,7 @@ class Stored:
             self.reads.append(offset)
             return self.content[offset : offset + length]
 
-        return StoredUnits(self.head, self.groups, read_range)
+        return StoredUnits(self.head, self.groups, read_range, errors=nullcontext)
 
 
 def head_of(table: UnitTable) -> PlanHead:
@@ -121,8 +123,9 @@ def test_samples_in_order_read_each_group_once_and_keep_few() -> None:
         units.locate(np.arange(first, first + 50))
         units.hash_inputs(np.arange(first, first + 50))
 
-    footer, *groups = stored.reads
-    assert (footer, groups) == (stored.groups.offsets[-2], stored.groups.offsets[:-2])
+    footer, first, *others = stored.reads
+    assert footer == stored.groups.offsets[-2]
+    assert [first, *others] == stored.groups.offsets[:-2]
 
 
 @pytest.mark.parametrize("place", [50, -50], ids=["a group", "the footer"])
@@ -187,3 +190,50 @@ def test_a_worker_reads_the_groups_of_its_shards_alone(tmp_path: Path, monkeypat
         units.rows(index, ["uri"])
 
     assert (last.first, last.records, read) == (456, 51, [4, 5])
+
+
+def test_groups_that_are_too_large_or_of_different_sizes_are_not_listed(monkeypatch: pytest.MonkeyPatch) -> None:
+    table = table_of([1] * (2 * BLOCK))
+    with UnitsFile.of(table) as file:
+        monkeypatch.setattr(units_file, "_LARGEST_GROUP", 1000)
+        assert file.groups(table) is None
+
+    parts = [table.table.slice(0, 7), table.table.slice(7, BLOCK), table.table.slice(7 + BLOCK)]
+    buffer = io.BytesIO()
+    with _parquet.ParquetWriter(buffer, table.table.schema) as writer:
+        for part in parts:
+            writer.write_table(part)
+    monkeypatch.undo()
+    with UnitsFile([buffer.getvalue()]) as file:
+        assert file.groups(table) is None
+
+
+def a_plan_for_work(tmp_path: Path) -> tuple[RunFolder, Units]:
+    job = a_job(tmp_path, "out")
+    result, _ = run_job(job)
+    folder = OutputFolder(job.spec.output.uri, Access()).of_run(result.run_id)
+    plan = folder.plan_for_work()
+    assert plan is not None
+    assert isinstance(plan.units, StoredUnits)
+    return folder, plan.units
+
+
+def test_a_plan_that_is_removed_during_the_work_is_named(tmp_path: Path) -> None:
+    folder, units = a_plan_for_work(tmp_path)
+    file = tmp_path / "out/_dataprep" / folder.run_id / "units.parquet"
+    content = file.read_bytes()
+    file.write_bytes(content[:1000] + bytes([content[1000] ^ 1]) + content[1001:])
+    with pytest.raises(NotWhole, match=rf"^{tmp_path}/out: units\.parquet of run {folder.run_id} doesn't have the digest in plan\.json"):
+        units.rows(np.arange(5 * BLOCK), ["uri"])
+    file.unlink()
+    with pytest.raises(NotWhole, match=rf"{file}.* The plan names this file\. The plan step creates a new plan"):
+        units.unit(5 * BLOCK)
+
+
+def test_the_run_that_has_taken_over_the_folder_is_named(tmp_path: Path) -> None:
+    folder, units = a_plan_for_work(tmp_path)
+    other = OutputFolder(str(tmp_path / "out"), Access()).of_run("0123456789abcdef")
+    (tmp_path / "out/_dataprep" / folder.run_id / "units.parquet").unlink()
+    (tmp_path / "out/_dataprep/OWNER").write_text((tmp_path / "out/_dataprep/OWNER").read_text().replace(folder.run_id, other.run_id))
+    with pytest.raises(OutputLost, match="0123456789abcdef"):
+        units.unit(0)
