@@ -10,15 +10,25 @@ Result = TypeVar("Result")
 
 
 def mapped_ahead(call: Callable[[Item], Result], items: Iterable[Item], *, most: int) -> Generator[Result, None, None]:
-    """Yields `call(item)` for each item, in order. Up to `most` threads make the calls for the next items in advance.
+    """Yields `call(item)` for each item, in order. Up to `most` threads run the calls of the next items.
 
-    If a call fails, its error is raised when its result is due, so the caller sees the same error as without threads. Closing the generator
-    cancels the calls that haven't begun, and waits for the others.
+    If a call or the iteration of `items` fails, the error is raised when its turn comes, so the caller sees the same results and the same
+    error as without threads. Closing the generator cancels the calls that haven't begun, and waits for the others.
     """
     pending: deque[Future[Result]] = deque()
+    remaining = iter(items)
     with ThreadPoolExecutor(most, thread_name_prefix="ahead") as threads:
         try:
-            for item in items:
+            while True:
+                try:
+                    item = next(remaining)
+                except StopIteration:
+                    break
+                except Exception as exc:  # raised below, after the earlier results
+                    failed: Future[Result] = Future()
+                    failed.set_exception(exc)
+                    pending.append(failed)
+                    break
                 pending.append(threads.submit(call, item))
                 if len(pending) == most:
                     yield pending.popleft().result()

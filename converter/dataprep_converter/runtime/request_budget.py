@@ -69,6 +69,11 @@ class RequestBudget:
         self._sent = 0
         self._refused = 0
 
+    @property
+    def is_limited(self) -> bool:
+        """Whether the entry sets `requestsPerSecond`."""
+        return self._limit is not None
+
     def wait_turn(self) -> float:
         """Waits until a request may be sent, and returns the time at which it is sent. Pass this time to `answered`."""
         begun = self._clock()

@@ -72,8 +72,13 @@ class RangedInput(Closeable, ABC):
 class ParallelInput(RangedInput):
     """An object of a store that limits the speed of each connection, and answers requests for ranges in any order."""
 
+    def __init__(self, entry: Entry, *, digest: str = "", is_limited: bool) -> None:
+        """With `is_limited`, the job limits the store's requests per second, so as few requests as possible are sent."""
+        super().__init__(entry, digest=digest)
+        self._is_limited = is_limited
+
     def stream_ahead(self, offset: int = 0) -> Iterator[bytes]:
-        if self.size - offset <= AHEAD_BYTES:
+        if self._is_limited or self.size - offset <= AHEAD_BYTES:
             yield from self.stream(offset)
             return
         pieces = mapped_ahead(self._ahead_piece, range(offset, self.size, AHEAD_BYTES), most=AHEAD_CONNECTIONS)

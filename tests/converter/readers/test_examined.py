@@ -1,11 +1,13 @@
 """Small files of a remote store are read ahead. The tests use a fake store, which opens local files and records which are open."""
 
+import gzip
 import threading
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
 import pytest
+from tests.builders.archives import a_tar
 
 from dataprep_converter.core.errors import Unreachable
 from dataprep_converter.inputs.access import Access
@@ -153,5 +155,30 @@ def test_at_most_so_many_files_are_examined_at_the_same_time(tmp_path: Path) -> 
         with lock:
             at_once[0] -= 1
 
-    assert len([*examined(access, entries(tmp_path, [1] * 30), examine, most=3)]) == 30
-    assert max(peaks) <= 3
+    assert len([*examined(access, entries(tmp_path, [1] * 30), examine)]) == 30
+    assert max(peaks) <= 8
+
+
+def test_members_of_an_archive_are_examined_one_after_the_other(tmp_path: Path) -> None:
+    """A compressed archive can only be read in order, and would otherwise be copied to this disk."""
+    archive = tmp_path / "a.tar.gz"
+    archive.write_bytes(gzip.compress(a_tar({f"{number}.bin": b"x" * 10 for number in range(20)})))
+    access = Access()
+    uri = f"{archive}!/"
+    files = [(0, str(number), entry) for number, entry in enumerate(access.store(uri).list(uri))]
+
+    def examine(store: Store, entry: Entry) -> str:
+        del store, entry
+        return threading.current_thread().name
+
+    assert {each.result for each in examined(access, files, examine)} == {threading.current_thread().name}
+    assert [source.read_at(0, 10) for _, _, _, source in each_opened(access, files)] == [b"x" * 10] * 20
+
+
+def test_a_file_that_has_grown_since_it_was_listed_is_not_read_into_memory(tmp_path: Path) -> None:
+    store = FakeRemoteStore(Access().store(str(tmp_path)))
+    files = entries(tmp_path, [10])
+    (tmp_path / "000").write_bytes(bytes(SMALL + 1))
+    for _, _, entry, source in each_opened(FakeAccess(store), files):
+        assert source.size == SMALL + 1
+        assert store.opened == [entry.uri, entry.uri]

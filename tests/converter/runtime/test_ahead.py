@@ -77,3 +77,23 @@ def test_closing_waits_for_calls_that_have_begun_and_begins_no_others() -> None:
     results.close()
     assert sorted(begun) == sorted(ended)
     assert begun[-1] <= 2
+
+
+def test_an_error_of_the_items_comes_after_the_results_and_errors_before_it() -> None:
+    def items() -> Iterator[int]:
+        yield from range(2)
+        raise KeyError("no more items")
+
+    def call(item: int) -> int:
+        if item == fails:
+            raise ValueError("a bad item")
+        return item
+
+    fails = -1
+    results = mapped_ahead(call, items(), most=MOST)
+    assert [next(results), next(results)] == [0, 1]
+    with pytest.raises(KeyError, match="no more items"):
+        next(results)
+    fails = 1
+    with pytest.raises(ValueError, match="a bad item"):
+        list(mapped_ahead(call, items(), most=MOST))

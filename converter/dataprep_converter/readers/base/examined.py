@@ -9,6 +9,7 @@ from typing import Final, Generic, TypeAlias, TypeVar
 
 from dataprep_converter.core.closeable import Closeable
 from dataprep_converter.inputs.access import Access
+from dataprep_converter.inputs.archives import ArchiveStore
 from dataprep_converter.runtime.ahead import mapped_ahead
 from dataprep_converter.stores import Entry, Input, ReadsFiles, Store
 
@@ -32,10 +33,8 @@ class Examined(Generic[Result]):
     result: Result
 
 
-def examined(
-    access: Access, files: Iterable[ListedFile], examine: Callable[[Store, Entry], Result], *, most: int = _FILES_AT_ONCE
-) -> Iterator[Examined[Result]]:
-    """Calls `examine` for each file and yields the results in order. Up to `most` threads examine files of a remote store.
+def examined(access: Access, files: Iterable[ListedFile], examine: Callable[[Store, Entry], Result]) -> Iterator[Examined[Result]]:
+    """Calls `examine` for each file and yields the results in order. Eight threads examine the files of a remote store.
 
     A file's error is raised only when the file's turn comes, so that the first error is the same as without threads.
     """
@@ -46,16 +45,18 @@ def examined(
         store, root, path, entry = file
         return Examined(root, path, entry, examine(store, entry))
 
-    for is_local, group in groupby(with_stores, key=lambda file: is_on_this_disk(file[0])):
-        # Threads that needn't wait for a server mostly wait for each other.
-        begin = _each if is_local else partial(mapped_ahead, most=most)
+    for in_order, group in groupby(with_stores, key=lambda file: _is_read_in_order(file[0])):
+        begin = _each if in_order else partial(mapped_ahead, most=_FILES_AT_ONCE)
         with closing(begin(call, group)) as results:
             yield from results
 
 
-def is_on_this_disk(store: Store) -> bool:
-    """Whether reading from the store needs no server."""
-    return isinstance(store, ReadsFiles)
+def _is_read_in_order(store: Store) -> bool:
+    """Whether the store's files are read one after the other.
+
+    Threads that needn't wait for a server mostly wait for each other. The members of a compressed archive can only be read in order.
+    """
+    return isinstance(store, ReadsFiles | ArchiveStore)
 
 
 def each_opened(access: Access, files: Iterable[ListedFile]) -> Iterator[tuple[int, str, Entry, Input]]:
@@ -71,10 +72,11 @@ def each_opened(access: Access, files: Iterable[ListedFile]) -> Iterator[tuple[i
 
 def _small_content(store: Store, entry: Entry) -> bytes | None:
     """Returns the content of a small remote file."""
-    if entry.size > _SMALL_BYTES or is_on_this_disk(store):
+    if entry.size > _SMALL_BYTES or _is_read_in_order(store):
         return None
     with store.open(entry.uri) as source:
-        return source.read_at(0, source.size)
+        # The file might have been replaced by a larger one since it was listed.
+        return source.read_at(0, source.size) if source.size <= _SMALL_BYTES else None
 
 
 def _each(call: Callable[[Item], Result], items: Iterable[Item]) -> Generator[Result, None, None]:

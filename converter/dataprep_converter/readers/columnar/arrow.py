@@ -117,13 +117,16 @@ def _examine(source: Input, uri: str) -> TableFile:
 
 def _batches(schema: Message, following: Iterator[Message]) -> Iterator[Span]:
     dictionaries: dict[int, list[Message]] = {}
+    extra = ""  # shared by all batches between two dictionaries, because there can be thousands of both
     for message in following:
         if message.kind == DICTIONARY:
             before = dictionaries.get(message.dictionary, []) if message.is_delta else []
             dictionaries[message.dictionary] = [*before, message]
+            extra = ""
         elif message.kind == RECORDS and message.rows:
             needed = [schema, *itertools.chain.from_iterable(dictionaries.values())]
-            yield Span(message.rows, message.size, message.offset, {"before": [[part.offset, part.size] for part in needed]})
+            extra = extra or json.dumps({"before": [[part.offset, part.size] for part in needed]})
+            yield Span(message.rows, message.size, message.offset, extra)
 
 
 def _schema(source: Input, message: Message, uri: str) -> pa.Schema:

@@ -90,7 +90,7 @@ def _groups(blocks: Iterator[AvroBlock], header: Header) -> Iterator[Span]:
 
     def span() -> Span:
         records, size = sum(block.records for block in group), sum(block.size for block in group)
-        return Span(records, size, group[0].offset, {"header": header.size})
+        return Span(records, size, group[0].offset, json.dumps({"header": header.size}))
 
     for block in blocks:
         group.append(block)

@@ -117,7 +117,11 @@ def _examine(source: Input, uri: str) -> TableFile:
         stripes = _stripes_of(file.reader.serialized_file_tail())
     if sum(stripe.rows for stripe in stripes) != file.nrows:
         raise BadData(f"{uri} is not a readable ORC file: its stripes don't have the {file.nrows:,} rows that its footer names.", uri=uri)
-    spans = [Span(stripe.rows, stripe.size, stripe.offset, {"stripe": number}) for number, stripe in enumerate(stripes) if stripe.rows]
+    spans = [
+        Span(stripe.rows, stripe.size, stripe.offset, json.dumps({"stripe": number}))
+        for number, stripe in enumerate(stripes)
+        if stripe.rows
+    ]
     return TableFile(schema, lambda _: Spans(spans))
 
 

@@ -1,6 +1,5 @@
 """Code shared by the readers of `parquet`, `arrow`, `avro` and `orc`."""
 
-import json
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -36,8 +35,8 @@ class Span:
     size: int
     """In bytes."""
     offset: int
-    extra: Mapping[str, Any]
-    """How the reader finds the part in the file."""
+    extra: str
+    """How the reader finds the part in the file, as JSON."""
 
 
 @dataclass(frozen=True)
@@ -115,7 +114,7 @@ def _units_of(root: int, path: str, entry: Entry, spans: Iterable[Span]) -> Iter
             pin=entry.pin,
             offset=span.offset,
             row=row,
-            extra=json.dumps(span.extra),
+            extra=span.extra,
         )
         row += span.records
 

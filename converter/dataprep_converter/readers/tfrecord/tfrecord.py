@@ -7,8 +7,7 @@ uncompressed contents (`streamed.py`).
 
 import json
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass
+from contextlib import ExitStack
 from functools import partial
 from typing import Any, Final
 
@@ -28,16 +27,16 @@ from dataprep_converter.formats.tfrecord.lockstep import BYTES, FLOATS, INTS
 from dataprep_converter.formats.tfrecord.records import parse_sequence
 from dataprep_converter.inputs.access import Access
 from dataprep_converter.inputs.compressions import GZIP_MAGIC
+from dataprep_converter.inputs.metered import ByteCounter, MeteredInput
 from dataprep_converter.inputs.streamed import StreamInput, unpacked
 from dataprep_converter.readers import Discovery, Listing
 from dataprep_converter.readers.base.blocks import Block, BlockReader
-from dataprep_converter.readers.base.examined import Examined, examined, is_on_this_disk
 from dataprep_converter.readers.base.listing import input_files
 from dataprep_converter.readers.tfrecord import sequence_examples
 from dataprep_converter.records.batch import Raw
 from dataprep_converter.records.columns import IS_RECORD
 from dataprep_converter.sampling.units import Unit
-from dataprep_converter.stores import Entry, Input, Store
+from dataprep_converter.stores import Entry, Input, scheme_of
 
 RECORD: Final = "record"
 """The name of the column that has the complete record, if records aren't parsed."""
@@ -46,8 +45,6 @@ _UNIT_BYTES = 4 << 20
 _WINDOW: Final = 64 << 10
 """The number of bytes that are read at a time to find headers in a local file. Larger payloads are skipped."""
 _FAR_WINDOW: Final = 8 << 20
-_ZIPPED_WINDOW: Final = 1 << 20
-_FILES_AT_ONCE: Final = 4
 _SAMPLED_FILES: Final = 8
 _SAMPLED_RECORDS: Final = 256
 _TYPES: Final[Mapping[str, int]] = {"Int64": INTS, "Float32": FLOATS, "Bytes": BYTES}
@@ -116,39 +113,6 @@ def _column_feature(feature: TfrecordFeature) -> ColumnFeature:
     return ColumnFeature(feature.name, _TYPES[feature.type], None if feature.ragged else tuple(feature.shape), feature.raw)
 
 
-@dataclass(frozen=True)
-class _Contents:
-    """The records that were found in a file."""
-
-    is_zipped: bool
-    stretches: Sequence[Stretch]
-
-
-def _examine(store: Store, entry: Entry) -> _Contents:
-    """Finds the records of a file. Raises BadData."""
-    with _opened(store, entry) as (source, is_zipped):
-        size = source.size
-        window = _ZIPPED_WINDOW if is_zipped else _WINDOW if is_on_this_disk(store) else _FAR_WINDOW
-
-        def read_at(offset: int, length: int) -> bytes:
-            # Some stores reject a range that begins after the end of the file.
-            return source.read_at(offset, length) if is_zipped or offset < size else b""
-
-        return _Contents(is_zipped, [*stretches(read_at, entry.uri, window=window, most=_UNIT_BYTES)])
-
-
-@contextmanager
-def _opened(store: Store, entry: Entry) -> Iterator[tuple[Input, bool]]:
-    """Yields the contents of a file, and whether the file is compressed with gzip."""
-    with ExitStack() as cleanup:
-        file = cleanup.enter_context(store.open(entry.uri))
-        is_zipped = file.read_at(0, len(GZIP_MAGIC)) == GZIP_MAGIC
-        source: Input = file
-        if is_zipped:
-            source = cleanup.enter_context(unpacked(file, entry.uri, compression="gzip", size=-1, kept_bytes=2 * _UNIT_BYTES))
-        yield source, is_zipped
-
-
 class _Planner:
     """Lists the files of a source, splits them into units, and freezes the features."""
 
@@ -162,26 +126,44 @@ class _Planner:
 
     def units(self) -> Listing[Unit]:
         """Yields the units in the order of the URIs and, for each URI, sorted by path."""
-        for file in examined(self._access, input_files(self._access, self._source.uris), _examine, most=_FILES_AT_ONCE):
-            yield from self._units_of(file)
+        for root, path, entry in input_files(self._access, self._source.uris):
+            yield from self._units_of(root, path, entry)
         if self._source.raw:
             return {}
         features = self._features or (self._infer_features() if self._samples else [])
         return {"features": [feature.model_dump(by_alias=True, exclude_defaults=True) for feature in features]}
 
-    def _units_of(self, file: Examined[_Contents]) -> Iterator[Unit]:
-        root, path, entry, contents = file.root, file.path, file.entry, file.result
+    def _units_of(self, root: int, path: str, entry: Entry) -> Iterator[Unit]:
+        count = ByteCounter()
         subset = self._subset(root, path, entry)
-        self._sample(entry, contents)
-        units = [stretch.unit(root, path, entry, subset=subset) for stretch in contents.stretches]
-        if not contents.is_zipped:
-            yield from units
-            return
-        size = units[-1].offset + units[-1].size if units else 0
+        with ExitStack() as cleanup:
+            file = cleanup.enter_context(MeteredInput(self._access.store(entry.uri).open(entry.uri), count))
+            is_zipped = file.read_at(0, len(GZIP_MAGIC)) == GZIP_MAGIC
+            source: Input = file
+            if is_zipped:
+                source = cleanup.enter_context(unpacked(file, entry.uri, compression="gzip", size=-1, kept_bytes=2 * _UNIT_BYTES))
+            is_far = scheme_of(entry.uri) not in ("", "file")
+            window = 1 << 20 if is_zipped else _FAR_WINDOW if is_far else _WINDOW
+
+            def read_at(offset: int, length: int) -> bytes:
+                # Some stores reject a range that begins after the end of the file.
+                return source.read_at(offset, length) if is_zipped or offset < file.size else b""
+
+            units: list[Unit] = []
+            count.take_count()
+            for stretch in stretches(read_at, entry.uri, window=window, most=_UNIT_BYTES):
+                if stretch.offset == 0:
+                    self._sample(source, entry.uri, stretch)
+                unit = stretch.unit(root, path, entry, subset=subset)
+                if not is_zipped:
+                    yield unit
+                    continue
+                units.append(unit)
+        contents = units[-1].offset + units[-1].size if units else 0
         for unit in units:
             # Divide the size of the gzip file among the units, so that their sizes add up to the size of the file.
-            share = entry.size * (unit.offset + unit.size) // size - entry.size * unit.offset // size
-            yield _gzip_unit(unit, share, size)
+            share = entry.size * (unit.offset + unit.size) // contents - entry.size * unit.offset // contents
+            yield _gzip_unit(unit, share, contents)
 
     def _subset(self, root: int, path: str, entry: Entry) -> str:
         """The file's split, if the source's folder holds a data set that this project wrote. In that case, also takes the features from the
@@ -208,16 +190,12 @@ class _Planner:
             self._features = [_of_manifest(feature) for feature in manifest.features]
         return manifest
 
-    def _sample(self, entry: Entry, contents: _Contents) -> None:
+    def _sample(self, source: Input, uri: str, stretch: Stretch) -> None:
         """Parses the first records of the first files. Raises BadData if the records are not Examples."""
-        if not contents.stretches:
-            return
         self._files += 1
         if self._features is not None or self._source.raw or self._files > _SAMPLED_FILES:
             return
-        uri = entry.uri
-        with _opened(self._access.store(uri), entry) as (source, _):
-            data = source.read_at(0, contents.stretches[0].size)
+        data = source.read_at(0, stretch.size)
         starts, ends = payloads(data, uri, 0)
         for start, end in zip(starts[:_SAMPLED_RECORDS].tolist(), ends[:_SAMPLED_RECORDS].tolist(), strict=True):
             try:

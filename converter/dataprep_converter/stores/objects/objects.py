@@ -271,7 +271,7 @@ class ObjectInput(ParallelInput):
     step = _STREAM_BYTES
 
     def __init__(self, bucket: Bucket, key: str, entry: Entry, digest: str) -> None:
-        super().__init__(entry, digest=digest)
+        super().__init__(entry, digest=digest, is_limited=bucket.requests.budget.is_limited)
         self._bucket = bucket
         self._key = key
 

@@ -64,7 +64,11 @@ class OssStore:
         config.http_client = PacedHttpClient(budget, connect_timeout=CONNECT_SECONDS, readwrite_timeout=ANSWER_SECONDS)
         config.retryer = StandardRetryer(max_attempts=ATTEMPTS, max_backoff=2.0)
         config.disable_upload_crc64_check = True
-        self._client = OssClient(oss.Client(config), peer=_peer(endpoint or f"https://oss-{region}.aliyuncs.com"))
+        self._client = OssClient(
+            oss.Client(config),
+            peer=_peer(endpoint or f"https://oss-{region}.aliyuncs.com"),
+            is_limited=budget.is_limited,
+        )
         self._threads: ThreadPoolExecutor | None = None
         self.encryption = {
             "server_side_encryption": settings.server_side_encryption,
@@ -316,7 +320,7 @@ class OssInput(ParallelInput):
     step = _STREAM_BYTES
 
     def __init__(self, client: OssClient, entry: Entry) -> None:
-        super().__init__(entry, digest=entry.pin)
+        super().__init__(entry, digest=entry.pin, is_limited=client.is_limited)
         self._client = client
         self._place = place_of(entry.uri)
 

@@ -75,9 +75,11 @@ class PacedHttpClient(RequestsHttpClient):  # type: ignore[misc] # the SDK has n
 class OssClient:
     """The SDK's client with translated errors."""
 
-    def __init__(self, client: Any, *, peer: str) -> None:  # the SDK has no types
+    def __init__(self, client: Any, *, peer: str, is_limited: bool) -> None:  # the SDK has no types
         self._client = client
         self.peer = peer
+        self.is_limited = is_limited
+        """Whether the job limits the store's requests per second."""
 
     # The SDK's requests and results have no type annotations.
     def call(self, operation: str, request: Any, *, place: tuple[str, str], doing: str, **options: int) -> Any:
