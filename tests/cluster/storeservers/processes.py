@@ -15,13 +15,17 @@ import subprocess
 import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
 # Below the kernel's range for outgoing connections, so that a stopped server finds its port free when it restarts, and below Kubernetes'
 # node ports.
 _FIRST_PORT, _LAST_PORT = 15_000, 29_999
 _POLL_SECONDS = 0.1
+_STARTER = ThreadPoolExecutor(1, thread_name_prefix="starter of servers")
+"""A thread that lives as long as this process."""
 
 
 class ServerFailed(RuntimeError):
@@ -100,7 +104,8 @@ class ServerProcess:
         if lifetime is Lifetime.WITH_STARTER:
             # The kernel ties the server to the thread that started it, not to that thread's process.
             if not awaited and threading.current_thread() is not threading.main_thread():
-                raise ServerFailed(f"{name} must be started by the main thread, or it dies with the thread.")
+                start = partial(cls.start, name, command, log=log, environment=environment, lifetime=lifetime, awaited=True)
+                return _STARTER.submit(start).result()
             # The parent might die before the kernel starts watching it, so check afterwards that the parent is still there.
             watched = f'[ "$PPID" = {os.getpid()} ] && exec "$@"'
             prefix = ["setpriv", "--pdeathsig", "KILL", "--", "sh", "-c", watched, "sh"]

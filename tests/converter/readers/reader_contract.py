@@ -244,5 +244,5 @@ class ReaderContract:
         units, state = plan(self.reader, source)
         gone = self.change(tmp_path)
         gone.unlink()
-        with pytest.raises(InputChanged, match="was in the plan, but no longer exists"):
+        with pytest.raises(InputChanged, match="but no longer exists"):
             read_all(opened(self.reader, source, state), units, iter([np.arange(units.samples, dtype=np.int64)]))

@@ -115,9 +115,9 @@ def test_an_input_that_is_replaced_while_it_is_read_is_told(store: AzureStore, c
     store.put(f"{container}/file", b"a" * 100)
     with store.open(f"{container}/file") as source:
         store.put(f"{container}/file", b"b" * 100)
-        with pytest.raises(InputChanged, match="was replaced"):
+        with pytest.raises(InputChanged, match="has been replaced"):
             source.read_at(0, 10)
-        with pytest.raises(InputChanged, match="was replaced"):
+        with pytest.raises(InputChanged, match="has been replaced"):
             next(source.stream())
 
 

@@ -89,7 +89,7 @@ def test_an_input_that_is_replaced_while_it_is_read_is_told(store: GcsStore, buc
     store.put(uri, b"a" * 100)
     with store.open(uri) as source:
         store.put(uri, b"b" * 100)
-        with pytest.raises(InputChanged, match="was replaced"):
+        with pytest.raises(InputChanged, match="has been replaced"):
             source.read_at(0, 10)
 
 

@@ -71,8 +71,7 @@ def test_servers_that_die_change_no_byte_or_are_named(cluster: HdfsCluster, requ
     outcomes: list[fault_report.Outcome] = []
     for seed, death in zip(range(SEEDS), [*Death] * SEEDS, strict=False):
         output = f"seed-{seed}"
-        # Servers must be started by the main thread, but the preflight runs in another thread. So faults with a restart come after
-        # the preflight.
+        # The preflight has a time limit, which a restart can exceed. So faults with a restart come after the preflight.
         first = preflighted + 1 if death.restarts else 1
         number = random.Random(f"hdfs-{seed}").randint(first, len(counted.names))  # noqa: S311 - the same moments each time
         operations = Operations(Point(number, "before"), lambda _, death=death: death.strike(cluster))  # type: ignore[misc] # mypy can't infer a lambda with a default

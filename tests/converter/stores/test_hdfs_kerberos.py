@@ -206,7 +206,7 @@ def _token_of_another_cluster(user: str) -> str:
     return base64.urlsafe_b64encode(token).decode().rstrip("=")
 
 
-@pytest.mark.parametrize(("missing", "length"), [("a token that is good", None), ("the whole text of a token", 20)])
+@pytest.mark.parametrize(("missing", "length"), [("a valid token", None), ("the whole text of a token", 20)])
 def test_a_bad_token_over_http_is_told_in_the_words_of_the_page(secured: Secured, missing: str, length: int | None) -> None:
     address = secured.hdfs.http_address
     token = _token_of_another_cluster("etl")[:length]

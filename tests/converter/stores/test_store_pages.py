@@ -205,7 +205,7 @@ def test_the_errors_of_webhdfs_are_real(webhdfs_page: Page, hdfs_cluster: HdfsCl
         yield refused(settings, f"webhdfs://{other}/out", f"webhdfs://{other}/raw/rows"), {"nn1.example:9870": other}
         yield refused(settings, f"{root}/full/rows"), here
 
-    assert_quoted("webhdfs.md", found(), elsewhere={"a token that is good", "the whole text of a token", "the active NameNode"})
+    assert_quoted("webhdfs.md", found(), elsewhere={"a valid token", "the whole text of a token", "the active NameNode"})
 
 
 # -- OSS ------------------------------------------------------------------------------------------------------------------

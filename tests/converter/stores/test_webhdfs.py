@@ -68,9 +68,9 @@ def test_an_input_that_is_replaced_while_it_is_read_is_told(root: str) -> None:
     store.put(f"{root}/file", b"a" * 100)
     with store.open(f"{root}/file") as source:
         store.put(f"{root}/file", b"b" * 10)
-        with pytest.raises(InputChanged, match="was replaced"):
+        with pytest.raises(InputChanged, match="has been replaced"):
             source.read_at(0, 5)
-        with pytest.raises(InputChanged, match="was replaced"):
+        with pytest.raises(InputChanged, match="has been replaced"):
             source.read_at(50, 5)
         store.delete(f"{root}/file")
         with pytest.raises(InputChanged, match="was deleted"):

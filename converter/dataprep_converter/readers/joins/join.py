@@ -92,7 +92,7 @@ class JoinReader(BlockReader):
         # Each unit is checked against a digest of its content. The file's pin can't be checked, because the file is stored after the plan.
         store = self._access.store(uri)
         if store.stat(uri) is None:
-            raise InputChanged(f"{uri} was written by the plan step but is gone. Plan again.", uri=uri)
+            raise InputChanged(f"{uri} was written by the plan step, but no longer exists. Plan again.", uri=uri)
         return store.open(uri)
 
 
