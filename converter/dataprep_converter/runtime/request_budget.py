@@ -167,8 +167,8 @@ class RequestBudget:
     def _lately(self, now: float) -> tuple[float, bool]:
         """Returns how many requests per second the store has recently accepted, and whether its refusals may be due to chance.
 
-        The rate is that of the last five seconds, or that of the last second if that is higher, because there may have been fewer
-        requests to send before.
+        The rate is measured over the last five seconds and over the last second, and the higher one counts: earlier in the five seconds,
+        there may have been fewer requests to send.
         """
         last = int(now / _SLICE_SECONDS)
         slices = [(number, each) for number, each in self._slices.items() if last - _SLICES < number <= last]

@@ -290,7 +290,7 @@ def _failed_pod_status(pod: Pod, *, now: datetime) -> Body:
         "lastTransitionTime": times.text(pod.disrupted_at or now),
     }
     return {
-        # The resourceVersion makes the write fail if the pod has changed, because the node may have come back and confirmed the pod's end.
+        # The node may have come back and confirmed the pod's end. With the resourceVersion, the write fails if the pod has changed.
         "metadata": {"uid": pod.uid, "resourceVersion": pod.version},
         "status": {"phase": "Failed", "reason": "NodeLost", "message": message, "conditions": [condition]},
     }

@@ -1,4 +1,4 @@
-"""Commands in separate processes that needn't import the modules again, because imports take most of a command's time.
+"""Runs commands in separate processes without importing the modules again, because imports take most of a command's time.
 
 Each command is a fork of one process that has imported the modules. Like a process started from a shell, the fork has its own arguments,
 environment, folder and standard streams, and ends with the interpreter's normal exit. This file is also the program of the process that

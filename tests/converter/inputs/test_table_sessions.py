@@ -67,7 +67,7 @@ def test_a_session_may_end_while_rows_are_read(fake: FakeMaxCompute) -> None:
 
 
 def shifted(count: int, *, first: int) -> Rows:
-    """Return the rows of `counted`, in a different order from row `first` onwards."""
+    """Return the rows of `counted`, with the rows from `first` on reversed."""
 
     def at(start: int, length: int) -> pa.Table:
         ids = np.arange(start, start + length)

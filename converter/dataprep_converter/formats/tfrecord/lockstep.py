@@ -6,8 +6,8 @@
 Records written by one program mostly have the same features in the same order. So one record, the *leader*, is parsed into steps, and all records
 take each step together. Each record has its own position, at which the expected bytes must occur. Records that fall out of step are tried
 again with another leader. After a few leaders have been tried, protobuf parses the remaining records one by one. Protobuf also parses
-records in an unusual form: with several lists for one feature, or with numbers that aren't packed. The lists that protobuf parses are
-appended to the data in the usual form. `examples.py` decodes the lists.
+records in an unusual form: with several lists for one feature, or with numbers that aren't packed. Protobuf's
+results are appended to the data as lists in the usual form. `examples.py` decodes the lists.
 """
 
 from collections.abc import Mapping, Sequence

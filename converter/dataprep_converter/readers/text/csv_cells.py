@@ -279,7 +279,7 @@ class Parser:
         if values.null_count:
             values = pc.fill_null(values, "")
         if self._dialect.by_column and self._dialect.nulls:
-            # If some columns have their own words, Arrow leaves the words in `nulls` unchanged in text columns.
+            # If some columns have null words of their own, Arrow hasn't replaced the words in `nulls`, which apply to all columns.
             values = pc.if_else(pc.is_in(values, value_set=_texts(self._dialect.nulls)), "", values)
         own_words = self._dialect.by_column.get(column.name, ())
         missing = pc.is_in(values, value_set=_texts(own_words)) if own_words else None
