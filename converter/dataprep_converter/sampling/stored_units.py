@@ -2,7 +2,6 @@
 
 import hashlib
 import io
-from collections import OrderedDict
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager
 from threading import Lock
@@ -14,6 +13,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from dataprep_api.dataset.plan import PlanHead, UnitGroups
+from dataprep_converter.core.lru import LruCache
 from dataprep_converter.sampling.plan import damaged
 from dataprep_converter.sampling.units import SCHEMA, Numbers, Unit, Units, keys_of
 
@@ -42,7 +42,7 @@ class StoredUnits(Units):
         self._read_range = read_range
         self._errors = errors
         self._metadata: Any = None  # a pyarrow.parquet.FileMetaData, once it has been read
-        self._kept: OrderedDict[int, pa.RecordBatch] = OrderedDict()
+        self._kept: LruCache[int, pa.RecordBatch] = LruCache(_KEPT_GROUPS)
         self._lock = Lock()
 
     def __len__(self) -> int:
@@ -94,19 +94,13 @@ class StoredUnits(Units):
 
     def _group(self, number: int) -> pa.RecordBatch:
         with self._lock:
-            if number in self._kept:
-                self._kept.move_to_end(number)
-            else:
-                if len(self._kept) == _KEPT_GROUPS:
-                    self._kept.popitem(last=False)
-                self._kept[number] = self._read(number)
-            return self._kept[number]
+            return self._kept.get(number, lambda: self._read(number))
 
     def _read(self, number: int) -> pa.RecordBatch:
         if self._metadata is None:
             # A file with the footer alone has the same metadata.
             self._metadata = _parquet.read_metadata(io.BytesIO(self._part(len(self._firsts))))
-        source = _Range(self._part(number), self._groups.offsets[number], self._groups.offsets[-1])
+        source = _Range(self._part(number), self._groups.offsets[number])
         # Arrow's threads are not used, because a worker crashes if it exits while one of these threads is still freeing the bytes.
         file = _parquet.ParquetFile(source, metadata=self._metadata, pre_buffer=False)
         table = cast("pa.Table", file.read_row_group(number, use_threads=False)).combine_chunks()
@@ -128,39 +122,18 @@ def _by_group(numbers: npt.NDArray[np.int64]) -> Iterator[tuple[int, npt.NDArray
         yield number, np.flatnonzero(numbers == number)
 
 
-class _Range(io.RawIOBase):
-    """A file of which only a range can be read."""
+class _Range(io.BytesIO):
+    """A range of a file, with the offsets of the file."""
 
-    def __init__(self, data: bytes, offset: int, size: int) -> None:
-        """`data` are the bytes at `offset` of a file of `size` bytes."""
-        super().__init__()
-        self._data = data
+    def __init__(self, data: bytes, offset: int) -> None:
+        """`data` are the file's bytes at `offset`."""
+        super().__init__(data)
         self._offset = offset
-        self._size = size
-        self._place = 0
-
-    def readable(self) -> bool:
-        """See `io.RawIOBase`."""
-        return True
-
-    def seekable(self) -> bool:
-        """See `io.RawIOBase`."""
-        return True
 
     def tell(self) -> int:
-        """See `io.RawIOBase`."""
-        return self._place
+        """See `io.BytesIO`."""
+        return self._offset + super().tell()
 
     def seek(self, offset: int, whence: int = io.SEEK_SET) -> int:
-        """See `io.RawIOBase`."""
-        self._place = offset + {io.SEEK_SET: 0, io.SEEK_CUR: self._place, io.SEEK_END: self._size}[whence]
-        return self._place
-
-    def read(self, size: int = -1) -> bytes:
-        """See `io.RawIOBase`."""
-        start = self._place - self._offset
-        if start < 0:
-            raise ValueError(f"expected an offset of at least {self._offset}, got {self._place}")
-        data = self._data[start : None if size < 0 else start + size]
-        self._place += len(data)
-        return data
+        """See `io.BytesIO`. Raises ValueError for a place before the range."""
+        return self._offset + super().seek(offset - self._offset if whence == io.SEEK_SET else offset, whence)

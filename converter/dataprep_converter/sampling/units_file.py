@@ -15,7 +15,6 @@ from dataprep_converter.sampling.units import SCHEMA, UnitTable
 
 _parquet: Any = pq  # the type stubs lack Python's file objects and the methods of a ParquetFile
 
-
 _LARGEST_GROUP: Final = 32 << 20
 """In bytes, before compression. A unit usually takes 140 bytes, but the objects of an image can take thousands."""
 
@@ -78,9 +77,8 @@ class UnitsFile(Closeable):
             return None
         row_groups = [metadata.row_group(number) for number in range(metadata.num_row_groups)]
         offsets = [_offset(group) for group in row_groups]
-        last = row_groups[-1]
-        footer = offsets[-1] + sum(last.column(number).total_compressed_size for number in range(last.num_columns))
-        offsets += [footer, self.size]
+        # A Parquet file ends with the footer, its length in four bytes, and PAR1.
+        offsets += [self.size - metadata.serialized_size - 8, self.size]
         rows = row_groups[0].num_rows
         if any(group.num_rows != rows for group in row_groups[:-1]) or max(group.total_byte_size for group in row_groups) > _LARGEST_GROUP:
             # Arrow has divided a group, because its texts are too long for one array, or a worker should not hold a group in memory.
