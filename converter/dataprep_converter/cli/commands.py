@@ -5,6 +5,7 @@ Heavy modules are imported by the command that needs them, so that `dataprep --h
 
 import argparse
 import errno
+import gc
 import io
 import logging
 import os
@@ -14,7 +15,7 @@ import sys
 import traceback
 from collections.abc import Mapping, Sequence
 from types import FrameType
-from typing import NoReturn
+from typing import Final, NoReturn
 
 from dataprep_api import tracing
 from dataprep_api.errors import SpecError
@@ -36,6 +37,8 @@ from dataprep_converter.cli.interrupts import Interrupts
 from dataprep_converter.cli.parser import Parser, parse
 from dataprep_converter.core.redaction import guard, raw
 from dataprep_converter.runtime import without_pandas
+
+_OBJECTS_BETWEEN_COLLECTIONS: Final = 10_000
 
 
 class TerminatedError(BaseException):
@@ -94,6 +97,9 @@ def _run_interruptible(arguments: argparse.Namespace, interrupts: Interrupts) ->
             # By default OpenBLAS, numpy's linear algebra library, starts a thread per core on import. Its sums depend on the number of
             # threads, so use a single thread.
             os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
+            # The imports that follow create hundreds of thousands of objects that stay. By default, Python's garbage collector would search
+            # the new ones after every 700.
+            gc.set_threshold(_OBJECTS_BETWEEN_COLLECTIONS)
             without_pandas.hide()
         code = int(arguments.command(arguments))
         sys.stdout.flush()

@@ -4,7 +4,8 @@
 """
 
 from collections.abc import Callable, Sequence
-from typing import Protocol
+from pkgutil import resolve_name
+from typing import Any, Protocol
 
 from dataprep_api.dataset.messages import CommitResult, PlanResult
 from dataprep_api.dataset.plan import Shard
@@ -15,7 +16,6 @@ from dataprep_converter.inputs.access import Access
 from dataprep_converter.pipeline.task_progress import TaskProgress
 from dataprep_converter.runtime.plan_progress import PlanProgress
 from dataprep_converter.sampling.plan import Plan
-from dataprep_converter.steps import convert_commit, convert_plan, convert_work, copy_job, extend, pool, script_commit, script_job
 from dataprep_converter.steps.draft import Draft
 
 
@@ -87,11 +87,24 @@ class Kind(Protocol):
         ...
 
 
+# Any, because the protocol `Kind` states the type of each step.
+def _step(place: str) -> Any:
+    """Returns a method that calls a function of a step's module. The first call imports the module, because a pod runs only one step, and
+    a pod of a small job spends most of its time on imports."""
+
+    def call(*args: Any, **kwargs: Any) -> Any:
+        return resolve_name(f"dataprep_converter.steps.{place}")(*args, **kwargs)
+
+    return staticmethod(call)
+
+
 class _InTasks:
     """A kind of job whose shards are divided into tasks, which several processes share."""
 
     def work_here(self: Kind, job: DataPrepJob, *, plan: Plan, access: Access, workers: int, watch: Watch) -> None:
         """Runs the tasks in several processes."""
+        from dataprep_converter.steps import pool
+
         pool.run_tasks(job, self, plan=plan, access=access, workers=workers, watch=watch.progress)
 
 
@@ -99,13 +112,15 @@ class Conversion(_InTasks):
     """A job that reads and transforms the records of a source and writes them as shards."""
 
     runs_code = True
-    check_overlaps = staticmethod(convert_plan.check_overlaps)
-    source_uris = staticmethod(convert_plan.source_uris)
-    work = staticmethod(convert_work.work)
-    commit = staticmethod(convert_commit.commit)
+    check_overlaps = _step("convert_plan:check_overlaps")
+    source_uris = _step("convert_plan:source_uris")
+    work = _step("convert_work:work")
+    commit = _step("convert_commit:commit")
 
     def plan(self, spec: DataPrepJobSpec, access: Access) -> Draft:
         """If there is a data set to extend, plans its extension; otherwise plans the complete data set."""
+        from dataprep_converter.steps import convert_plan, extend
+
         extension = extend.plan(spec, access) if spec.output.overwrite == "Extend" else None
         return extension or convert_plan.plan(spec, access)
 
@@ -114,25 +129,27 @@ class Copy(_InTasks):
     """A job that copies the files of a finished data set, byte for byte."""
 
     runs_code = False
-    check_overlaps = staticmethod(copy_job.check_overlaps)
-    source_uris = staticmethod(convert_plan.source_uris)
-    plan = staticmethod(copy_job.plan)
-    work = staticmethod(copy_job.work)
-    commit = staticmethod(copy_job.commit)
+    check_overlaps = _step("copy_job:check_overlaps")
+    source_uris = _step("convert_plan:source_uris")
+    plan = _step("copy_job:plan")
+    work = _step("copy_job:work")
+    commit = _step("copy_job:commit")
 
 
 class Script:
     """A job in which the user's program makes the files and the commit step checks them."""
 
     runs_code = True
-    check_overlaps = staticmethod(script_job.check_overlaps)
-    source_uris = staticmethod(script_job.source_uris)
-    plan = staticmethod(script_job.plan)
-    work = staticmethod(script_job.work)
-    commit = staticmethod(script_commit.commit)
+    check_overlaps = _step("script_job:check_overlaps")
+    source_uris = _step("script_job:source_uris")
+    plan = _step("script_job:plan")
+    work = _step("script_job:work")
+    commit = _step("script_commit:commit")
 
     def work_here(self, job: DataPrepJob, *, plan: Plan, access: Access, workers: int, watch: Watch) -> None:
         """Runs the user's program."""
+        from dataprep_converter.steps import script_job
+
         del access, workers
         watch.step("running the script")
         script_job.execute(job.spec, plan=plan)
