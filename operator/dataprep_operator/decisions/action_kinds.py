@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from dataprep_operator.children.metadata import Body
 from dataprep_operator.decisions.events import Note
 from dataprep_operator.objects.child_jobs import Child
+from dataprep_operator.objects.finished_tasks import SucceededWorker
 from dataprep_operator.objects.pods import Pod
 
 
@@ -62,7 +63,7 @@ class DeleteJob:
 class DeletePod:
     """Delete a finished pod."""
 
-    pod: Pod
+    pod: Pod | SucceededWorker
 
 
 @dataclass(frozen=True)

@@ -3,9 +3,10 @@
 The status is written before the actions are performed, so a decision survives a restart of the operator.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
+from itertools import islice
 from typing import Any, Final
 
 from pydantic import ValidationError
@@ -44,6 +45,7 @@ from dataprep_operator.decisions.status.effective import accelerator
 from dataprep_operator.decisions.steps import Blocked, Queued, Succeeded
 from dataprep_operator.objects import times, untrusted
 from dataprep_operator.objects.child_jobs import CLEANUP, QUEUE, Child
+from dataprep_operator.objects.finished_tasks import SucceededWorker
 from dataprep_operator.objects.observed import Observed
 from dataprep_operator.objects.pods import LINGERING_SECONDS, STUCK_CREATING_SECONDS, STUCK_TERMINATING_SECONDS, Pod
 from dataprep_operator.settings import PodDefaults
@@ -282,9 +284,15 @@ def _cleanup_actions(observed: Observed, status: DataPrepJobStatus, *, now: date
     if "DeleteJobs" in due_actions:
         return _with_event("Jobs", [DeleteJob(child) for child in observed.children if not child.deleting])
     if "DeletePods" in due_actions:
-        remaining_pods = [pod for child in observed.children for pod in observed.pods_of(child) if pod.deletion_due is None]
-        return _with_event("pods", [DeletePod(pod) for pod in remaining_pods[:MOST_DELETIONS]])
+        return _with_event("pods", [DeletePod(pod) for pod in islice(_undeleted_pods(observed), MOST_DELETIONS)])
     return []
+
+
+def _undeleted_pods(observed: Observed) -> Iterator[Pod | SucceededWorker]:
+    for child in observed.children:
+        own_pods = {pod.uid: pod for pod in observed.pods_of(child)}
+        yield from (pod for pod in own_pods.values() if pod.deletion_due is None)
+        yield from (worker for worker in observed.succeeded_workers.get(child.uid, ()) if worker.uid not in own_pods)
 
 
 def _with_event(what: str, deletions: Sequence[Action]) -> list[Action]:
@@ -378,6 +386,6 @@ def _next_deadlines(
     queued = queueing.queued_job(observed, status.attempt)
     if queued is not None and queued.created is not None and observed.admission is not None and not observed.admission.exists:
         moments.append(queued.created + timedelta(seconds=queueing.UNQUEUED_AFTER_SECONDS))
-    if current is not None and not observed.pods_of(current) and not current.finished and not current.suspended:
+    if current is not None and not observed.has_pods(current) and not current.finished and not current.suspended:
         moments.append(now + timedelta(seconds=STUCK_CREATING_SECONDS))
     return moments

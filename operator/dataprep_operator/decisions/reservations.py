@@ -100,7 +100,7 @@ def _parallelism(spec: DataPrepJobSpec, status: DataPrepJobStatus) -> int:
 def _report_use(observed: Observed, queue: Child) -> list[Action]:
     """Write how many pods use the quota. A stopped queue Job's quota stays in use until the last pod has ended. Then Kueue takes it back."""
     pods = queue.parallelism if not queue.suspended or _is_used(observed, queue) else 0
-    started = any(child.finished or any(pod.started for pod in observed.pods_of(child)) for child in _step_jobs(observed, queue.attempt))
+    started = any(child.finished or observed.has_started(child) for child in _step_jobs(observed, queue.attempt))
     desired: Body = queue_jobs.use_status(pods=pods, ready=started)
     return [PatchJobStatus(queue, desired)] if (queue.active, queue.ready) != (desired["active"], desired["ready"]) else []
 

@@ -3,7 +3,7 @@
 `pods.py` reads a single pod, and `current_step.py` derives the job's phase from the step's state. All functions are pure.
 """
 
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final
@@ -13,7 +13,7 @@ from dataprep_api.reasons import Reason
 from dataprep_api.resources.status import Failure
 from dataprep_api.spec import DataPrepJobSpec
 from dataprep_operator.decisions import queueing
-from dataprep_operator.objects import pods, ranges
+from dataprep_operator.objects import ranges
 from dataprep_operator.objects.child_jobs import Child
 from dataprep_operator.objects.observed import Observed
 from dataprep_operator.objects.pods import Blockage, Pod
@@ -116,14 +116,12 @@ def lacks_result(observed: Observed, child: Child) -> bool:
 def failures(observed: Observed, *, step: str, attempt: int) -> list[Failure]:
     """Return the step's failures so far, latest first. Equal failures are merged and counted."""
     child = observed.child(step, attempt)
-    step_failures = [failure for pod in observed.pods_of(child) if (failure := pods.failure(pod))] if child else []
+    step_failures = [pod.failure for pod in observed.pods_of(child) if pod.failure is not None] if child else []
     step_failures.sort(key=lambda failure: failure.at or "", reverse=True)
-    grouped: dict[tuple[str, str, str | None, int | None], Failure] = {}
+    grouped: defaultdict[tuple[str, str, str | None, int | None], list[Failure]] = defaultdict(list)
     for failure in step_failures:
-        group = (failure.reason, failure.message, failure.shard, failure.exit_code)
-        first = grouped.get(group)
-        grouped[group] = failure if first is None else first.model_copy(update={"count": first.count + 1})
-    return list(grouped.values())
+        grouped[failure.reason, failure.message, failure.shard, failure.exit_code].append(failure)
+    return [equal_failures[0].model_copy(update={"count": len(equal_failures)}) for equal_failures in grouped.values()]
 
 
 def tasks_of(child: Child, *, tasks: int) -> list[int]:
@@ -186,7 +184,7 @@ def _terminated_too_often(child: Child, spec: DataPrepJobSpec, own_pods: Sequenc
     The Job can't count exit code 143 as a failure, because a suspension also ends pods with this exit code.
     """
     limit = spec.backoff_limit_per_index if child.step == "convert" else spec.backoff_limit
-    terminated_pods = [(pod, failure) for pod, failure in _pod_failures(own_pods) if pod.terminated_unprompted]
+    terminated_pods = _pod_failures([pod for pod in own_pods if pod.terminated_unprompted])
     counts = Counter(pod.index for pod, _ in terminated_pods)
     index, count = max(counts.items(), key=lambda item: item[1], default=(None, 0))
     if count <= limit:
@@ -198,7 +196,7 @@ def _terminated_too_often(child: Child, spec: DataPrepJobSpec, own_pods: Sequenc
 
 def _pod_failures(own_pods: Sequence[Pod]) -> list[tuple[Pod, Failure]]:
     """Return the failed pods with their failures, oldest failure first."""
-    return sorted(((pod, failure) for pod in own_pods if (failure := pods.failure(pod))), key=lambda item: item[1].at or "")
+    return sorted(((pod, pod.failure) for pod in own_pods if pod.failure is not None), key=lambda item: item[1].at or "")
 
 
 def _decisive_failures(child: Child, pod_failures: list[tuple[Pod, Failure]]) -> list[tuple[Pod, Failure]]:
@@ -224,7 +222,7 @@ def _last_message(own_pods: Sequence[Pod]) -> str | None:
 def _blockage(observed: Observed, spec: DataPrepJobSpec, own_pods: Sequence[Pod], child: Child) -> Blockage | None:
     """Return why none of the step's pods has started. If any pod has started, the step isn't blocked."""
     alive_pods = [pod for pod in own_pods if pod.deletion_due is None]
-    if any(pod.started for pod in own_pods):
+    if observed.has_started(child):
         return None
     for pod in alive_pods:
         if pod.waiting is not None:

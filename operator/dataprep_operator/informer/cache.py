@@ -11,8 +11,10 @@ from typing import Any, Final, TypeVar, get_args
 from dataprep_api import CRON_KIND, KIND, names
 from dataprep_api.resources import profile
 from dataprep_api.resources.status import TERMINAL_PHASES, Phase
+from dataprep_operator.informer.job_pods import JobPods, merge_tasks
 from dataprep_operator.objects import outputs, pods, times, untrusted
 from dataprep_operator.objects.child_jobs import Child, read
+from dataprep_operator.objects.finished_tasks import FinishedTasks, SucceededWorker
 from dataprep_operator.objects.observed import Key
 from dataprep_operator.objects.owners import controller, job_owner
 from dataprep_operator.objects.pods import Pod
@@ -81,8 +83,8 @@ class Cache:
         self._keys_by_uid: dict[str, Key] = {}
         self._children: dict[str, Child] = {}
         self._children_of: defaultdict[_Owner, set[str]] = defaultdict(set)
-        self._pods: dict[str, Pod] = {}
-        self._pods_of: defaultdict[_Owner, set[str]] = defaultdict(set)
+        self._pods: dict[str, Pod | SucceededWorker] = {}
+        self._pods_of: defaultdict[_Owner, JobPods] = defaultdict(JobPods)
         self._pods_by_name: dict[tuple[str, str], str] = {}
         self._versions: dict[str, int] = {}
         self._written_versions: dict[str, int] = {}
@@ -239,15 +241,29 @@ class Cache:
         return tuple(sorted(matches, key=lambda child: (child.attempt, child.name)))
 
     def pods_of(self, namespace: str, job_uid: str) -> tuple[Pod, ...]:
-        """Return the pods that the Job controls, sorted by name. The pods' labels are ignored, because anybody can set them."""
-        return tuple(sorted((self._pods[pod_uid] for pod_uid in self._pods_of.get((namespace, job_uid), ())), key=lambda pod: pod.name))
+        """Return the pods that the Job controls, sorted by name. The pods' labels are ignored, because anybody can set them.
 
-    def pod(self, namespace: str, name: str) -> Pod | None:
+        The result lacks worker pods that have succeeded, unless they were disrupted or deleted.
+        """
+        job_pods = self._pods_of.get((namespace, job_uid))
+        return job_pods.whole() if job_pods is not None else ()
+
+    def succeeded_workers_of(self, namespace: str, job_uid: str) -> tuple[SucceededWorker, ...]:
+        """Return the succeeded pods of a convert Job, in any order."""
+        job_pods = self._pods_of.get((namespace, job_uid))
+        return job_pods.succeeded() if job_pods is not None else ()
+
+    def finished_tasks(self, children: Iterable[Child]) -> FinishedTasks:
+        """Return the tasks that these Jobs have finished. If several Jobs have finished the same task, the last Job's result counts."""
+        found = [self._pods_of.get((child.namespace, child.uid)) for child in children if child.step == "convert"]
+        return merge_tasks([job_pods for job_pods in found if job_pods is not None])
+
+    def pod(self, namespace: str, name: str) -> Pod | SucceededWorker | None:
         """Return the pod with this name, if it exists."""
         uid = self._pods_by_name.get((namespace, name))
         return self._pods.get(uid) if uid else None
 
-    def child_of(self, pod: Pod) -> Child | None:
+    def child_of(self, pod: Pod | SucceededWorker) -> Child | None:
         """Return the child Job that controls the pod, if it exists."""
         return self._child(pod.namespace, pod.owner_uid)
 
@@ -404,17 +420,34 @@ class Cache:
             _discard(self._children_of, (before.namespace, before.owner_uid), child.uid)
         self._children[child.uid] = child
         self._children_of[child.namespace, child.owner_uid].add(child.uid)
+        if child.step == "convert" and (before is None or before.step != "convert"):
+            # The watches aren't synchronized, so pods may arrive before their Job.
+            for pod in self.pods_of(child.namespace, child.uid):
+                self._keep_pod(pod)
         return child != before
 
     def _put_pod(self, raw: Raw) -> bool:
         pod = pods.read(raw)
         before = self._pods.get(pod.uid)
         if before is not None and before.owner_uid != pod.owner_uid:
-            _discard(self._pods_of, (before.namespace, before.owner_uid), pod.uid)
-        self._pods[pod.uid] = pod
-        self._pods_of[pod.namespace, pod.owner_uid].add(pod.uid)
-        self._pods_by_name[(pod.namespace, pod.name)] = pod.uid
-        return before is None or replace(pod, version=before.version) != before
+            self._discard_pod(before)
+        after = self._keep_pod(pod)
+        return (replace(after, version=before.version) if isinstance(after, Pod) and isinstance(before, Pod) else after) != before
+
+    def _keep_pod(self, pod: Pod) -> Pod | SucceededWorker:
+        """Store a pod, and return what is kept of it."""
+        child = self.child_of(pod)
+        kept = self._pods_of[pod.namespace, pod.owner_uid].put(pod, is_worker=child is not None and child.step == "convert")
+        self._pods[pod.uid] = kept
+        self._pods_by_name[(kept.namespace, kept.name)] = pod.uid
+        return kept
+
+    def _discard_pod(self, pod: Pod | SucceededWorker) -> None:
+        """Remove a pod from the pods of its Job."""
+        owner = (pod.namespace, pod.owner_uid)
+        self._pods_of[owner].discard(pod.uid)
+        if not self._pods_of[owner]:
+            del self._pods_of[owner]
 
     def _drop(self, kind: Kind, uid: str) -> None:
         self._versions.pop(uid, None)
@@ -439,7 +472,7 @@ class Cache:
         else:
             pod = self._pods.pop(uid, None)
             if pod is not None:
-                _discard(self._pods_of, (pod.namespace, pod.owner_uid), uid)
+                self._discard_pod(pod)
                 if self._pods_by_name.get((pod.namespace, pod.name)) == uid:
                     del self._pods_by_name[(pod.namespace, pod.name)]
 

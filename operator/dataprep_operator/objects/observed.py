@@ -6,10 +6,11 @@ from datetime import datetime
 from typing import Any, NamedTuple
 
 from dataprep_api import KIND, names
-from dataprep_api.dataset.messages import CommitResult, PlanResult, WorkResult
+from dataprep_api.dataset.messages import CommitResult, PlanResult
 from dataprep_api.resources.status import TERMINAL_PHASES, DataPrepJobStatus, FromJob, RecordProgress
 from dataprep_api.spec import DataPrepJobSpec
 from dataprep_operator.objects.child_jobs import Child
+from dataprep_operator.objects.finished_tasks import SucceededWorker
 from dataprep_operator.objects.pods import Blockage, Pod
 
 
@@ -110,7 +111,9 @@ class Observed:
     missing_since: Mapping[tuple[str, int], datetime] = field(default_factory=dict)
     """For each child that has disappeared: maps the child's step and attempt to the time when it was first found missing."""
     pods: Mapping[str, tuple[Pod, ...]] = field(default_factory=dict)
-    """The pods, keyed by the uid of their Job."""
+    """The pods, keyed by the uid of their Job. Worker pods that have succeeded are included only if they were disrupted or deleted."""
+    succeeded_workers: Mapping[str, tuple[SucceededWorker, ...]] = field(default_factory=dict)
+    """The worker pods that have succeeded, keyed by the uid of their Job. There may be thousands, so a reconciliation only counts them."""
     rival: Key | None = None
     """Another unfinished job that has the same output and a better claim to it."""
     profile: str | None = None
@@ -188,18 +191,16 @@ class Observed:
         return self.child((status.step or "Plan").lower(), status.attempt)
 
     def pods_of(self, child: Child) -> tuple[Pod, ...]:
-        """Return the Job's pods."""
+        """Return the Job's pods, without worker pods that have simply succeeded."""
         return self.pods.get(child.uid, ())
 
-    def work_results(self) -> dict[int, WorkResult]:
-        """Return the results of the finished tasks, keyed by task. A task that ran twice counts once."""
-        results: dict[int, WorkResult] = {}
-        for child in self.children:
-            for pod in self.pods_of(child) if child.step == "convert" else ():
-                result = pod.result if pod.phase == "Succeeded" else None
-                if isinstance(result, WorkResult):
-                    results[result.index] = result
-        return results
+    def has_pods(self, child: Child) -> bool:
+        """Return whether any pod of the Job exists."""
+        return bool(self.pods_of(child) or self.succeeded_workers.get(child.uid))
+
+    def has_started(self, child: Child) -> bool:
+        """Return whether the container of any pod of the Job has started."""
+        return bool(self.succeeded_workers.get(child.uid)) or any(pod.started for pod in self.pods_of(child))
 
     def result_of(self, child: Child) -> PlanResult | CommitResult | None:
         """Return the result that the plan or commit pod reported, if there is one."""

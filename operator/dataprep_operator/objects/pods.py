@@ -105,21 +105,21 @@ class Pod:
 
     def stuck_creating(self, now: datetime) -> bool:
         """Return whether creating the container takes so long that the pod's Events should be read to find the reason."""
-        waited_seconds = times.seconds_between(self.scheduled_at, now)
-        return self.creating and waited_seconds is not None and waited_seconds > STUCK_CREATING_SECONDS
+        waited_seconds = times.seconds_between(self.scheduled_at, now) if self.creating else None
+        return waited_seconds is not None and waited_seconds > STUCK_CREATING_SECONDS
 
     def stuck_terminating(self, now: datetime) -> bool:
         """Return whether the pod was deleted but its lost or unreachable node did not confirm its termination in time."""
-        overdue_seconds = times.seconds_between(self.deletion_due, now)
-        return not self.finished and overdue_seconds is not None and overdue_seconds >= STUCK_TERMINATING_SECONDS
+        overdue_seconds = times.seconds_between(self.deletion_due, now) if not self.finished else None
+        return overdue_seconds is not None and overdue_seconds >= STUCK_TERMINATING_SECONDS
 
     def awaits_finalizer(self, now: datetime) -> bool:
         """Return whether the pod is finished and deleted, but still exists because of a finalizer.
 
         The Job controller removes the finalizer when the Job creates a replacement pod.
         """
-        overdue_seconds = times.seconds_between(self.deletion_due, now)
-        return self.finished and overdue_seconds is not None and overdue_seconds >= LINGERING_SECONDS
+        overdue_seconds = times.seconds_between(self.deletion_due, now) if self.finished else None
+        return overdue_seconds is not None and overdue_seconds >= LINGERING_SECONDS
 
     @cached_property
     def result(self) -> Message | None:
@@ -128,6 +128,11 @@ class Pod:
             return messages.parse(self.message) if self.message else None
         except MessageError:
             return None
+
+    @cached_property
+    def failure(self) -> Failure | None:
+        """The reason why the pod failed, or None if it didn't fail or was asked to stop."""
+        return _failure(self) if self.phase == "Failed" else None
 
 
 # Any, because a Pod is a JSON object of the API server.
@@ -195,10 +200,9 @@ def is_temporary(refusal: str) -> bool:
     return "exceeded quota" in refusal
 
 
-def failure(pod: Pod) -> Failure | None:
-    """Return why the pod failed, or None if it didn't fail or was asked to stop."""
+def _failure(pod: Pod) -> Failure | None:
     is_evicted = bool(pod.kubelet_message) and pod.disrupted_at is None
-    if pod.phase != "Failed" or (pod.exit_code in (None, Exit.DONE) and not is_evicted):
+    if pod.exit_code in (None, Exit.DONE) and not is_evicted:
         return None
     if pod.exit_code == Exit.TERMINATED and not (pod.terminated_unprompted or is_evicted):
         return None

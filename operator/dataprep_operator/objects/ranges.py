@@ -13,9 +13,10 @@ def runs(text: str | None) -> list[tuple[int, int]]:
     ranges: list[tuple[int, int]] = []
     for part in (text or "").split(","):
         first, _, last = part.partition("-")
-        run = (untrusted.number(first, -1), untrusted.number(last or first, -1))
-        if 0 <= run[0] <= run[1]:
-            ranges.append(run)
+        first_index = untrusted.number(first, -1)
+        last_index = untrusted.number(last, -1) if last else first_index
+        if 0 <= first_index <= last_index:
+            ranges.append((first_index, last_index))
     merged: list[tuple[int, int]] = []
     for first_index, last_index in sorted(ranges):
         if merged and first_index <= merged[-1][1] + 1:

@@ -115,13 +115,13 @@ class Observer:
         observed = replace(
             observed,
             children=children,
-            pods={child.uid: self._cache.pods_of(child.namespace, child.uid) for child in children},
             rival=rival,
             dependencies=self._dependencies(observed),
             output_remover=self._cache.removing(key) if _not_started(observed) else None,
             wait_cycle=self._cache.wait_cycle(key) if _not_started(observed) else (),
             refusal=self._refusals.get(observed.uid),
         )
+        observed = self._with_pods(observed)
         if any(pod.awaits_finalizer(now) for own_pods in observed.pods.values() for pod in own_pods):
             observed = replace(observed, namespace_terminating=await self._namespace_terminating(key.namespace))
         if not observed.finished:
@@ -287,7 +287,7 @@ class Observer:
         attempt = observed.status.attempt
         if observed.status.step == "Plan":
             return self._progress_store.planning(observed.uid, attempt=attempt, now=now)
-        return self._progress_store.live(observed.uid, results=observed.work_results(), attempt=attempt, now=now)
+        return self._progress_store.live(observed.uid, finished=self._cache.finished_tasks(observed.children), attempt=attempt, now=now)
 
     # --- lookups --------------------------------------------------------------------------------------------------------
 
@@ -314,6 +314,14 @@ class Observer:
             if cached is not None:
                 self._cache.drop(Kind.DATAPREPJOBS, cached)
 
+    def _with_pods(self, observed: Observed) -> Observed:
+        """Return the observed state with the cached pods of all children."""
+        return replace(
+            observed,
+            pods={child.uid: self._cache.pods_of(child.namespace, child.uid) for child in observed.children},
+            succeeded_workers={child.uid: self._cache.succeeded_workers_of(child.namespace, child.uid) for child in observed.children},
+        )
+
     async def _with_final_pods(self, observed: Observed) -> Observed:
         """List the step's pods again if the step has ended but no cached pod has its result.
 
@@ -326,7 +334,7 @@ class Observer:
             PODS, observed.key.namespace, labels=f"{names.LABEL_JOB_UID}={observed.uid},{names.LABEL_STEP}={child.step}"
         ):
             self._cache.put(Kind.PODS, raw)
-        return replace(observed, pods={**observed.pods, child.uid: self._cache.pods_of(child.namespace, child.uid)})
+        return self._with_pods(observed)
 
     async def _namespace_terminating(self, namespace: str) -> bool:
         """Return whether the namespace is terminating.
@@ -350,9 +358,9 @@ class Observer:
         if child.finished or child.suspended:
             return None
         own_pods = observed.pods_of(child)
-        if not own_pods:
+        if not observed.has_pods(child):
             return await self._pod_creation_blockage(child, now=now)
-        if any(pod.started for pod in own_pods):
+        if observed.has_started(child):
             return None
         for pod in [pod for pod in own_pods if pod.stuck_creating(now)][:MOST_LOOK_UPS]:
             message = pods.missing_mount(await self._warning_events.about(pod.namespace, pod.uid, now=now))

@@ -1,14 +1,15 @@
 """Aggregates the workers' progress reports in memory. Losing the reports is harmless, because no decision depends on them."""
 
 import math
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Final
 
-from dataprep_api.dataset.messages import LARGEST_NUMBER, ProgressReply, ProgressReport, WorkResult
+from dataprep_api.dataset.messages import LARGEST_NUMBER, ProgressReply, ProgressReport
 from dataprep_api.resources.status import RecordProgress
 from dataprep_operator.cluster.ratelimit import TokenBucket
+from dataprep_operator.objects.finished_tasks import FinishedTasks
 from dataprep_operator.objects.observed import LiveProgress
 from dataprep_operator.server.request_rates import RequestRates
 
@@ -85,15 +86,15 @@ class ProgressStore:
         shares = rates.shares(report.requests, pod_uid=pod_uid, now=now.timestamp(), interval=wait)
         return ProgressReply(next_report_seconds=wait, requests_per_second=shares)
 
-    def live(self, job_uid: str, *, results: Mapping[int, WorkResult], attempt: int, now: datetime) -> LiveProgress:
+    def live(self, job_uid: str, *, finished: FinishedTasks, attempt: int, now: datetime) -> LiveProgress:
         """Return the job's progress: the finished tasks' results plus the most advanced report of each unfinished task."""
-        reports = self._jobs.setdefault(job_uid, _Reports()) if results else self._jobs.get(job_uid)
+        reports = self._jobs.setdefault(job_uid, _Reports()) if finished.tasks else self._jobs.get(job_uid)
         if reports is None:
             return LiveProgress()
         best: dict[int, ProgressReport] = {}
         shards_active = 0
         for pod_uid, (heard_at, report) in list(reports.by_pod.items()):
-            if report.index in results:
+            if report.index in finished.tasks:
                 del reports.by_pod[pod_uid]
                 continue
             if report.attempt == attempt and (now - heard_at).total_seconds() < SILENCE_SECONDS:
@@ -101,22 +102,21 @@ class ProgressStore:
             best_report = best.get(report.index)
             if best_report is None or best_report.records.in_ < report.records.in_:
                 best[report.index] = report
-        sources: list[WorkResult | ProgressReport] = [*results.values(), *best.values()]
+        work, unfinished = finished.work, best.values()
         records = RecordProgress(
-            in_=_total(source.records.in_ for source in sources),
-            out=_total(source.records.out for source in sources),
-            bad=_total(source.records.bad for source in sources),
-            filtered=_total(source.records.filtered for source in sources),
-            added=_total(source.records.added for source in sources),
+            in_=_total(work.records_in, (report.records.in_ for report in unfinished)),
+            out=_total(work.records_out, (report.records.out for report in unfinished)),
+            bad=_total(work.records_bad, (report.records.bad for report in unfinished)),
+            filtered=_total(work.records_filtered, (report.records.filtered for report in unfinished)),
+            added=_total(work.records_added, (report.records.added for report in unfinished)),
         )
-        bytes_out = _total(source.bytes_out for source in sources)
+        bytes_out = _total(work.bytes_out, (report.bytes_out for report in unfinished))
         reports.meter.update(now, records=records.in_, bytes_out=bytes_out)
-        shards_done = [result.shards_done + result.shards_skipped for result in results.values()]
         return LiveProgress(
-            shards_done=_total([*shards_done, *(report.shards_done for report in best.values())]),
-            shards_active=_total([shards_active]),
+            shards_done=_total(work.shards, (report.shards_done for report in unfinished)),
+            shards_active=_total(shards_active),
             records=records,
-            bytes_in=_total(report.bytes_in for report in best.values()),
+            bytes_in=_total(0, (report.bytes_in for report in unfinished)),
             bytes_out=bytes_out,
             records_per_second=reports.meter.records_per_second,
             bytes_per_second=reports.meter.bytes_per_second,
@@ -153,9 +153,9 @@ class ProgressStore:
         return min(300.0, max(LEAST_INTERVAL_SECONDS, reporters / REPORTS_A_SECOND))
 
 
-def _total(counts: Iterable[int]) -> int:
+def _total(count: int, more_counts: Iterable[int] = ()) -> int:
     """Return the sum of untrusted counts, but at most the largest number that a status can contain."""
-    return min(LARGEST_NUMBER, sum(counts))
+    return min(LARGEST_NUMBER, sum(more_counts, start=count))
 
 
 def _mean(previous: float | None, value: float, seconds: float) -> float:

@@ -34,7 +34,7 @@ DEATHS = {
 
 @pytest.mark.parametrize(("pod", "reason", "words"), DEATHS.values(), ids=DEATHS.keys())
 def test_why_a_pod_failed(pod: pods.Pod, reason: Reason, words: str) -> None:
-    told = pods.failure(pod)
+    told = pod.failure
 
     assert told is not None
     assert told.reason == reason
@@ -42,8 +42,8 @@ def test_why_a_pod_failed(pod: pods.Pod, reason: Reason, words: str) -> None:
 
 
 def test_a_pod_that_was_told_to_stop_has_not_failed() -> None:
-    assert pods.failure(replace(a_failed_pod(143), disrupted_at=times.now())) is None
-    assert pods.failure(replace(a_failed_pod(143), deletion_due=times.now())) is None
+    assert replace(a_failed_pod(143), disrupted_at=times.now()).failure is None
+    assert replace(a_failed_pod(143), deletion_due=times.now()).failure is None
 
 
 EVENTS = {

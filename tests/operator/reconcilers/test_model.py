@@ -17,8 +17,9 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, 
 from tests.operator.world import NAMESPACE, World, a_commit, a_failure, a_plan
 
 from dataprep_api import names
-from dataprep_api.dataset.messages import CommitResult, RemoveResult
+from dataprep_api.dataset.messages import CommitResult, RemoveResult, WorkResult
 from dataprep_api.reasons import Reason
+from dataprep_api.resources.status import RecordProgress
 from dataprep_operator.errors import OperatorError, Unavailable
 from dataprep_operator.objects import child_jobs
 
@@ -135,6 +136,13 @@ class Lives(RuleBasedStateMachine):
         elif step == "cleanup":
             self.told(suffix, name, uid, RemoveResult(files=3))
         self.end(suffix, name, "Complete", completedIndexes="0-3" if step == "convert" else None)
+
+    @rule(name=job_names, task=st.integers(0, 3))
+    def a_worker_succeeds(self, name: str, task: int) -> None:
+        found = self.unfinished(name)
+        if found is not None and found[0] == "convert":
+            result = WorkResult(index=task, shards_done=2, shards_skipped=0, records=RecordProgress(in_=250, out=250), bytes_out=1000)
+            self.told(found[1], name, found[2], result)
 
     @rule(name=job_names)
     def the_pod_of_the_plan_step_makes_the_data_set(self, name: str) -> None:

@@ -17,6 +17,7 @@ from dataprep_api.dataset.messages import MOST_STORES, PROGRESS_LIMIT, PROGRESS_
 from dataprep_operator.errors import ReportRefused
 from dataprep_operator.informer.cache import Cache, Kind
 from dataprep_operator.informer.streams import Streams
+from dataprep_operator.objects.finished_tasks import FinishedTasks
 from dataprep_operator.objects.observed import Key
 from dataprep_operator.server.endpoint import Endpoint
 from dataprep_operator.server.probes import Health
@@ -140,14 +141,14 @@ def test_a_workers_report_is_taken() -> None:
     assert answer.status == 200
     assert json.loads(answer.text)["nextReportSeconds"] >= 0.2
     assert answer.enqueue == [Key("team-a", "mnist")]
-    assert answer.progress_store.live("job-uid", results={}, attempt=1, now=datetime.now(UTC)).records.in_ == 10
+    assert answer.progress_store.live("job-uid", finished=FinishedTasks(), attempt=1, now=datetime.now(UTC)).records.in_ == 10
 
 
 def test_what_a_newer_converter_adds_to_a_report_is_passed_over() -> None:
     answer = ask(body={"aNewCount": 7, "records": {"in": 10, "out": 10, "anotherOne": 3}})
 
     assert answer.status == 200
-    assert answer.progress_store.live("job-uid", results={}, attempt=1, now=datetime.now(UTC)).records.in_ == 10
+    assert answer.progress_store.live("job-uid", finished=FinishedTasks(), attempt=1, now=datetime.now(UTC)).records.in_ == 10
 
 
 def test_the_reply_has_the_pods_share_of_a_limit() -> None:
@@ -173,7 +174,9 @@ def test_the_pod_of_the_plan_step_reports_the_work_of_a_small_job() -> None:
     planning = answer.progress_store.planning("job-uid", attempt=1, now=now)
     assert (planning.records.in_, planning.shards_total, planning.pod_uid) == (10, 8, "planner-uid")
     assert answer.progress_store.planning("job-uid", attempt=2, now=now).shards_total is None
-    assert answer.progress_store.live("job-uid", results={}, attempt=1, now=now).records.in_ == 0, "no worker has reported anything"
+    assert answer.progress_store.live("job-uid", finished=FinishedTasks(), attempt=1, now=now).records.in_ == 0, (
+        "no worker has reported anything"
+    )
 
 
 def test_the_pod_of_the_plan_step_has_a_single_task() -> None:
@@ -247,7 +250,7 @@ def test_a_report_that_is_sent_again_moves_nothing_back() -> None:
         report = ProgressReport.model_validate({"job": "mnist", "attempt": 1, "index": 2, "sequence": sequence, "records": {"in": records}})
         progress_store.record(report, job_uid="job-uid", pod_uid="pod-uid", now=datetime.now(UTC))
 
-    assert progress_store.live("job-uid", results={}, attempt=1, now=datetime.now(UTC)).records.in_ == 20
+    assert progress_store.live("job-uid", finished=FinishedTasks(), attempt=1, now=datetime.now(UTC)).records.in_ == 20
 
 
 def test_a_standby_says_why() -> None:

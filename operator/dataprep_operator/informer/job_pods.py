@@ -1,0 +1,88 @@
+"""The pods of one child Job in the cache.
+
+The operator keeps only a few fields of a worker pod that has succeeded, and adds up the results of these pods once, when they arrive.
+Therefore the CPU time of a reconciliation and the operator's memory hardly depend on the number of finished tasks.
+"""
+
+from collections.abc import Sequence
+from collections.abc import Set as AbstractSet
+
+from dataprep_operator.objects import finished_tasks
+from dataprep_operator.objects.finished_tasks import NO_WORK, FinishedTasks, SucceededWorker, Work
+from dataprep_operator.objects.pods import Pod
+
+
+class JobPods:
+    """The pods of one child Job."""
+
+    def __init__(self) -> None:
+        self._whole: dict[str, Pod] = {}
+        """The pods that decisions look at one by one, keyed by uid: all pods except worker pods that have simply succeeded."""
+        self._succeeded: dict[str, SucceededWorker] = {}
+        """The worker pods that have succeeded, keyed by uid. Those that were disrupted or deleted are also kept whole."""
+        self._by_task: dict[int, tuple[SucceededWorker, ...]] = {}
+        """The succeeded worker pods that reported a result, keyed by task and sorted by name. The result of the last one counts."""
+        self.work = NO_WORK
+        """What was done for all finished tasks in total."""
+
+    def __bool__(self) -> bool:
+        return bool(self._whole or self._succeeded)
+
+    @property
+    def tasks(self) -> AbstractSet[int]:
+        """The finished tasks."""
+        return self._by_task.keys()
+
+    def whole(self) -> tuple[Pod, ...]:
+        """Return the pods that are kept whole, sorted by name."""
+        return tuple(sorted(self._whole.values(), key=lambda pod: pod.name))
+
+    def succeeded(self) -> tuple[SucceededWorker, ...]:
+        """Return the worker pods that have succeeded, in any order."""
+        return tuple(self._succeeded.values())
+
+    def work_of(self, task: int) -> Work:
+        """Return what was done for a finished task."""
+        return self._by_task[task][-1].work
+
+    def put(self, pod: Pod, *, is_worker: bool) -> Pod | SucceededWorker:
+        """Store a pod. `is_worker` says whether the pod's Job is known to be a convert Job. Return what is kept of the pod."""
+        self.discard(pod.uid)
+        worker = finished_tasks.read(pod) if is_worker and pod.phase == "Succeeded" else None
+        if worker is not None:
+            self._succeeded[worker.uid] = worker
+            if worker.task is not None:
+                self._set_workers(worker.task, (*self._by_task.get(worker.task, ()), worker))
+        if worker is not None and pod.deletion_due is None and pod.disrupted_at is None:
+            return worker
+        self._whole[pod.uid] = pod
+        return pod
+
+    def discard(self, uid: str) -> None:
+        """Forget a pod, if it is known."""
+        self._whole.pop(uid, None)
+        worker = self._succeeded.pop(uid, None)
+        if worker is not None and worker.task is not None:
+            self._set_workers(worker.task, tuple(other for other in self._by_task[worker.task] if other is not worker))
+
+    def _set_workers(self, task: int, workers: tuple[SucceededWorker, ...]) -> None:
+        """Replace the worker pods that have finished a task, and update the total."""
+        if task in self._by_task:
+            self.work = self.work.minus(self.work_of(task))
+            del self._by_task[task]
+        if workers:
+            self._by_task[task] = tuple(sorted(workers, key=lambda worker: worker.name))
+            self.work = self.work.plus(self.work_of(task))
+
+
+def merge_tasks(jobs: Sequence[JobPods]) -> FinishedTasks:
+    """Return the tasks that these Jobs have finished. If several Jobs have finished the same task, the last Job's result counts."""
+    tasks: AbstractSet[int] = frozenset()
+    work = NO_WORK
+    for job in reversed(jobs):
+        work = work.plus(job.work)
+        for repeated_task in tasks & job.tasks:
+            work = work.minus(job.work_of(repeated_task))
+        # Most jobs have only one convert Job, whose set of tasks needn't be copied.
+        tasks = tasks | job.tasks if tasks else job.tasks
+    return FinishedTasks(tasks, work)

@@ -1,0 +1,87 @@
+"""Reduces a worker pod that has succeeded to what is kept of it, and adds up the results of finished tasks. All functions are pure.
+
+A job may have ten thousand worker pods. When one of them has succeeded, decisions need only its existence and its result.
+"""
+
+import operator
+import sys
+from collections.abc import Set as AbstractSet
+from dataclasses import dataclass
+from typing import Final, NamedTuple
+
+from dataprep_api.dataset.messages import WorkResult
+from dataprep_operator.objects.pods import Pod
+
+
+class Work(NamedTuple):
+    """What was done for one or several tasks."""
+
+    shards: int = 0
+    records_in: int = 0
+    records_out: int = 0
+    records_bad: int = 0
+    records_filtered: int = 0
+    records_added: int = 0
+    bytes_out: int = 0
+
+    def plus(self, other: "Work") -> "Work":
+        """Return the sum of both."""
+        return Work(*map(operator.add, self, other))
+
+    def minus(self, other: "Work") -> "Work":
+        """Return the difference of both."""
+        return Work(*map(operator.sub, self, other))
+
+
+NO_WORK: Final = Work()
+
+
+@dataclass(frozen=True, slots=True)
+class SucceededWorker:
+    """What is kept of a pod of the convert step that has succeeded."""
+
+    name: str
+    namespace: str
+    uid: str
+    owner_uid: str
+    """The uid of the Job that controls the pod."""
+    task: int | None
+    """The task that the pod has finished, or None if the pod did not report a result."""
+    work: Work
+
+
+@dataclass(frozen=True)
+class FinishedTasks:
+    """The tasks of a job that have finished."""
+
+    tasks: AbstractSet[int] = frozenset()
+    """The numbers of the tasks. The set changes with the cache, so it must be used at once."""
+    work: Work = NO_WORK
+    """What was done for these tasks in total."""
+
+
+def read(pod: Pod) -> SucceededWorker:
+    """Return what is kept of a worker pod that has succeeded. The texts that all pods of a Job share are stored only once."""
+    result = pod.result if isinstance(pod.result, WorkResult) else None
+    return SucceededWorker(
+        name=pod.name,
+        namespace=sys.intern(pod.namespace),
+        uid=pod.uid,
+        owner_uid=sys.intern(pod.owner_uid),
+        task=result.index if result is not None else None,
+        work=work_of(result) if result is not None else NO_WORK,
+    )
+
+
+def work_of(result: WorkResult) -> Work:
+    """Return what was done for a task. Its shards include those that already had a report."""
+    records = result.records
+    return Work(
+        shards=result.shards_done + result.shards_skipped,
+        records_in=records.in_,
+        records_out=records.out,
+        records_bad=records.bad,
+        records_filtered=records.filtered,
+        records_added=records.added,
+        bytes_out=result.bytes_out,
+    )
