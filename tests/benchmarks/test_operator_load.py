@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 from benchmarks.operator_load import __main__ as program
-from benchmarks.operator_load import observing, played
+from benchmarks.operator_load import observing, one_look, played
 from benchmarks.operator_load.measurements import Bench, Figures
 from benchmarks.operator_load.patience import Overdue, Patience
 
@@ -134,6 +134,24 @@ def test_the_page_tells_what_could_not_be_measured() -> None:
 def test_every_row_is_usually_done_when_the_whole_must_be() -> None:
     assert sum(row.minutes for row in program.ROWS) / 2 <= program._MINUTES
     assert [row.name for row in program.ROWS].index("idle") > [row.name for row in program.ROWS].index("burst3000")
+
+
+def test_the_row_without_a_cluster_starts_none(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    monkeypatch.setattr(program, "_bench", lambda: pytest.fail("a cluster was started"))
+    monkeypatch.setattr("sys.argv", ["operator_load", "--only", "look", "--small"])
+    monkeypatch.setattr(one_look, "measure", lambda **_: {"cpu_ms": 11.0, "bytes_per_finished_pod": 1000.0})
+
+    assert program.main() == 1
+    assert "look: cpu_ms is 11.00, allowed is at most 10" in capsys.readouterr().err
+
+
+@pytest.mark.slow
+def test_a_look_is_measured_at_a_job_whose_pods_are_believed() -> None:
+    figures = one_look.measure(pods=200, looks=10)
+
+    assert figures["finished_pods"] == 180
+    assert 1780 < figures["shards_done_seen"] <= 1880
+    assert figures.keys() >= next(row for row in program.ROWS if row.name == "look").at_most.keys()
 
 
 # --- metrics and simulated pods ---------------------------------------------------------------------------------------------------
