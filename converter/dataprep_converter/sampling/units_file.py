@@ -86,7 +86,8 @@ class UnitsFile(Closeable):
         return UnitGroups(
             rows=rows,
             units=metadata.num_rows,
-            firsts=units.table["first"].take(pa.array(range(0, metadata.num_rows, rows))).to_pylist(),
+            # These batches are the row groups. Arrow's `take` would join all batches in memory.
+            firsts=[batch.column("first")[0].as_py() for batch in units.batches(SCHEMA.names)],
             offsets=offsets,
             sha256=[self._digest(start, end) for start, end in pairwise(offsets)],
         )

@@ -5,6 +5,7 @@ import io
 import random
 import tempfile
 from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import numpy as np
@@ -21,6 +22,7 @@ from dataprep_converter.sampling.units_file import UnitsFile
 
 BLOCK = 1000
 _write: Any = pq.write_table  # the stubs lack in-memory files
+_arrow: Any = pa  # the stubs lack memory pools
 
 
 @pytest.fixture(autouse=True)
@@ -59,6 +61,27 @@ def test_the_file_has_the_bytes_that_it_has_in_one_piece(count: int, with_keys: 
             back = copy.units()
     assert back.table.equals(units.table)
     assert back.samples == units.samples == count
+
+
+def test_the_row_groups_are_described_without_a_column_in_memory() -> None:
+    units = UnitTable.of(files(50 * BLOCK))
+    with UnitsFile.of(units) as stored, memory_pool() as pool:
+        groups = stored.groups(units)
+        assert groups is not None
+        assert groups.firsts == list(range(0, 50 * BLOCK, BLOCK))
+        assert pool.max_memory() < 2 * BLOCK * 8
+
+
+@contextmanager
+def memory_pool() -> Iterator[Any]:
+    """Lets Arrow use a new memory pool within the block, which reports how much memory was in use at a time."""
+    before = _arrow.default_memory_pool()
+    pool = _arrow.proxy_memory_pool(before)
+    _arrow.set_memory_pool(pool)
+    try:
+        yield pool
+    finally:
+        _arrow.set_memory_pool(before)
 
 
 def test_rows_are_found_in_any_order_and_in_all_batches() -> None:
