@@ -160,6 +160,10 @@ bench-quick: $(STAMP) ## run every workload once with little data, with PEERS (t
 bench-operator: $(STAMP) ## measure the operator with thousands of simulated jobs (ROWS, or all; MINUTES, or 80); write docs/operator-load.md (root)
 	PYTHONPATH=$(PYTHONPATH):. $(BIN)/python -m benchmarks.operator_load $(if $(ROWS),--only $(ROWS)) $(if $(MINUTES),--minutes $(MINUTES))
 
+.PHONY: scale
+scale: $(STAMP) ## plan 10 million played files, measure workers and commits, and write docs/scale.md (SCALE=all: 100 million; ROWS; AT: sizes)
+	PYTHONPATH=$(PYTHONPATH):. $(BIN)/python -m benchmarks.scale --sizes $(or $(SCALE),usual) $(if $(ROWS),--only $(ROWS)) $(if $(AT),--at $(AT))
+
 .PHONY: e2e
 e2e: $(STAMP) ## run only the tests on the cluster, including the nightly ones with DATAPREP_TEST_NIGHTLY=yes
 	$(BIN)/python -m workbench test

@@ -1,0 +1,242 @@
+"""The ledger: what each step of a large job costs, computed from measured coefficients and from assumptions about the store."""
+
+import math
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any, Final, Literal, Self
+
+from benchmarks.scale.played_store import KEYS_OF_A_PAGE
+
+from dataprep_api.dataset.messages import MOST_TASKS
+from dataprep_converter.planning.planner import TASK_BYTES, TASKS_PER_WORKER
+from dataprep_converter.planning.splits import DEFAULT_SHARD_BYTES
+from dataprep_converter.stores.objects.parts import PART_BYTES
+from dataprep_converter.stores.ranged import AHEAD_BYTES, AHEAD_CONNECTIONS
+
+Results = Mapping[str, Any]
+"""The content of scale.json."""
+Kind = Literal["images", "parquet", "csv"]
+
+TB: Final = 10**12
+MIB: Final = 1 << 20
+
+# --- assumptions about the cluster and the store -------------------------------------------------------------------------
+
+WORKERS: Final = 1000
+STREAM_MIB: Final = 60.0
+"""b: MiB per second over one connection."""
+ANSWER_SECONDS: Final = 0.03
+"""The time until a request for an object is answered."""
+PAGE_SECONDS: Final = 0.1
+"""The time until a request for a thousand names is answered."""
+REQUESTS: Final = 5500.0
+"""r: requests per second that the store answers."""
+FILE_BYTES: Final[Mapping[Kind, int]] = {"images": 110_000, "parquet": 256 * MIB, "csv": 64 * MIB}
+
+_FILES_AT_ONCE: Final = 8
+"""The files that a process examines or reads at once, if each takes one or two requests."""
+_REPORTS_AT_ONCE: Final = 16
+
+
+@dataclass(frozen=True)
+class Job:
+    """A job of a certain size."""
+
+    kind: Kind
+    size: int
+    """N: bytes."""
+    shards: int
+    """S."""
+
+    @property
+    def files(self) -> int:
+        """F: the number of files."""
+        return -(-self.size // FILE_BYTES[self.kind])
+
+    @property
+    def tasks(self) -> int:
+        """T: the number of tasks."""
+        largest = max(self.size, self.shards * DEFAULT_SHARD_BYTES)
+        return min(self.shards, MOST_TASKS, max(TASKS_PER_WORKER * WORKERS, -(-largest // TASK_BYTES)))
+
+    @property
+    def mib(self) -> float:
+        """N in MiB."""
+        return self.size / MIB
+
+
+Limit = Literal["CPU", "bandwidth", "answers", "requests"]
+"""What limits a step: processors, the bandwidth of connections, the time until requests are answered, or the requests that the store
+answers in a second."""
+
+
+@dataclass(frozen=True)
+class Time:
+    """The seconds that a step takes, and what limits it."""
+
+    seconds: float
+    limit: Limit
+
+    @classmethod
+    def longest(cls, times: Mapping[Limit, float]) -> Self:
+        """Returns the longest of several times that pass at once."""
+        limit = max(times, key=lambda each: times[each])
+        return cls(times[limit], limit)
+
+
+@dataclass(frozen=True)
+class Cost:
+    """The cost of one step."""
+
+    step: str
+    pods: str
+    """`plan`, `workers` or `commit`."""
+    time: Time
+    requests: float
+    mib: float | None = None
+    """The peak memory of the pod. None if another step of the same pod says it."""
+    always: bool = True
+    """Whether every job with such files has this step."""
+
+
+@dataclass(frozen=True)
+class Coefficients:
+    """What the measurements say about each file, sample, MiB and shard."""
+
+    results: Results
+
+    def figure(self, row: str, name: str, *, size: int | None = None) -> float:
+        """Returns a figure of a row, of the largest usual size by default."""
+        sizes = self.results[row]["sizes"]
+        return float(sizes[str(size or max(map(int, sizes)))]["figures"][name])
+
+    def sizes(self, row: str) -> list[int]:
+        """Returns the sizes of a row, the smallest first."""
+        return sorted(map(int, self.results[row]["sizes"]))
+
+    def per(self, row: str, name: str, of: str) -> float:
+        """Returns a figure divided by another figure of the row."""
+        return self.figure(row, name) / self.figure(row, of)
+
+    def line(self, row: str, name: str) -> tuple[float, float]:
+        """Returns the line through the figures of the two largest sizes: the value at zero, and the growth per item."""
+        *_, low, high = self.sizes(row)
+        first, second = (self.figure(row, name, size=size) for size in (low, high))
+        growth = max(0.0, second - first) / (high - low)
+        return first - growth * low, growth
+
+    @property
+    def list_cpu(self) -> float:
+        """CPU seconds of the plan step for each listed file, without the play of the listing."""
+        row = "plan-images"
+        return (self.figure(row, "plan_cpu_seconds") - self.figure(row, "played_cpu_seconds")) / self.figure(row, "units")
+
+    @property
+    def footer_cpu(self) -> float:
+        """CPU seconds for each footer."""
+        return self.figure("plan-parquet", "plan_cpu_seconds") / max(self.sizes("plan-parquet"))
+
+    @property
+    def footer_requests(self) -> float:
+        """Requests for each footer."""
+        return self.per_file("plan-parquet", "plan_head_requests") + self.per_file("plan-parquet", "plan_get_requests")
+
+    @property
+    def text_mib(self) -> float:
+        """MiB of text that the plan step reads in a CPU second."""
+        return 1024 * self.per("plan-csv", "gib", "plan_cpu_seconds")
+
+    def fraction_cpu(self, kind: Kind) -> float:
+        """CPU seconds for each sample whose split is a fraction."""
+        row = "plan-images" if kind == "images" else "plan-csv"
+        with_fractions = f"{row}-fractions"
+        size = min(self.sizes(with_fractions))
+        more = self.figure(with_fractions, "plan_cpu_seconds", size=size) - self.figure(row, "plan_cpu_seconds", size=size)
+        return max(0.0, more) / self.figure(with_fractions, "samples", size=size)
+
+    def per_file(self, row: str, name: str) -> float:
+        """Returns a figure divided by the number of files."""
+        return self.figure(row, name) / max(self.sizes(row))
+
+    def work_mib(self, kind: Kind) -> float:
+        """MiB that a worker converts in a CPU second."""
+        return self.per(f"work-{kind}", "mib", "work_cpu_seconds")
+
+    @property
+    def shuffle_mib(self) -> float:
+        """MiB of the source that a worker reads in a CPU second if the job shuffles."""
+        return 1024 * self.per("work-csv-shuffled", "gib", "work_cpu_seconds")
+
+    def work_requests(self, kind: Kind) -> float:
+        """Requests of a worker for each shard, to read, to write and to report it."""
+        return self.per(f"work-{kind}", "work_all_requests", "shards")
+
+
+def job_of(kind: Kind, size: int, known: Coefficients) -> Job:
+    """Returns the job that reads this many bytes. A shard has 128 MiB of output; how much input that is has been measured."""
+    return Job(kind, size, shards=math.ceil(size / MIB / known.per(f"work-{kind}", "mib", "shards")))
+
+
+def costs(job: Job, known: Coefficients) -> Iterator[Cost]:
+    """Yields the cost of each step of a job, in the order of the steps."""
+    pages = -(-job.files // KEYS_OF_A_PAGE)
+    base, growth = known.line("plan-images", "peak_mib")
+    if job.kind != "images":
+        base = known.figure(f"plan-{job.kind}", "peak_mib")
+    units = job.files if job.kind == "images" else job.files * 4
+    listing = Time.longest({"answers": pages * PAGE_SECONDS, "CPU": job.files * known.list_cpu})
+    yield Cost("list the files", "plan", listing, pages, base + growth * units)
+    if job.kind == "parquet":
+        requests = job.files * known.footer_requests
+        footers = Time.longest({"answers": requests * ANSWER_SECONDS / _FILES_AT_ONCE, "CPU": job.files * known.footer_cpu})
+        yield Cost("read the footers", "plan", footers, requests)
+    if job.kind == "csv":
+        text = Time.longest({"bandwidth": job.mib / AHEAD_CONNECTIONS / STREAM_MIB, "CPU": job.mib / known.text_mib})
+        yield Cost("read all text for the ends of records", "plan", text, job.size / AHEAD_BYTES)
+    if job.kind != "parquet":
+        samples = job.files if job.kind == "images" else job.size / _row_bytes(known)
+        yield Cost("assign splits by fraction", "plan", Time(samples * known.fraction_cpu(job.kind), "CPU"), 0, always=False)
+    stored = units * known.per("plan-images", "stored_mib", "units")
+    yield Cost("write the plan", "plan", Time(stored / STREAM_MIB, "bandwidth"), stored * MIB / PART_BYTES + 3)
+    per_task = known.figure("work-images", "load_all_requests")
+    yield Cost("load the plan", "workers", Time(per_task * ANSWER_SECONDS, "answers"), per_task * job.tasks)
+    yield _work(job, known)
+    if job.kind == "csv":
+        yield _shuffle(job, known)
+    yield _commit(job, known)
+
+
+def _work(job: Job, known: Coefficients) -> Cost:
+    requests = known.work_requests(job.kind) * job.shards
+    at_once = _FILES_AT_ONCE if job.kind == "images" else 1
+    times: dict[Limit, float] = {
+        "CPU": job.mib / WORKERS / known.work_mib(job.kind),
+        "bandwidth": job.mib / WORKERS / (at_once * STREAM_MIB),
+        "requests": requests / REQUESTS,
+        "answers": requests / WORKERS * ANSWER_SECONDS / at_once,
+    }
+    return Cost("read, convert, publish", "workers", Time.longest(times), requests, known.figure(f"work-{job.kind}", "peak_mib"))
+
+
+def _shuffle(job: Job, known: Coefficients) -> Cost:
+    """Each worker has one task, which reads everything."""
+    requests = WORKERS * job.size / AHEAD_BYTES
+    times: dict[Limit, float] = {
+        "CPU": job.mib / known.shuffle_mib,
+        "bandwidth": job.mib / STREAM_MIB,
+        "requests": requests / REQUESTS,
+    }
+    peak = known.figure("work-csv-shuffled", "peak_mib")
+    return Cost("read in a shuffled order", "workers", Time.longest(times), requests, peak, always=False)
+
+
+def _commit(job: Job, known: Coefficients) -> Cost:
+    base, growth = known.line("commit", "peak_mib")
+    _, cpu = known.line("commit", "commit_cpu_seconds")
+    lists, gets, requests = (known.per("commit", f"commit_{kind}_requests", "shards") * job.shards for kind in ("list", "get", "all"))
+    waiting = lists * PAGE_SECONDS + gets * ANSWER_SECONDS / _REPORTS_AT_ONCE
+    return Cost("commit", "commit", Time.longest({"answers": waiting, "CPU": job.shards * cpu}), requests, base + growth * job.shards)
+
+
+def _row_bytes(known: Coefficients) -> float:
+    return known.figure("plan-csv", "gib") * 2**30 / known.figure("plan-csv", "samples")

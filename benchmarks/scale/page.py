@@ -1,0 +1,229 @@
+"""Writes docs/scale.md from the results in docs/scale.json."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Final
+
+from benchmarks.scale.ledger import (
+    ANSWER_SECONDS,
+    FILE_BYTES,
+    MIB,
+    PAGE_SECONDS,
+    REQUESTS,
+    STREAM_MIB,
+    TB,
+    WORKERS,
+    Coefficients,
+    Cost,
+    Job,
+    Kind,
+    Limit,
+    Results,
+    costs,
+    job_of,
+)
+from benchmarks.scale.rows import MOST_MIB, ROWS
+
+_SIZES: Final = (TB, 10 * TB, 100 * TB)
+_KINDS: Final[dict[Kind, str]] = {
+    "images": f"Image files of {FILE_BYTES['images'] // 1000} kB",
+    "parquet": f"Parquet files of {FILE_BYTES['parquet'] // MIB} MiB with four row groups",
+    "csv": f"CSV files of {FILE_BYTES['csv'] // MIB} MiB",
+}
+_NEEDED: Final = {row.name for row in ROWS if not row.name.endswith("-s3")}
+
+
+def page_of(results: Results) -> str:
+    """Returns the page. Formulas and costs are left out as long as a row that they need has no figures."""
+    parts = [_INTRODUCTION, "## Measurements\n", *_measurements(results)]
+    if all(results.get(name, {}).get("sizes") for name in _NEEDED):
+        known = Coefficients(results)
+        parts += [_formulas(known), _costs(known)]
+    return "\n".join([*parts, _LIMITS]).rstrip("\n") + "\n"
+
+
+_INTRODUCTION: Final = """\
+# Large jobs
+
+`make scale` writes this page from [scale.json](scale.json). Don't edit it. The page says what each step of a job costs, and answers whether
+a job of 100 TB is possible, how long it takes, and which step takes longest.
+
+The real code of planning, of a worker and of the commit step runs over a *played store*: a store in the same process that computes names,
+sizes, pins and contents when they are asked for, answers at once, and counts the requests that an object store would get. Each measurement
+is a process of its own. Memory is the peak resident memory of that process, libraries included. `make scale` fails if a process takes more
+than 512 MiB, if the CPU time for each file or shard grows by more than half, or if a worker of a job with ten million files takes over a
+tenth more memory than a worker of a job with ten thousand.
+
+All figures are from two cores that other programs used at the same time, so the seconds are upper bounds, and CPU seconds say more.
+"""
+
+
+def _measurements(results: Results) -> Iterator[str]:
+    yield "| measurement | size | seconds | CPU s | peak MiB | requests |\n|---|--:|--:|--:|--:|--:|"
+    for row in ROWS:
+        entry = results.get(row.name, {})
+        title = row.title
+        for size, found in sorted(entry.get("sizes", {}).items(), key=lambda item: int(item[0])):
+            figures = found["figures"]
+            step = next(name for name in ("commit", "work", "plan") if f"{name}_seconds" in figures)
+            played = figures.get("played_cpu_seconds", 0.0) if step == "plan" else 0.0
+            cpu = max(0.0, figures[f"{step}_cpu_seconds"] - played)
+            peak = f"{figures['peak_mib']:,.0f}{' ✗' if figures['peak_mib'] > MOST_MIB else ''}"
+            yield (
+                f"| {title} | {int(size):,} | {figures[f'{step}_seconds']:,.1f} | {cpu:,.1f} | {peak} "
+                f"| {figures[f'{step}_all_requests']:,.0f} |"
+            )
+            title = ""
+        if "error" in entry:
+            yield f"| {title} | | not measured: {entry['error'].splitlines()[0].replace('|', '/')} | | | |"
+    if million := results.get("plan-images", {}).get("sizes", {}).get("1000000"):
+        figures = million["figures"]
+        cpu = figures["plan_cpu_seconds"] - figures["played_cpu_seconds"]
+        yield (
+            f"\nTo list and plan a million image files takes {cpu:.1f} CPU seconds and {figures['plan_list_requests']:,.0f} pages of names."
+        )
+    yield (
+        "\nThe size is the number of files or of shards. The CPU seconds of the plan step leave out those that the played listing takes. ✗ marks a\n"
+        f"process that took more than {MOST_MIB} MiB.\n"
+    )
+
+
+def _formulas(known: Coefficients) -> str:
+    base, growth = known.line("plan-images", "peak_mib")
+    commit_base, commit_growth = known.line("commit", "peak_mib")
+    worker = [known.figure("work-images", "peak_mib", size=size) for size in known.sizes("work-images")]
+    stored = known.per("plan-images", "stored_mib", "units") * MIB
+    table = known.per("plan-images", "table_mib", "units") * MIB
+    reads, pages = (1000 * known.per("commit", f"commit_{kind}_requests", "shards") for kind in ("get", "list"))
+    rows = [
+        ("list", "plan", "F / 1000 pages, one after another; CPU for each file", f"{1e6 * known.list_cpu:.1f} CPU s per million files"),
+        ("read footers (Parquet; Arrow, ORC and Avro alike)", "plan", "F · (requests · answer time / 8); CPU for each file",
+         f"{known.footer_requests:.1f} requests and {1e3 * known.footer_cpu:.2f} CPU ms per file"),
+        ("read text for record ends (CSV, JSONL, text, libsvm)", "plan", "N / min(4 b, rate)", f"{known.text_mib:,.0f} MiB per CPU s"),
+        ("assign splits by fraction", "plan", "a hash for each sample; a key for each file",
+         f"{1e6 * known.fraction_cpu('images'):.2f} CPU s per million files, {1e6 * known.fraction_cpu('csv'):.3f} per million rows"),
+        ("keep the table of units", "plan", "U · bytes in `$TMPDIR`", f"{table:.0f} bytes per unit"),
+        ("write the plan", "plan", "U · bytes / b", f"{stored:.0f} bytes per unit"),
+        ("memory of the plan pod", "plan", "constant + U · bytes", f"{base:.0f} MiB + {growth * MIB:.1f} bytes per unit"),
+        ("load the plan", "workers", "a constant number of requests for each task; U / S units for each shard",
+         f"{known.figure('work-images', 'load_all_requests'):.0f} requests"),
+        ("read, convert, publish: images", "workers", "N / (P · min(8 b, rate)), or requests / r", _work(known, "images")),
+        ("read, convert, publish: Parquet", "workers", "N / (P · min(b, rate)), or requests / r", _work(known, "parquet")),
+        ("read, convert, publish: CSV", "workers", "N / (P · min(b, rate)), or requests / r", _work(known, "csv")),
+        ("read in a shuffled order (sources decoded in units)", "workers", "P · N bytes; N / min(b, rate)",
+         f"{known.shuffle_mib:,.0f} MiB of the source per CPU s"),
+        ("memory of a worker", "workers", "constant",
+         f"{worker[0]:.0f} MiB with {known.sizes('work-images')[0]:,} units, {worker[-1]:.0f} MiB with {known.sizes('work-images')[-1]:,}"),
+        ("commit: requests", "commit", "S reports, 16 at a time; several listings of S / 1000 pages",
+         f"{reads:,.0f} reads and {pages:.1f} pages per 1000 shards, reports of {known.figure('commit', 'report_bytes'):,.0f} bytes"),
+        ("commit: compare, merge, write the manifest", "commit", "CPU for each shard",
+         f"{1e3 * known.line('commit', 'commit_cpu_seconds')[1]:.2f} CPU ms per shard"),
+        ("memory of the commit pod", "commit", "constant + S · bytes", f"{commit_base:.0f} MiB + {1024 * commit_growth:.1f} KiB per shard"),
+    ]  # fmt: skip
+    lines = [f"| {' | '.join(row)} |" for row in rows]
+    return "\n".join([_FORMULAS, "| step | pod | formula | measured |\n|---|---|---|---|", *lines, ""])
+
+
+def _work(known: Coefficients, kind: Kind) -> str:
+    return f"{known.work_mib(kind):,.0f} MiB per CPU s, {known.work_requests(kind):,.0f} requests per shard"
+
+
+_FORMULAS: Final = """\
+## Formulas
+
+N are the bytes and F the files of the input, U the units of the plan (for images and whole files U = F, for Parquet the row groups, for CSV
+pieces of 4 MiB), S the shards, P the worker pods, T the tasks, b the bytes per second over one connection, and r the requests per second
+that the store answers. T is the larger of 4 P and N / 256 MiB, but at most 10,000 and at most S.
+"""
+
+
+def _costs(known: Coefficients) -> str:
+    lines = [
+        "## Jobs of 1, 10 and 100 TB",
+        "",
+        _ASSUMPTIONS,
+    ]
+    for kind, title in _KINDS.items():
+        lines += ["", f"### {title}", "", *_table(kind, known)]
+    return "\n".join([*lines, ""])
+
+
+_ASSUMPTIONS: Final = f"""\
+The tables apply the formulas to jobs with {WORKERS:,} worker pods of one core and TFRecord shards of 128 MiB, and to a store with b = {STREAM_MIB:.0f} MiB/s,
+r = {REQUESTS:,.0f} requests per second, {1000 * ANSWER_SECONDS:.0f} ms until a request is answered, and {1000 * PAGE_SECONDS:.0f} ms for a page of a thousand names. These four figures
+are assumptions, not measurements: r is what S3 documents for reads of one prefix, and a bucket whose names are spread over many prefixes
+answers more. Steps in brackets are only in jobs that ask for them. The memory is that of the step's pod."""
+
+
+def _table(kind: Kind, known: Coefficients) -> Iterator[str]:
+    jobs = [job_of(kind, size, known) for size in _SIZES]
+    columns = [list(costs(job, known)) for job in jobs]
+    sizes = [f"{size // TB} TB" for size in _SIZES]
+    yield f"| step | time: {' | '.join(sizes)} | requests: {' | '.join(sizes)} | MiB: {' | '.join(sizes)} |"
+    yield f"|---|{'--:|' * 3 * len(sizes)}"
+    for steps in zip(*columns, strict=True):
+        name = f"{steps[0].pods}: {steps[0].step}"
+        cells = [
+            name if steps[0].always else f"({name})",
+            *(_text_of(step.time.seconds) for step in steps),
+            *(_count(step.requests) for step in steps),
+            *(f"{step.mib:,.0f}" if step.mib is not None else "" for step in steps),
+        ]
+        yield f"| {' | '.join(cells)} |"
+    yield ""
+    for job, column in zip(jobs, columns, strict=True):
+        yield f"- {_summary(job, column, known)}"
+
+
+def _summary(job: Job, steps: Sequence[Cost], known: Coefficients) -> str:
+    longest = max((step for step in steps if step.always), key=lambda step: step.time.seconds)
+    table = job.files * known.per("plan-images", "table_mib", "units") / 1024
+    parts = [
+        f"{job.size // TB} TB: {job.files:,} files become {job.shards:,} shards.",
+        *([f"The plan pod needs {table:,.1f} GiB in `$TMPDIR`."] if job.kind == "images" else []),
+        f"The longest step is *{longest.step}* ({_text_of(longest.time.seconds)}), limited by {_LIMITED_BY[longest.time.limit]}.",
+    ]
+    return " ".join(parts)
+
+
+_LIMITED_BY: Final[Mapping[Limit, str]] = {
+    "CPU": "the processor",
+    "bandwidth": "the bandwidth of its connections",
+    "answers": "the time until the store answers",
+    "requests": "the number of requests that the store answers in a second",
+}
+
+
+def _text_of(seconds: float) -> str:
+    if seconds < 1:
+        return "< 1 s"
+    if seconds < 120:
+        return f"{seconds:.0f} s"
+    return f"{seconds / 60:.0f} min" if seconds < 7200 else f"{seconds / 3600:,.1f} h"
+
+
+def _count(requests: float) -> str:
+    for digits, unit in ((1e9, "billion"), (1e6, "million")):
+        if requests >= digits:
+            return f"{requests / digits:,.1f} {unit}"
+    return f"{requests:,.0f}" if requests >= 1 else ""
+
+
+_LIMITS: Final = f"""\
+## What doesn't scale yet
+
+- **A listing is one sequence of pages**, from one pod. At {1000 * PAGE_SECONDS:.0f} ms a page, a billion names take {1e6 * PAGE_SECONDS / 3600:.0f} hours. Fewer, larger files
+  (WebDataset, Parquet, TFRecord) avoid this, and also the two requests for each image.
+- **Text is read by the plan pod alone** (CSV, JSONL, text, libsvm, TFRecord with small records), over four connections, to find the ends of
+  records. The workers then read it a second time, all at once. More workers don't shorten the first pass. Parquet, Arrow, ORC and Avro
+  need no such pass.
+- **Each of the following reads the complete input once more in the plan pod**: a split rule on a column, `groupBy`, `stratifyBy`,
+  `deduplicate`, a vocabulary, and a `standardize` that collects statistics. The bandwidth of one pod limits them, as it limits text.
+- **A shuffle of a source that is decoded in units** (CSV, Parquet, TFRecord and so on) makes each task read the complete source: P · N bytes.
+  With a thousand workers and 100 TB, these are 100 PB. Shuffle such a source while training, or shuffle files whose samples are files.
+- **A join is computed by the plan pod**, and its rows must fit on the disk of this pod. A retry of the plan step computes the join again.
+- **The commit step is one pod.** Its time and its memory grow with the number of shards (see the formulas), so give a job of many TB larger
+  shards (`output.shards.targetSize`) and the commit pod enough memory.
+- **A job has at most 10,000 tasks**, so a task of a job of 100 TB makes 10 GB. A pod that is lost repeats only its unfinished shards.
+- **The store's limit of requests** is shared by all workers. A job of small files reaches it long before the workers are busy. Set
+  `requestsPerSecond` in `spec.stores` if other programs use the store.
+"""
