@@ -81,7 +81,7 @@ def plan(disk: str, kind: str, count: int, fields: Fields) -> Figures:
 
 
 def work(disk: str, kind: str, count: int, fields: Fields, *, most_shards: int) -> Figures:
-    """Makes the first shards of the middle task of a stored plan."""
+    """Makes some shards in the middle of a stored plan."""
     access = _access(Path(disk), kind, count)
     figures: Figures = {}
     with _timed(figures, "load"):

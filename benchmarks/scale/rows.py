@@ -80,7 +80,7 @@ class Row:
     grows: Mapping[str, float] = field(default_factory=dict)
     """For some figures, how many times the figure of the smallest size the figure of the largest size may be."""
     grows_per_item: Mapping[str, float] = field(default_factory=dict)
-    """The same for figures that are divided by the size, if there are more than `_LEAST_ITEMS` items."""
+    """The same for figures that are divided by the size."""
 
     def sizes(self, choice: Sizes) -> list[int]:
         """Returns the sizes of a run."""
