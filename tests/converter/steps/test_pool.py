@@ -16,8 +16,7 @@ from dataprep_converter.core.errors import BadData
 from dataprep_converter.inputs.access import Access
 from dataprep_converter.pipeline.task_progress import TaskProgress
 from dataprep_converter.runtime import fork_server, plugins
-from dataprep_converter.steps import pool
-from dataprep_converter.steps.kinds import Conversion
+from dataprep_converter.steps import convert_work, pool
 from dataprep_converter.tools.verification import verify
 
 CODE = """
@@ -78,13 +77,13 @@ def several_processes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 def done_here(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     """Collects the first shard of each task that this process does."""
     done: list[int] = []
-    work = Conversion.work
+    work = convert_work.work
 
     def noted(spec: Any, *, shards: Sequence[Shard], **more: Any) -> TaskProgress:
         done.append(shards[0].number)
         return work(spec, shards=shards, **more)
 
-    monkeypatch.setattr(Conversion, "work", staticmethod(noted))
+    monkeypatch.setattr(convert_work, "work", noted)
     return done
 
 
@@ -127,7 +126,7 @@ def test_a_task_whose_process_was_killed_is_tried_again_and_not_here(
     few: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, done_here: list[int]
 ) -> None:
     place = tmp_path / "killed"
-    monkeypatch.setattr(Conversion, "work", staticmethod(after(place, Conversion.work)))
+    monkeypatch.setattr(convert_work, "work", after(place, convert_work.work))
     job = a_job_of(few, tmp_path / "out", "dies", place)
     with caplog.at_level(logging.WARNING):
         result = commit_result(job, workers=2)
@@ -145,14 +144,14 @@ def test_other_processes_have_the_environment_of_the_one_that_starts_them(
     place = tmp_path / "told"
     fork_server.get_ready()
     monkeypatch.setenv("TOLD_LATE", "after what they are forked from")
-    monkeypatch.setattr(Conversion, "work", staticmethod(after(place, Conversion.work)))
+    monkeypatch.setattr(convert_work, "work", after(place, convert_work.work))
     commit_result(a_job_of(few, tmp_path / "out", "tells", place), workers=2)
     assert place.read_text() == "after what they are forked from"
 
 
 def test_what_other_processes_say_is_shown_as_what_this_one_says(few: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     place = tmp_path / "said"
-    monkeypatch.setattr(Conversion, "work", staticmethod(after(place, Conversion.work)))
+    monkeypatch.setattr(convert_work, "work", after(place, convert_work.work))
     commit_result(a_job_of(few, tmp_path / "out", "speaks", place), workers=2)
     shown = r"\u001b[31m s3://…@b/x"
     assert place.read_text(encoding="utf-8").splitlines() == [f"to out: {shown}", f"to err: {shown}", f"to the log: {shown}"]
@@ -164,7 +163,7 @@ def test_processes_end_with_what_they_are_forked_from(
     few: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     place = tmp_path / "killed"
-    monkeypatch.setattr(Conversion, "work", staticmethod(after(place, Conversion.work)))
+    monkeypatch.setattr(convert_work, "work", after(place, convert_work.work))
     job = a_job_of(few, tmp_path / "out", "ends_its_parent", place)
     with caplog.at_level(logging.WARNING):
         commit_result(job, workers=2)
@@ -185,7 +184,7 @@ def test_a_task_that_failed_stops_the_others_and_is_the_one_that_is_told(
     few: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, done_here: list[int]
 ) -> None:
     place = tmp_path / "failed"
-    monkeypatch.setattr(Conversion, "work", staticmethod(after(place, Conversion.work)))
+    monkeypatch.setattr(convert_work, "work", after(place, convert_work.work))
     job = a_job_of(few, tmp_path / "out", "fails", place)
     with pytest.raises(BadData, match="not this one"):
         commit_result(job, workers=2)
