@@ -432,6 +432,7 @@ class Cache:
         if before is not None and before.owner_uid != pod.owner_uid:
             self._discard_pod(before)
         after = self._keep_pod(pod)
+        self._pods_by_name[(pod.namespace, pod.name)] = pod.uid
         return (replace(after, version=before.version) if isinstance(after, Pod) and isinstance(before, Pod) else after) != before
 
     def _keep_pod(self, pod: Pod) -> Pod | SucceededWorker:
@@ -439,7 +440,6 @@ class Cache:
         child = self.child_of(pod)
         kept = self._pods_of[pod.namespace, pod.owner_uid].put(pod, is_worker=child is not None and child.step == "convert")
         self._pods[pod.uid] = kept
-        self._pods_by_name[(kept.namespace, kept.name)] = pod.uid
         return kept
 
     def _discard_pod(self, pod: Pod | SucceededWorker) -> None:

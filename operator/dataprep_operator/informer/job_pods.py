@@ -4,6 +4,7 @@ The operator keeps only a few fields of a worker pod that has succeeded, and add
 Therefore the CPU time of a reconciliation and the operator's memory hardly depend on the number of finished tasks.
 """
 
+from bisect import insort
 from collections.abc import Sequence
 from collections.abc import Set as AbstractSet
 
@@ -20,7 +21,7 @@ class JobPods:
         """The pods that decisions look at one by one, keyed by uid: all pods except worker pods that have simply succeeded."""
         self._succeeded: dict[str, SucceededWorker] = {}
         """The worker pods that have succeeded, keyed by uid. Those that were disrupted or deleted are also kept whole."""
-        self._by_task: dict[int, tuple[SucceededWorker, ...]] = {}
+        self._by_task: dict[int, list[SucceededWorker]] = {}
         """The succeeded worker pods that reported a result, keyed by task and sorted by name. The result of the last one counts."""
         self.work = NO_WORK
         """What was done for all finished tasks in total."""
@@ -52,7 +53,7 @@ class JobPods:
         if worker is not None:
             self._succeeded[worker.uid] = worker
             if worker.task is not None:
-                self._set_workers(worker.task, (*self._by_task.get(worker.task, ()), worker))
+                self._add(worker.task, worker)
         if worker is not None and pod.deletion_due is None and pod.disrupted_at is None:
             return worker
         self._whole[pod.uid] = pod
@@ -63,16 +64,23 @@ class JobPods:
         self._whole.pop(uid, None)
         worker = self._succeeded.pop(uid, None)
         if worker is not None and worker.task is not None:
-            self._set_workers(worker.task, tuple(other for other in self._by_task[worker.task] if other is not worker))
+            self._remove(worker.task, worker)
 
-    def _set_workers(self, task: int, workers: tuple[SucceededWorker, ...]) -> None:
-        """Replace the worker pods that have finished a task, and update the total."""
-        if task in self._by_task:
-            self.work = self.work.minus(self.work_of(task))
+    def _add(self, task: int, worker: SucceededWorker) -> None:
+        """Add a worker pod that has finished a task."""
+        workers = self._by_task.setdefault(task, [])
+        before = workers[-1].work if workers else NO_WORK
+        insort(workers, worker, key=lambda other: other.name)
+        self.work = self.work.minus(before).plus(workers[-1].work)
+
+    def _remove(self, task: int, worker: SucceededWorker) -> None:
+        """Remove a worker pod that has finished a task."""
+        workers = self._by_task[task]
+        before = workers[-1].work
+        workers[:] = [other for other in workers if other is not worker]
+        self.work = self.work.minus(before).plus(workers[-1].work if workers else NO_WORK)
+        if not workers:
             del self._by_task[task]
-        if workers:
-            self._by_task[task] = tuple(sorted(workers, key=lambda worker: worker.name))
-            self.work = self.work.plus(self.work_of(task))
 
 
 def merge_tasks(jobs: Sequence[JobPods]) -> FinishedTasks:

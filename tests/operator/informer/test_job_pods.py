@@ -106,6 +106,17 @@ def test_a_worker_that_has_succeeded_is_news_only_once() -> None:
     assert cache.put(Kind.PODS, deleted(pod))
 
 
+def test_a_name_stays_with_the_newer_pod_when_the_older_ones_job_arrives() -> None:
+    cache, newer = Cache(), a_worker(job="job-2", phase="Running")
+    newer["metadata"]["uid"] = "newer"
+    cache.put(Kind.PODS, a_worker())
+    cache.put(Kind.PODS, newer)
+    cache.put(Kind.JOBS, a_job())
+    named = cache.pod("n", "p")
+    assert named is not None
+    assert named.uid == "newer"
+
+
 def test_of_several_results_of_a_task_the_last_one_counts() -> None:
     cache = Cache()
     for attempt in (1, 2):

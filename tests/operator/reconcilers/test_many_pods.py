@@ -118,6 +118,19 @@ def test_a_report_of_a_finished_task_does_not_count_in_addition() -> None:
     assert observed(world).live_progress.shards_active == 1
 
 
+def test_a_pod_that_the_kubelet_rejected_does_not_keep_a_job_from_falling_back_to_the_cpu() -> None:
+    world = World()
+    converting(world, tasks=2, workers={"accelerator": {"policy": "Preferred", "fallbackAfterSeconds": 60}})
+    world.pod(
+        "convert-1", {"phase": "Failed", "reason": "UnexpectedAdmissionError", "message": "Allocate failed"}, index=0, name="rejected"
+    )
+    for task in (0, 1):
+        world.pod("convert-1", world.unschedulable("0/3 nodes are available: insufficient nvidia.com/gpu"), index=task)
+    world.settle()
+    world.later(61)
+    assert world.status()["attempt"] == 2
+
+
 def test_a_cleanup_rule_deletes_each_pod_once() -> None:
     world = World()
     converting(world, tasks=4, cleanup=[{"when": "Succeeded", "action": "DeletePods", "afterSeconds": 60}])

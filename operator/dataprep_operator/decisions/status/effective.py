@@ -26,7 +26,7 @@ def fall_back_to_cpu(context: Context, status: DataPrepJobStatus) -> DataPrepJob
         return status
     pods = context.observed.pods_of(child)
     unschedulable_since = [pod.unschedulable.since for pod in pods if pod.unschedulable is not None and pod.unschedulable.since is not None]
-    is_scheduled = context.observed.has_started(child) or any(pod.scheduled for pod in pods)
+    is_scheduled = bool(context.observed.succeeded_workers.get(child.uid)) or any(pod.scheduled for pod in pods)
     if child.finished or child.suspended or child.completed_indexes or is_scheduled or not unschedulable_since:
         return status
     if (context.now - min(unschedulable_since)).total_seconds() < context.spec.workers.accelerator.fallback_after_seconds:
