@@ -1,4 +1,4 @@
-"""Kubernetes quantities (`64Mi`, `1.5Gi`, `500000`) as bytes."""
+"""Kubernetes quantities (`64Mi`, `500m`, `2e3`) as numbers."""
 
 import re
 from decimal import Decimal
@@ -6,6 +6,12 @@ from decimal import Decimal
 _FORM = re.compile(r"^([0-9]+(?:\.[0-9]+)?)(Ki|Mi|Gi|Ti|k|M|G|T)?$")
 _FACTORS = {None: 1, "Ki": 2**10, "Mi": 2**20, "Gi": 2**30, "Ti": 2**40, "k": 10**3, "M": 10**6, "G": 10**9, "T": 10**12}
 PATTERN = _FORM.pattern
+RESOURCE_PATTERN = r"^[0-9]+(\.[0-9]*)?([KMGTPE]i|[numkMGTPE]|[eE][+-]?[0-9]+)?$"
+_SUFFIXES = (
+    {"": Decimal(1)}
+    | {f"{letter}i": Decimal(1024) ** power for power, letter in enumerate("KMGTPE", 1)}
+    | {letter: Decimal(1000) ** power for power, letter in zip((-3, -2, -1, 1, 2, 3, 4, 5, 6), "numkMGTPE", strict=True)}
+)
 
 
 def to_bytes(quantity: int | str) -> int:
@@ -14,3 +20,15 @@ def to_bytes(quantity: int | str) -> int:
     if match is None:
         raise ValueError(f"expected bytes or a quantity such as 128Mi or 2Gi, got {quantity!r}")
     return int(Decimal(match[1]) * _FACTORS[match[2]])
+
+
+def to_number(quantity: int | str) -> Decimal:
+    """Convert an amount of any resource, such as `500m` of `cpu`, to a number. Raises ValueError."""
+    text = str(quantity).strip()
+    match = re.match(RESOURCE_PATTERN, text)
+    if match is None:
+        raise ValueError(f"expected a Kubernetes quantity such as 500m, 2 or 4Gi, got {quantity!r}")
+    suffix = match[2] or ""
+    factor = _SUFFIXES.get(suffix)
+    # Any other suffix is an exponent, which Decimal reads too.
+    return Decimal(text) if factor is None else Decimal(text.removesuffix(suffix)) * factor

@@ -107,7 +107,7 @@ def test_keys_are_limited_by_a_rule() -> None:
     assert made["maxProperties"] == 4
     assert made["x-kubernetes-validations"] == [
         {
-            "rule": 'self.all(key, key.size() <= 5 && key.matches("^\\\\w+$"))',
+            "rule": 'self.all(k, k.size() <= 5 && k.matches("^\\\\w+$"))',
             "message": "keys must have at most 5 characters and match ^\\w+$",
         }
     ]

@@ -1,6 +1,7 @@
 """Kubernetes quantities as bytes."""
 
 import re
+from decimal import Decimal
 
 import pytest
 from hypothesis import given
@@ -53,3 +54,27 @@ def test_a_resource_is_written_as_in_a_container(written: int | str) -> None:
 def test_a_resource_that_kubernetes_would_refuse_is_refused(written: int | str) -> None:
     with pytest.raises(ValidationError, match="expected a Kubernetes quantity"):
         TypeAdapter(ResourceQuantity).validate_python(written)
+
+
+@pytest.mark.parametrize(
+    ("written", "number"),
+    [
+        (2, "2"),
+        ("500m", "0.5"),
+        ("0.1", "0.1"),
+        ("2.", "2"),
+        ("4Gi", "4294967296"),
+        ("3E", "3e18"),
+        ("2e3", "2000"),
+        ("5E-1", "0.5"),
+        ("7n", "7e-9"),
+    ],
+)
+def test_an_amount_of_a_resource_is_a_number(written: int | str, number: str) -> None:
+    assert quantity.to_number(written) == Decimal(number)
+
+
+@pytest.mark.parametrize("written", ["", "2 GB", "-1", "1Kib", "m"])
+def test_an_amount_of_a_resource_has_a_form(written: str) -> None:
+    with pytest.raises(ValueError, match="expected a Kubernetes quantity such as 500m, 2 or 4Gi, got"):
+        quantity.to_number(written)

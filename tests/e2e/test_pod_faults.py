@@ -59,7 +59,7 @@ def test_a_pod_over_its_memory_limit_says_so(namespace: Namespace, stores: Store
     namespace.apply(job)
     failed = condition(namespace.wait_phase("hungry", "Failed"), "Failed")
     assert failed["reason"] == "OutOfMemory"
-    assert "needed more memory than its limit (OOMKilled); raise workers.resources.limits.memory" in failed["message"]
+    assert "needed more memory than its limit (OOMKilled); raise planning.resources.limits.memory" in failed["message"]
 
 
 def test_a_quota_that_is_used_up_is_named_and_the_job_goes_on_once_there_is_room(namespace: Namespace, stores: Stores) -> None:

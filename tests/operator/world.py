@@ -253,7 +253,14 @@ class World:
 
     # --- objects -------------------------------------------------------------------------------------------------------
 
-    def apply(self, name: str = "mnist", *, labels: Mapping[str, str] | None = None, **spec: Any) -> None:  # Any: fields of the spec
+    def apply(
+        self,
+        name: str = "mnist",
+        *,
+        labels: Mapping[str, str] | None = None,
+        annotations: Mapping[str, str] | None = None,
+        **spec: Any,  # Any: fields of the spec
+    ) -> None:
         whole = {
             "source": {"idx": {"subsets": [{"name": "train", "images": "s3://in/images", "labels": "s3://in/labels"}]}},
             "output": {"uri": "s3://out/mnist"},
@@ -263,7 +270,7 @@ class World:
         body = {
             "apiVersion": API_VERSION,
             "kind": "DataPrepJob",
-            "metadata": {"name": name, "labels": dict(labels or {})},
+            "metadata": {"name": name, "labels": dict(labels or {}), "annotations": dict(annotations or {})},
             "spec": whole | spec,
         }
         self.cluster.add("dataprepjobs", NAMESPACE, body)

@@ -367,16 +367,16 @@ def _rewrite_key_constraints(schema: Schema, path: str) -> Schema:
     conditions, words = [], []
     for keyword, limit in names.items():
         if keyword == "pattern":
-            conditions.append(f"key.matches({json.dumps(limit)})")
+            conditions.append(f"k.matches({json.dumps(limit)})")
             words.append(f"match {limit}")
         elif keyword == "maxLength":
-            conditions.append(f"key.size() <= {limit}")
+            conditions.append(f"k.size() <= {limit}")
             words.append(f"have at most {limit} characters")
         elif keyword != "type":
             raise CrdError(f"{path}: a structural schema can't express `{keyword}` under propertyNames: use a pattern or maxLength")
     if not conditions:
         return rest
-    key_rule = rule(f"self.all(key, {' && '.join(conditions)})", f"keys must {' and '.join(words)}")
+    key_rule = rule(f"self.all(k, {' && '.join(conditions)})", f"keys must {' and '.join(words)}")
     return rest | {_RULES: [key_rule, *rest.get(_RULES, [])]}
 
 

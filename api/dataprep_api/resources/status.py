@@ -331,7 +331,7 @@ class DataPrepJobStatus(Model):
     completion_time: Time | None = None
     """End."""
     attempt: Count = 0
-    """Conversions started: one, plus one for each retry, fallback to CPU and increase of memory."""
+    """Number of the current attempt. Each retry, fallback to CPU and increase of memory begins a new attempt."""
     step: Literal["Plan", "Convert", "Commit"] | None = None
     """Current or last step. A retry starts with this step."""
     run_id: Annotated[str, Field(max_length=64)] | None = None
@@ -367,7 +367,7 @@ class DataPrepJobStatus(Model):
     evictions: Evictions | None = None
     """Pods that the cluster evicted."""
     rejected_spec: Sha256 | None = None
-    """Digest of the spec of a job that failed before its start. If the spec is edited, the job is validated again."""
+    """Digest of a spec that failed before the start. If the spec is edited, the job is validated again."""
     waiting_since: Time | None = None
     """Start of the current wait. The field is set while the condition `Running` is False in an unfinished job, and changes with the condition's reason."""
     effective: Effective | None = None

@@ -26,7 +26,17 @@ from dataprep_api.spec.sources.images import ImagesSource
 from dataprep_api.spec.splits import Deduplicate, Shuffle, Split, Splits
 from dataprep_api.spec.transforms import Transform
 from dataprep_api.spec.transforms.numbers import OneHot, Scale
-from dataprep_api.spec.workers import Accelerator, EnvVar, LocalObjectReference, Resources, Store, Stores, Toleration, Workers
+from dataprep_api.spec.workers import (
+    Accelerator,
+    EnvVar,
+    LocalObjectReference,
+    Planning,
+    Resources,
+    Store,
+    Stores,
+    Toleration,
+    Workers,
+)
 
 __all__ = [
     "Accelerator",
@@ -49,6 +59,7 @@ __all__ = [
     "OneOf",
     "Open",
     "Output",
+    "Planning",
     "Quantity",
     "ResourceQuantity",
     "Resources",
@@ -75,9 +86,9 @@ class BadRecords(Model):
     policy: Literal["Fail", "Skip", "Quarantine"] = "Fail"
     """`Fail`, `Skip` or `Quarantine` bad records. `Fail`: the first bad record fails the job. `Skip`: bad records are left out, counted and reported. `Quarantine`: like `Skip`, and every bad record is also kept below the output's `_dataprep` folder."""
     max_count: Annotated[int, Field(ge=0)] | None = None
-    """Fail the job if more records than this are bad."""
+    """Fail if more records than this are bad."""
     max_fraction: Annotated[float, Field(ge=0, le=1)] | None = None
-    """Fail the job if more than this fraction of records is bad."""
+    """Fail if more than this fraction is bad."""
 
 
 class CleanupRule(Model):
@@ -188,6 +199,9 @@ class DataPrepJobSpec(Model):
     """Access to stores, by URI prefix. An entry can have an endpoint, a Secret with credentials, and Hadoop's configuration."""
     workers: Workers = Workers()
     """The converter pods."""
+    # There is no default, because the API server would write it into each job, and earlier releases would refuse the job.
+    planning: Planning | None = None
+    """Pods of the plan and commit steps."""
     profile: Annotated[str, Field(min_length=1, max_length=253)] | None = None
     """DataPrepProfile with defaults for this job. The profile is in the same namespace. Its stores and workers fill in what this spec leaves out. Default: the profile named `default`, if it exists."""
     run_after: Annotated[list[JobName], Field(max_length=32), SharedList()] | None = None

@@ -140,7 +140,7 @@ def _check_quantity(value: int | str) -> int | str:
 
 
 def _check_resource(value: int | str) -> int | str:
-    if re.fullmatch(_RESOURCE, str(value)) is None:
+    if re.fullmatch(quantity.RESOURCE_PATTERN, str(value)) is None:
         raise ValueError(f"expected a Kubernetes quantity such as 500m, 2 or 4Gi, got {value!r}")
     return value
 
@@ -231,11 +231,10 @@ Quantity = Annotated[
     AfterValidator(_check_quantity),
     Field(json_schema_extra={"x-kubernetes-int-or-string": True, "minimum": 0, "maxLength": 32, "pattern": quantity.PATTERN}),
 ]
-_RESOURCE = r"^[0-9]+(\.[0-9]*)?([KMGTPE]i|[numkMGTPE]|[eE][+-]?[0-9]+)?$"
 ResourceQuantity = Annotated[
     int | str,
     AfterValidator(_check_resource),
-    Field(json_schema_extra={"x-kubernetes-int-or-string": True, "minimum": 0, "maxLength": 64, "pattern": _RESOURCE}),
+    Field(json_schema_extra={"x-kubernetes-int-or-string": True, "minimum": 0, "maxLength": 64, "pattern": quantity.RESOURCE_PATTERN}),
 ]
 """An amount of a container resource: cores, bytes or devices."""
 Seconds = Annotated[int, Field(ge=0, le=31_536_000)]

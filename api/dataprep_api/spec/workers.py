@@ -48,13 +48,13 @@ class Store(Model):
     user: Annotated[str, Field(min_length=1, max_length=256)] | None = None
     """HDFS: user name. The name is used for simple authentication."""
     anonymous: bool = False
-    """Whether to send requests without credentials, for public buckets. Applies to OSS, S3, Cloud Storage, Azure, the Hugging Face Hub and FTP. A public bucket can be read, but rarely written."""
+    """Whether to send requests without credentials. Use this for public buckets. Applies to OSS, S3, Cloud Storage, Azure, the Hugging Face Hub and FTP. A public bucket can be read, but rarely written."""
     server_side_encryption: Literal["AES256", "KMS"] | None = None
     """Encryption by the service (OSS, S3). Default: the bucket's setting."""
     kms_key_id: Annotated[str, Field(min_length=1, max_length=2048)] | None = None
     """Id of the KMS key. Default: the service's key."""
     requests_per_second: Annotated[float, Field(ge=0.1, le=1_000_000)] | None = None
-    """Maximum requests per second, over all of the job's pods. Default: no limit until the store refuses requests. Applies to S3, OSS, Cloud Storage, Azure, the web and WebHDFS."""
+    """Maximum requests per second of all pods. Default: no limit until the store refuses requests. Applies to S3, OSS, Cloud Storage, Azure, the web and WebHDFS."""
 
     @model_validator(mode="after")
     def _check_combinations(self) -> Self:
@@ -96,6 +96,13 @@ class Resources(Model):
     """Amounts to reserve, by resource. Resources are `cpu`, `memory` and `ephemeral-storage`, for example."""
     limits: ResourceMap | None = None
     """Upper limits, by resource."""
+
+
+class Planning(Model):
+    """Pods of the plan and commit steps."""
+
+    resources: Resources | None = None
+    """Container resources. Default: those of the converter pods, without devices."""
 
 
 class EnvVar(Model):
@@ -199,7 +206,7 @@ class Workers(Model):
     one_pod: Literal["Auto", "Never"] | None = None
     """Whether one pod does all steps of a small job. `Auto` (default): it does if input and output have at most 128 MiB each and at most 100 shards, with the exceptions in docs/guide.md. `Never`: each step has its own pods."""
     resources: Resources | None = None
-    """Container resources. They apply to the plan and commit steps too, but without devices (`nvidia.com/gpu`)."""
+    """Container resources. Without `planning.resources`, the plan and commit steps have them too, but no devices."""
     accelerator: Accelerator = Accelerator()
     """Whether pods run on GPU nodes."""
     node_selector: StringMap | None = None

@@ -15,7 +15,7 @@ from dataprep_api.resources.status import FromJob
 from dataprep_api.spec import DataPrepJobSpec
 from dataprep_operator.children import scripts
 from dataprep_operator.children.metadata import Body, child_name, owned_labels, owned_metadata, spec_config_map_name
-from dataprep_operator.children.pod_template import JOB_FILE, MOUNTS, code_folder, has_devices, pod_template
+from dataprep_operator.children.pod_template import JOB_FILE, MOUNTS, code_folder, has_devices, planning_resources, pod_template
 from dataprep_operator.errors import SpecUnreadable
 from dataprep_operator.objects import ranges, untrusted
 from dataprep_operator.objects.child_jobs import (
@@ -117,7 +117,8 @@ def may_be_one_pod(observed: Observed, spec: DataPrepJobSpec, defaults: PodDefau
     # - backoffLimit 0: if the pod died while it did the other steps, the plan step would have to be repeated.
     # - deletionPolicy Delete: the operator can remove the files of a run only if it knows the run.
     needs_steps = spec.step_deadlines is not None or spec.backoff_limit == 0 or spec.deletion_policy == "Delete"
-    return spec.workers.one_pod != "Never" and not (has_own_code or has_devices(spec, defaults) or outside_of_quota or needs_steps)
+    has_other_pods = planning_resources(spec) is not None or has_devices(spec, defaults)
+    return spec.workers.one_pod != "Never" and not (has_own_code or has_other_pods or outside_of_quota or needs_steps)
 
 
 def commit_job(

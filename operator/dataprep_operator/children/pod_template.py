@@ -7,7 +7,7 @@ from typing import Any, Final
 
 from dataprep_api import quantity
 from dataprep_api.dataset.messages import TOKEN_AUDIENCE
-from dataprep_api.spec import DataPrepJobSpec
+from dataprep_api.spec import DataPrepJobSpec, Resources
 from dataprep_operator.children.metadata import Body, owned_labels, spec_config_map_name
 from dataprep_operator.objects import untrusted
 from dataprep_operator.objects.observed import Observed
@@ -19,6 +19,8 @@ CODE_FOLDER: Final = f"{MOUNTS}/code"
 JOB_FILE: Final = "job.yaml"
 TOKEN_FOLDER: Final = "/var/run/secrets/dataprep"  # noqa: S105 - a folder
 TOKEN_SECONDS: Final = 3600
+CONVERT: Final = "convert"
+"""The step whose pods may have devices. A plan pod would leave its GPU idle."""
 CODE_SIZE: Final = "4Gi"
 """Size limit of code from Git."""
 
@@ -38,14 +40,14 @@ def pod_template(
 ) -> Body:
     """Return the pod template of one step. `variables` are additional environment variables."""
     workers, template = spec.workers, spec.workers.pod_template
-    volumes, mounts = _volumes(observed, spec, defaults=defaults)
+    volumes, mounts = _volumes(observed, spec, step=step, defaults=defaults)
     container = {
         "name": CONTAINER,
         "image": workers.image or defaults.image,
         "command": ["dataprep"],
         "args": list(arguments),
         "env": [*_to_json(workers.env), *_environment(observed, spec, variables, attempt=attempt, defaults=defaults)],
-        "resources": _resources(spec, step=step, gpu=gpu, memory=memory, defaults=defaults),
+        "resources": _resources(spec, step=step, devices=step == CONVERT, gpu=gpu, memory=memory, defaults=defaults),
         "volumeMounts": [*mounts, *_to_json(workers.volume_mounts)],
         "terminationMessagePath": "/dev/termination-log",
         "terminationMessagePolicy": "FallbackToLogsOnError",
@@ -58,7 +60,7 @@ def pod_template(
     # The user's init containers run first, because one of them may be the proxy through which the code is fetched.
     init_containers = [
         *_harden(_to_json(template.init_containers)),
-        *_code_containers(spec, container, commit=code_commit, memory=memory, defaults=defaults),
+        *_code_containers(spec, container, step=step, commit=code_commit, memory=memory, defaults=defaults),
     ]
     pull_policy = workers.image_pull_policy or defaults.image_pull_policy
     return {
@@ -146,7 +148,7 @@ def _affinity(spec: DataPrepJobSpec, *, gpu: bool, defaults: PodDefaults) -> Bod
 
 
 def _code_containers(
-    spec: DataPrepJobSpec, converter: Body, *, commit: str | None, memory: str | None, defaults: PodDefaults
+    spec: DataPrepJobSpec, converter: Body, *, step: str, commit: str | None, memory: str | None, defaults: PodDefaults
 ) -> list[Body]:
     """Return the init container that fetches code from Git, if the job uses code from Git.
 
@@ -165,7 +167,7 @@ def _code_containers(
             "args": ["fetch-code", "--job", f"{MOUNTS}/{JOB_FILE}", "--into", CODE_FOLDER, *(["--commit", commit] if commit else [])],
             # The user's variables are included, because they may set a proxy or certificates.
             "env": [*_to_json(spec.workers.env), {"name": "DATAPREP_MOUNTS", "value": MOUNTS}],
-            "resources": _resources(spec, step="fetch-code", gpu=False, memory=memory, defaults=defaults),
+            "resources": _resources(spec, step=step, devices=False, gpu=False, memory=memory, defaults=defaults),
             "volumeMounts": [*(mount for mount in converter["volumeMounts"] if mount["mountPath"] in needed_paths), *secret],
             "terminationMessagePath": "/dev/termination-log",
             "terminationMessagePolicy": "FallbackToLogsOnError",
@@ -204,9 +206,9 @@ def code_folder(spec: DataPrepJobSpec) -> str | None:
     return f"{CODE_FOLDER}/{sub_path}" if sub_path else CODE_FOLDER
 
 
-def tmp_size(spec: DataPrepJobSpec, defaults: PodDefaults) -> str | None:
-    """Return the size limit of `/tmp`: the job's ephemeral-storage limit, or else the limit from the chart."""
-    limit = (_requested_resources(spec, defaults).get("limits") or {}).get("ephemeral-storage")
+def tmp_size(spec: DataPrepJobSpec, defaults: PodDefaults, *, step: str) -> str | None:
+    """Return the size limit of `/tmp` in a step's pods: their ephemeral-storage limit, or else the limit from the chart."""
+    limit = (_requested_resources(spec, defaults, step=step).get("limits") or {}).get("ephemeral-storage")
     return str(limit) if limit is not None else defaults.tmp_size
 
 
@@ -214,12 +216,12 @@ def _size_limit(size: str | None) -> Body:
     return {"sizeLimit": size} if size else {}
 
 
-def _volumes(observed: Observed, spec: DataPrepJobSpec, *, defaults: PodDefaults) -> tuple[list[Body], list[Body]]:
+def _volumes(observed: Observed, spec: DataPrepJobSpec, *, step: str, defaults: PodDefaults) -> tuple[list[Body], list[Body]]:
     token = {"serviceAccountToken": {"path": "token", "audience": TOKEN_AUDIENCE, "expirationSeconds": TOKEN_SECONDS}}
     volumes: list[Body] = [
         {"name": "dataprep-spec", "configMap": {"name": spec_config_map_name(observed)}},
         {"name": "dataprep-token", "projected": {"sources": [token]}},
-        {"name": "dataprep-tmp", "emptyDir": _size_limit(tmp_size(spec, defaults))},
+        {"name": "dataprep-tmp", "emptyDir": _size_limit(tmp_size(spec, defaults, step=step))},
     ]
     mounts: list[Body] = [
         # The file is mounted without its folder, because the stores' folders are mounted next to the file.
@@ -243,15 +245,15 @@ def _volumes(observed: Observed, spec: DataPrepJobSpec, *, defaults: PodDefaults
     return volumes, mounts
 
 
-def memory_limit(spec: DataPrepJobSpec, defaults: PodDefaults) -> int | None:
-    """Return a converter pod's memory limit in bytes, from the job or the chart, or None if there is no limit."""
-    limit = (_requested_resources(spec, defaults).get("limits") or {}).get("memory")
+def memory_limit(spec: DataPrepJobSpec, defaults: PodDefaults, *, step: str) -> int | None:
+    """Return the memory limit of a step's pods in bytes, from the job or the chart, or None if there is no limit."""
+    limit = (_requested_resources(spec, defaults, step=step).get("limits") or {}).get("memory")
     return quantity.to_bytes(limit) if limit is not None else None
 
 
 def has_devices(spec: DataPrepJobSpec, defaults: PodDefaults) -> bool:
     """Return whether the converter pods get devices, which the pods of the other steps don't get."""
-    requested = _requested_resources(spec, defaults).values()
+    requested = _requested_resources(spec, defaults, step=CONVERT).values()
     return spec.workers.accelerator.policy != "None" or any(_is_device(name) for amounts in requested for name in amounts)
 
 
@@ -260,8 +262,13 @@ def _is_device(resource: str) -> bool:
     return "/" in resource
 
 
-def _requested_resources(spec: DataPrepJobSpec, defaults: PodDefaults) -> Body:
-    requested = spec.workers.resources
+def planning_resources(spec: DataPrepJobSpec) -> Resources | None:
+    """Return the job's own resources for the pods of the plan and commit steps, if it sets them."""
+    return spec.planning.resources if spec.planning is not None else None
+
+
+def _requested_resources(spec: DataPrepJobSpec, defaults: PodDefaults, *, step: str) -> Body:
+    requested = (planning_resources(spec) if step != CONVERT else None) or spec.workers.resources
     resources: Body = (
         requested.model_dump(mode="json", by_alias=True, exclude_none=True)
         if requested
@@ -270,16 +277,15 @@ def _requested_resources(spec: DataPrepJobSpec, defaults: PodDefaults) -> Body:
     return resources
 
 
-def _resources(spec: DataPrepJobSpec, *, step: str, gpu: bool, memory: str | None, defaults: PodDefaults) -> Body:
+def _resources(spec: DataPrepJobSpec, *, step: str, devices: bool, gpu: bool, memory: str | None, defaults: PodDefaults) -> Body:
     accelerator = spec.workers.accelerator
     unused_device = accelerator.resource_name if accelerator.policy != "None" and not gpu else None
-    # Only converter pods get devices. A plan pod would leave its GPU idle.
     resources: Body = {
         kind: kept_amounts
-        for kind, amounts in _requested_resources(spec, defaults).items()
+        for kind, amounts in _requested_resources(spec, defaults, step=step).items()
         if (
             kept_amounts := {
-                name: amount for name, amount in amounts.items() if name != unused_device and (step == "convert" or not _is_device(name))
+                name: amount for name, amount in amounts.items() if name != unused_device and (devices or not _is_device(name))
             }
         )
     }

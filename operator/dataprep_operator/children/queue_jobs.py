@@ -4,13 +4,14 @@ Kueue queues a queue Job like any other Job, so one Workload represents all step
 Kubernetes' Job controller ignores the queue Job and never creates pods for it. The operator writes the queue Job's status.
 """
 
+import math
 from datetime import datetime
 from typing import Any
 
-from dataprep_api import names
+from dataprep_api import names, quantity
 from dataprep_api.spec import DataPrepJobSpec
 from dataprep_operator.children.metadata import Body, child_name, owned_labels, owned_metadata
-from dataprep_operator.children.pod_template import pod_template
+from dataprep_operator.children.pod_template import CONVERT, planning_resources, pod_template
 from dataprep_operator.objects import times, untrusted
 from dataprep_operator.objects.child_jobs import ANNOTATION_LEAST, ANNOTATION_PLACEMENT, QUEUE, Child, Placement
 from dataprep_operator.objects.observed import Observed
@@ -21,8 +22,10 @@ def queue_job(
     observed: Observed, spec: DataPrepJobSpec, *, attempt: int, gpu: bool, memory: str | None, parallelism: int, defaults: PodDefaults
 ) -> Body:
     """Return the Job that asks the queue for the quota of all workers. Kueue resumes this Job when the queue admits it."""
-    # No other step's pods need more than the converter pods, so the pods of all steps fit into the same quota.
-    pod = pod_template(observed, spec, step="convert", attempt=attempt, arguments=["work"], gpu=gpu, memory=memory, defaults=defaults)
+    pod = pod_template(observed, spec, step=CONVERT, attempt=attempt, arguments=["work"], gpu=gpu, memory=memory, defaults=defaults)
+    least = untrusted.number(observed.queue_annotations.get(ANNOTATION_LEAST))
+    container = pod["spec"]["containers"][0]
+    container["resources"] = _with_planning(container["resources"], spec, pods=min(parallelism, least or parallelism))
     labels = owned_labels(observed, step=QUEUE, attempt=attempt)
     pod["metadata"]["labels"] |= labels
     annotations = dict(observed.queue_annotations)
@@ -38,6 +41,24 @@ def queue_job(
     # Without `completions`, Kueue counts `parallelism` pods, and the user may change that number while the Job waits.
     body = {"managedBy": names.CONTROLLER, "parallelism": parallelism, "backoffLimit": 0, "suspend": True, "template": pod}
     return {"apiVersion": "batch/v1", "kind": "Job", "metadata": metadata, "spec": body}
+
+
+def _with_planning(resources: Body, spec: DataPrepJobSpec, *, pods: int) -> Body:
+    """Return the converter pods' resources, raised so far that the quota of `pods` pods suffices for one pod of the plan or commit step."""
+    planning = planning_resources(spec)
+    if planning is None:
+        return resources
+    requests, limits = dict(resources.get("requests", {})), dict(resources.get("limits", {}))
+    # A container without a request requests its limit.
+    for name, amount in ((planning.limits or {}) | (planning.requests or {})).items():
+        share = quantity.to_number(amount) / max(1, pods)
+        own = requests.get(name, limits.get(name))
+        if "/" in name or (own is not None and quantity.to_number(own) >= share):
+            continue
+        requests[name] = f"{math.ceil(share * 1000)}m" if name == "cpu" else str(math.ceil(share))
+        if name in limits and quantity.to_number(limits[name]) < share:
+            limits[name] = requests[name]
+    return {kind: amounts for kind, amounts in (("requests", requests), ("limits", limits)) if amounts}
 
 
 def within_quota(job: Body, queue: Child, *, placed: bool) -> Body:

@@ -30,14 +30,15 @@ def increase(status: DataPrepJobStatus, spec: DataPrepJobSpec, defaults: PodDefa
     Returns None if `retry` is unset, if its maximum is reached, or if the pods have no memory limit.
     """
     raised_memory = of(status)
-    current_bytes = quantity.to_bytes(raised_memory) if raised_memory else memory_limit(spec, defaults)
+    step = status.step or "Plan"
+    current_bytes = quantity.to_bytes(raised_memory) if raised_memory else memory_limit(spec, defaults, step=step.lower())
     if spec.retry is None or current_bytes is None:
         return None
     # Whole mebibytes, rounded down to stay within the maximum.
     mebibytes = min(quantity.to_bytes(spec.retry.max_memory), int(current_bytes * spec.retry.memory_growth)) >> 20
     if mebibytes << 20 <= current_bytes:
         return None
-    return (status.effective or Effective()).model_copy(update={_FIELDS[status.step or "Plan"]: f"{mebibytes}Mi"})
+    return (status.effective or Effective()).model_copy(update={_FIELDS[step]: f"{mebibytes}Mi"})
 
 
 def carry_over(effective: Effective | None) -> Effective | None:

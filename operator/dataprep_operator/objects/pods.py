@@ -236,7 +236,8 @@ def _reason_and_message(pod: Pod, report: FailureResult | None) -> tuple[Reason,
     if pod.kubelet_message and pod.disrupted_at is None:
         return Reason.BACKOFF_LIMIT_EXCEEDED, f"The kubelet ended the pod: {pod.kubelet_message}"
     if pod.exit_reason == "OOMKilled":
-        return Reason.OUT_OF_MEMORY, "The container needed more memory than its limit (OOMKilled); raise workers.resources.limits.memory."
+        pods = "workers" if pod.step == "convert" else "planning"
+        return Reason.OUT_OF_MEMORY, f"The container needed more memory than its limit (OOMKilled); raise {pods}.resources.limits.memory."
     # A plan pod that also does a small job's work reports the plan before it begins the work. So its message doesn't explain the failure.
     has_last_words = pod.message.strip() and (pod.script or pod.result is None)
     last_words = f": {pod.message.strip()[-700:]}" if has_last_words else ""

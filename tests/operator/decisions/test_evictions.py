@@ -262,5 +262,5 @@ def test_the_spool_has_a_size(limits: Body | None, tmp_size: str | None, expecte
     spec = a_spec(workers={"resources": {"limits": limits}} if limits else {})
     pod = a_convert_job(spec, defaults=PodDefaults(tmp_size=tmp_size))["spec"]["template"]["spec"]
 
-    assert pod_template.tmp_size(spec, PodDefaults(tmp_size=tmp_size)) == expected.get("sizeLimit")
+    assert pod_template.tmp_size(spec, PodDefaults(tmp_size=tmp_size), step="convert") == expected.get("sizeLimit")
     assert next(each["emptyDir"] for each in pod["volumes"] if each["name"] == "dataprep-tmp") == expected

@@ -2,6 +2,7 @@
 
 from typing import Any
 
+import pytest
 from tests.operator.world import World, retry
 
 GROWTH = {"memoryGrowth": 2, "maxMemory": "3Gi"}
@@ -73,6 +74,38 @@ def test_without_the_field_nothing_grows(world: World) -> None:
     out_of_memory(world, "convert-1", failed="2", done="0-1,3")
     assert world.settle() == "Failed"
     assert world.condition("Failed") == ("True", "OutOfMemory")
+
+
+def test_the_plan_and_commit_steps_have_resources_of_their_own_which_grow(world: World) -> None:
+    planning = {"resources": {"requests": {"cpu": "2"}, "limits": {"memory": "1536Mi", "ephemeral-storage": "9Gi"}}}
+    world.apply(workers=WORKERS, planning=planning, retry=GROWTH)
+    world.settle()
+    assert container(world, "plan")["resources"] == planning["resources"]
+    assert {"name": "dataprep-tmp", "emptyDir": {"sizeLimit": "9Gi"}} in world.job("plan")["spec"]["template"]["spec"]["volumes"]
+    world.pod("plan", world.ended(137, reason="OOMKilled"))
+    world.fail("plan", "BackoffLimitExceeded")
+    assert world.settle() == "Planning"
+    assert container(world, "plan-2")["resources"]["limits"]["memory"] == "3072Mi"
+
+    world.planned("plan-2")
+    world.settle()
+    assert container(world, "convert-2")["resources"] == WORKERS["resources"]
+    world.converted("convert-2")
+    assert world.settle() == "Committing"
+    assert container(world, "commit-2")["resources"] == planning["resources"]
+
+
+@pytest.mark.parametrize(("step", "field"), [("plan", "planning"), ("convert-1", "workers")])
+def test_the_message_names_the_field_to_raise(world: World, step: str, field: str) -> None:
+    world.apply(workers=WORKERS)
+    world.settle()
+    if step != "plan":
+        world.planned()
+        world.settle()
+    world.pod(step, world.ended(137, reason="OOMKilled"), index=0 if step != "plan" else None)
+    world.fail(step, "BackoffLimitExceeded")
+    assert world.settle() == "Failed"
+    assert f"raise {field}.resources.limits.memory" in world.message()
 
 
 def test_without_a_limit_there_is_nothing_to_raise(world: World) -> None:

@@ -9,7 +9,7 @@ from tests.operator.world import NAMESPACE, World, a_failure, retry
 from dataprep_api.reasons import Reason
 from dataprep_operator.cluster.cluster import Body
 from dataprep_operator.objects import owners
-from dataprep_operator.objects.child_jobs import QUEUE_LABEL
+from dataprep_operator.objects.child_jobs import ANNOTATION_LEAST, QUEUE_LABEL
 
 SPOT: Body = {"nodeSelector": {"pool": "spot"}, "tolerations": [{"key": "spot", "operator": "Exists"}]}
 PREEMPTED = "Preempted to accommodate a workload (UID: 1) due to prioritization in the ClusterQueue"
@@ -336,6 +336,26 @@ def test_an_attempt_with_more_memory_asks_for_more_and_its_commit_for_one_pod_on
     assert "queue-1" not in world.jobs()
     [container] = pod_of(world, "queue-2")["containers"]
     assert (container["resources"]["requests"]["memory"], world.job("queue-2")["spec"]["parallelism"]) == ("2048Mi", 1)
+
+
+@pytest.mark.parametrize(
+    ("parallelism", "annotations", "requests", "limits"),
+    [
+        pytest.param(1, {}, {"cpu": "2000m", "memory": str(6 << 30)}, {"memory": str(6 << 30)}, id="one pod"),
+        pytest.param(3, {}, {"cpu": "1", "memory": str(2 << 30)}, {"memory": "2Gi"}, id="three pods share it"),
+        pytest.param(8, {}, {"cpu": "1", "memory": "1Gi"}, {"memory": "2Gi"}, id="the workers need more"),
+        pytest.param(8, {ANNOTATION_LEAST: "2"}, {"cpu": "1", "memory": str(3 << 30)}, {"memory": str(3 << 30)}, id="it may be two pods"),
+    ],
+)
+def test_the_quota_of_the_workers_suffices_for_the_plan_and_commit_steps(
+    world: World, parallelism: int, annotations: dict[str, str], requests: Body, limits: Body
+) -> None:
+    workers = {"parallelism": parallelism, "resources": {"requests": {"cpu": "1", "memory": "1Gi"}, "limits": {"memory": "2Gi"}}}
+    planning = {"resources": {"requests": {"cpu": "2"}, "limits": {"memory": "6Gi", "nvidia.com/gpu": 1}}}
+    world.apply(labels={QUEUE_LABEL: "research"}, annotations=annotations, workers=workers, planning=planning)
+    assert world.settle() == "Queued"
+    [container] = pod_of(world, "queue-1")["containers"]
+    assert container["resources"] == {"requests": requests, "limits": limits}
 
 
 def test_a_deleted_queue_job_is_created_again_and_the_step_follows_it(world: World) -> None:

@@ -70,7 +70,7 @@ class ImageList(Model):
     label_column: Column | None = None
     """Column of classes. The column is a name, or a position from 0. It needs `labelFrom: List`."""
     columns: Annotated[list[Column], Field(min_length=1, max_length=1024)] | None = None
-    """Columns to add to each image, such as captions or scores. The columns are names, or positions from 0. Their types are those of the sources csv, jsonl and parquet."""
+    """Columns to add, such as captions or scores. The columns are names, or positions from 0. Their types are those of the sources csv, jsonl and parquet."""
     defaults: NullDefaults | None = None
     """Values for nulls in `columns`. The keys are columns. Write the values as in the defaults of the sources csv, jsonl and parquet."""
     root: Uri | None = None

@@ -8,7 +8,7 @@ from dataprep_api.spec.model import Column, Model, Uri
 
 
 class MdsSource(Model):
-    """Data sets written by MosaicML Streaming's `MDSWriter`. Columns: those of the writer. A folder with an `index.json` is a subset."""
+    """MosaicML Streaming data sets. They are written by `MDSWriter`. Columns: those of the writer. A folder with an `index.json` is a subset."""
 
     uris: Annotated[list[Uri], Field(min_length=1, max_length=64)]
     """Folders. A folder has an `index.json`, or sub-folders that do, such as `train` and `val`. The entries are read in the order of this list."""

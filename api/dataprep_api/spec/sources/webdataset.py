@@ -8,7 +8,7 @@ from dataprep_api.spec.model import Column, Model, Uri
 
 
 class WebdatasetSource(Model):
-    """Tar files in WebDataset's layout, from any program. The members of a sample have the same name, up to the first dot, and follow each other.
+    """Tar files in WebDataset's layout. Any program can have written them. The members of a sample have the same name, up to the first dot, and follow each other.
 
     Columns: the members' extensions, such as `jpg`, `cls` and `txt`, and `__key__` if a feature uses it.
     """

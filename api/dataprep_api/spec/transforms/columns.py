@@ -66,7 +66,7 @@ class TokenizeSplit(Model):
 
 
 class FillNulls(Model):
-    """Replaces nulls with a value, and can add null masks."""
+    """Replaces nulls with a value. The transform can also add null masks."""
 
     columns: Columns
     """Columns with nulls."""

@@ -244,5 +244,5 @@ def _translate_errors() -> Iterator[None]:
         if "max_temp_directory_size" in str(exc) or "No space left" in str(exc):
             raise StoreFull(f"The join needs more room for temporary files than {tempfile.gettempdir()} has: {message}") from exc
         if isinstance(exc, duckdb.OutOfMemoryException):
-            raise ConvertError(f"The join needs more memory; raise workers.resources.limits.memory: {message}") from exc
+            raise ConvertError(f"The join needs more memory; raise planning.resources.limits.memory: {message}") from exc
         raise ConvertError(f"The join failed: {message}") from exc
