@@ -46,7 +46,7 @@ class Contender:
     unmeasured, and its file is read back instead."""
 
     def records(self, of: int) -> int:
-        """Returns how many of the workload's `of` records this contender gets."""
+        """Returns the number of records that this contender gets if the workload has `of` records."""
         return max(1, ceil(of * self.share))
 
     def run(self, source: Path, output: Path, records: int) -> Took:

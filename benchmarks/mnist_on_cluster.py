@@ -1,8 +1,8 @@
-"""`make bench-mnist`: how long a small job takes on the cluster, beside `dataprep run` on the same stores and beside an empty pod.
+"""`make bench-mnist`: how long a small job takes on the cluster, compared with `dataprep run` on the same stores and with an empty pod.
 
-The job converts MNIST's 70,000 records from HDFS to HDFS. Such a job runs in a single pod, so on an idle cluster it should take at most as
-long as `dataprep run`, an empty pod and one second together. Each round runs all three, one after the other. The medians are printed, and
-the command fails if the job takes longer.
+The job converts MNIST's 70,000 records from HDFS to HDFS. Such a job runs in a single pod, so on an idle cluster it should take at most one
+second longer than `dataprep run` and an empty pod together. Each round runs all three, one after the other. The medians are printed, and
+the command fails if the job takes longer than that.
 """
 
 import argparse

@@ -22,7 +22,7 @@ class Against:
     output: str
     """The kind of the output, which selects a function of `peers/reading_back.py`."""
     input: str
-    """The kind of the input, likewise."""
+    """The kind of the input, which also selects a function of `peers/reading_back.py`."""
     who: str = "ours"
     """The contender that wrote the output, or PREPARED."""
 

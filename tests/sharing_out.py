@@ -45,7 +45,7 @@ class ByWhatFilesStart(LoadFileScheduling):  # type: ignore[misc]  # mypy takes 
 
 def next_file(files: Iterable[str], process: int) -> str:
     """Return the first of the process's own files, else the first file that starts neither servers nor third-party readers, else the first
-    file. Files on HDFS are taken first by their own process, and last by other processes.
+    file. Files that use HDFS are taken first by their own process, and last by other processes.
     """
     own = _TOGETHER[process] if process < len(_TOGETHER) else None
 

@@ -6,7 +6,7 @@ from typing import Any
 
 
 def dumps(value: Any) -> bytes:
-    """Serialise `value` as UTF-8 JSON with sorted keys and no white space. Its type is Any, because `json` accepts many types."""
+    """Serialise `value` as UTF-8 JSON with sorted keys and no white space. `value` is Any, because `json` accepts many types."""
     return json.dumps(value, sort_keys=True, separators=(",", ":"), ensure_ascii=False, allow_nan=False).encode()
 
 

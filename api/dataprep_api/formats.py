@@ -44,8 +44,8 @@ class FormatRules:
     split_folder_name: str | None = None
     """A template that gives each split a folder, even if it is the only split.
 
-    The template is used since version 2 of the part `dl4jFolders`. DL4J's loaders read every file of a folder, even hidden files, so a
-    split's folder may contain only data.
+    The template has been used since version 2 of the part `dl4jFolders`. DL4J's loaders read every file of a folder, even hidden files, so
+    a split's folder must contain nothing but data.
     """
     inner_file: str | None = None
     """The name of the file with the records in each shard's folder, if each shard is a folder.

@@ -17,7 +17,7 @@ CUT: Final = 0.92
 STEP: Final = 1.01
 STEP_SECONDS: Final = 1.0
 STEPS: Final = 15
-"""The number of small steps after a cut. A rate near the store's limit is refused again within these steps."""
+"""The number of small steps after a cut. If the rate is near the store's limit, the store refuses requests again within these steps."""
 LATER_STEP: Final = 1.1
 """The factor of all later steps. By then, the rate is far below the store's limit, or something else slows the senders down."""
 
@@ -73,7 +73,7 @@ def may_be_chance(*, sent: int, refused: int) -> bool:
 
 
 def wanted(*, per_second: float, is_waiting: bool) -> float:
-    """Return the rate that a sender can use: infinite if its requests wait for their turn."""
+    """Return the rate that a sender can use. If its requests are waiting for their turn, it can use any rate, so the result is infinite."""
     return math.inf if is_waiting else _ROOM_TO_GROW * per_second
 
 

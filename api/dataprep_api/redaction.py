@@ -81,7 +81,7 @@ def redacted(text: str) -> str:
 
 
 def with_credentials_masked(value: Any) -> Any:  # Any, because `value` is a JSON value
-    """Replace credentials in the texts of a job's spec by `…`, so that the spec can be stored.
+    """Replace credentials in the texts of a job's spec with `…`, so that the spec can be stored.
 
     A digest is appended to each changed text, so that different texts stay different. The function is idempotent.
     """
@@ -152,7 +152,7 @@ def for_display(text: str) -> str:
 
 
 def one_line(text: str) -> str:
-    r"""Apply `for_display` and replace newlines by `\n`, so that no name or message can imitate a log line."""
+    r"""Apply `for_display` and replace newlines with `\n`, so that no name or message can imitate a log line."""
     return for_display(text).replace("\n", "\\n")
 
 

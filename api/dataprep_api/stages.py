@@ -10,10 +10,7 @@ from typing import Final
 SIDES: Final = (("read", "transform"), ("encode", "statistics"), ("sink",))
 """The stages, grouped by the thread that runs them."""
 READ_WAIT: Final = "readWait"
-"""The key of the time, in seconds, that the encoder spent waiting for a shard's next batch.
-
-The key `readWait` is stored beside the keys of the stages.
-"""
+"""The key for the seconds that the encoder spent waiting for a shard's next batch. It is stored beside the keys of the stages."""
 SHARD_BOUNDS: Final = (1, 5, 15, 60, 300, 900, 3600)
 """Upper bounds, in seconds, of the histogram of shard durations.
 

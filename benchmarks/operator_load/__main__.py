@@ -43,7 +43,7 @@ class Row:
     measure: Callable[[Bench, bool], Figures]
     at_most: Mapping[str, float]
     minutes: float
-    """The time after which the measurement is aborted. On two idle cores it takes about half of this."""
+    """The time after which the measurement is aborted. On two idle cores, the measurement takes about half of this time."""
     at_least: Mapping[str, float] = field(default_factory=dict)
     needs_cluster: bool = True
 
@@ -126,7 +126,7 @@ ROWS: Final = (
 )
 _MINUTES: Final = 80.0
 _NO_CLUSTER: Final = Bench(api=cast("Any", None), installation=cast("Any", None), patience=Patience("no cluster", seconds=0))
-"""For rows that need no cluster. They use neither the API nor the installation."""
+"""The bench for rows that need no cluster. These rows use neither the API nor the installation."""
 
 
 def main() -> int:
@@ -149,7 +149,7 @@ def main() -> int:
 
 
 def measure(rows: Sequence[Row], bench: Bench, *, seconds: float, small: bool, results: Path | None, page: Path) -> int:
-    """Measures all rows within this time. When a row ends, its figures or its error are written."""
+    """Measures all rows within `seconds`. When a row ends, its figures or its error are written."""
     whole = Patience("all rows", seconds=seconds)
     found: dict[str, Any] = json.loads(results.read_text()) if results is not None and results.exists() else {}
     beyond: list[str] = []

@@ -100,7 +100,7 @@ class Bench:
         return self.read().jobs.get("Succeeded", 0)
 
     def until_completed(self, count: float, *, since: Reading) -> Reading:
-        """Waits until this many more jobs have completed than in the given reading. Returns the reading with the most memory."""
+        """Waits until `count` jobs have completed since the reading `since`. Returns the reading with the most memory."""
         peak = now = since
 
         def complete() -> bool:
@@ -265,7 +265,7 @@ def restart(bench: Bench, *, jobs: int) -> Figures:
         def at_work() -> int:
             return observing.running(bench.api, namespace, step="convert")
 
-        # Kubernetes creates twenty pods a second. Until the last pod runs, the operator has more to do than reconciling unchanged jobs.
+        # Kubernetes creates twenty pods a second. Until the last pod runs, the operator has more to do than reconcile unchanged jobs.
         bench.patience.until("all workers", lambda: at_work() >= jobs, every=5, reached=lambda: f"{at_work()} of {jobs} run")
         children = observing.children(bench.api, namespace)
         leading, looks = _leader_pod(bench), 0.0

@@ -35,7 +35,7 @@ _SHARDS_OF_A_TASK: Final = 10
 
 
 def measure(*, pods: int, looks: int) -> dict[str, float]:
-    """Measures looks at a job with this many pods. Before each look, one more pod succeeds.
+    """Measures reconciliations of a job with this many pods. Before each of them, one more pod succeeds.
 
     Nine out of ten pods have finished, and one out of a hundred has failed. The other pods run, and have reported their progress.
     """
@@ -75,7 +75,7 @@ class _Operator:
         self._now = _START
         self._reconciler = Reconciler(
             cache=self._cache,
-            cluster=cast("Any", self._api),  # it has only the requests of this measurement
+            cluster=cast("Any", self._api),  # `_Api` has only the methods that this measurement needs
             progress_store=self._progress_store,
             settings=Settings(pods=PodDefaults(image="dataprep:1", status_url="http://status:8080")),
             clock=lambda: self._now,
@@ -95,7 +95,7 @@ class _Operator:
         self._cache.put(kind, self._api.versioned(raw))
 
     def put_traced(self, pods: list[str]) -> int:
-        """Delivers pods as JSON text, and looks at the job. Returns the bytes of memory that the operator keeps for the pods."""
+        """Delivers pods as JSON text, and reconciles the job. Returns the bytes of memory that the operator keeps for the pods."""
         gc.collect()
         tracemalloc.start()
         for text in pods:
@@ -129,7 +129,7 @@ class _Operator:
 
 
 class _Api:
-    """The requests that an undisturbed job causes. Any other request is an AttributeError."""
+    """An API server with only the requests that an undisturbed job causes. Any other request raises AttributeError."""
 
     def __init__(self) -> None:
         self._objects: dict[tuple[str, str], Body] = {}

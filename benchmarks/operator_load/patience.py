@@ -64,7 +64,7 @@ class Patience:
         return self._clock() - begun
 
     def rest(self, what: str, seconds: float) -> None:
-        """Waits for this time."""
+        """Waits for this many seconds."""
         self.tell(f"{what}, {seconds:.0f} s")
         self.check(what)
         self._sleep(seconds)

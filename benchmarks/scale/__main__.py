@@ -50,8 +50,10 @@ def main() -> int:
 
 
 def measure(rows: Sequence[Row], bench: Bench, *, sizes: Sizes, results: Path | None, page: Path, at: Sequence[int] = ()) -> int:
-    """Measures all rows, with the sizes `at` if there are any. When a row ends, its figures or its error are written. The figures of sizes
-    that aren't measured now are kept."""
+    """Measures each row with the sizes in `at` or, if `at` is empty, with the row's own sizes.
+
+    When a row ends, its figures or its error are written. The figures of sizes that aren't measured this time are kept.
+    """
     found: dict[str, Any] = json.loads(results.read_text()) if results is not None and results.exists() else {}
     beyond: list[str] = []
     for row in rows:

@@ -34,7 +34,7 @@ REQUESTS: Final = 5500.0
 FILE_BYTES: Final[Mapping[Kind, int]] = {"images": 110_000, "parquet": 256 * MIB, "csv": 64 * MIB}
 
 _FILES_AT_ONCE: Final = 8
-"""The files that a process examines or reads at once, if each takes one or two requests."""
+"""The number of files that a process examines or reads at the same time, if each file takes one or two requests."""
 _REPORTS_AT_ONCE: Final = 16
 
 
@@ -46,7 +46,7 @@ class Job:
     size: int
     """N: bytes."""
     shards: int
-    """S."""
+    """S: the number of shards."""
 
     @property
     def files(self) -> int:
@@ -66,8 +66,8 @@ class Job:
 
 
 Limit = Literal["CPU", "bandwidth", "answers", "requests"]
-"""What limits a step: processors, the bandwidth of connections, the time until requests are answered, or the requests that the store
-answers in a second."""
+"""What limits a step: the processors, the bandwidth of connections, the time until requests are answered, or the number of requests that
+the store answers in a second."""
 
 
 @dataclass(frozen=True)
@@ -79,7 +79,7 @@ class Time:
 
     @classmethod
     def longest(cls, times: Mapping[Limit, float]) -> Self:
-        """Returns the longest of several times that pass at once."""
+        """Returns the longest of several durations that run in parallel."""
         limit = max(times, key=lambda each: times[each])
         return cls(times[limit], limit)
 
@@ -94,7 +94,7 @@ class Cost:
     time: Time
     requests: float
     mib: float | None = None
-    """The peak memory of the pod. None if another step of the same pod says it."""
+    """The peak memory of the pod. None if it is given with another step of the same pod."""
     always: bool = True
     """Whether every job with such files has this step."""
 
@@ -106,7 +106,7 @@ class Coefficients:
     results: Results
 
     def figure(self, row: str, name: str, *, size: int | None = None) -> float:
-        """Returns a figure of a row, of the largest usual size by default."""
+        """Returns a figure of a row, by default the figure of the largest measured size."""
         sizes = self.results[row]["sizes"]
         return float(sizes[str(size or max(map(int, sizes)))]["figures"][name])
 
@@ -127,7 +127,7 @@ class Coefficients:
 
     @property
     def list_cpu(self) -> float:
-        """CPU seconds of the plan step for each listed file, without the play of the listing."""
+        """CPU seconds of the plan step for each listed file, without those that the played store takes for the listing."""
         row = "plan-images"
         return (self.figure(row, "plan_cpu_seconds") - self.figure(row, "played_cpu_seconds")) / self.figure(row, "units")
 
@@ -147,7 +147,7 @@ class Coefficients:
         return 1024 * self.per("plan-csv", "gib", "plan_cpu_seconds")
 
     def fraction_cpu(self, kind: Kind) -> float:
-        """CPU seconds for each sample whose split is a fraction."""
+        """Additional CPU seconds for each sample if the splits are fractions."""
         row = "plan-images" if kind == "images" else "plan-csv"
         with_fractions = f"{row}-fractions"
         size = min(self.sizes(with_fractions))
@@ -168,12 +168,12 @@ class Coefficients:
         return 1024 * self.per("work-csv-shuffled", "gib", "work_cpu_seconds")
 
     def work_requests(self, kind: Kind) -> float:
-        """Requests of a worker for each shard, to read, to write and to report it."""
+        """Requests of a worker for each shard: to read its input, to write it and to report it."""
         return self.per(f"work-{kind}", "work_all_requests", "shards")
 
 
 def job_of(kind: Kind, size: int, known: Coefficients) -> Job:
-    """Returns the job that reads this many bytes. A shard has 128 MiB of output; how much input that is has been measured."""
+    """Returns the job that reads this many bytes. A shard has 128 MiB of output; its amount of input comes from the measurements."""
     return Job(kind, size, shards=math.ceil(size / MIB / known.per(f"work-{kind}", "mib", "shards")))
 
 

@@ -19,7 +19,7 @@ class MeasurementFailed(RuntimeError):
 def measure(name: str, temporary: Path, *, seconds: float, **arguments: Any) -> Figures:
     """Runs a measurement of `MEASUREMENTS` with these arguments. Its temporary files are in the folder `temporary`.
 
-    Raises MeasurementFailed, and TimeoutExpired if it takes longer than this.
+    Raises MeasurementFailed, or TimeoutExpired if the measurement takes longer than `seconds`.
     """
     temporary.mkdir(exist_ok=True)
     command = [sys.executable, "-m", __name__, name, json.dumps(arguments)]

@@ -72,7 +72,7 @@ def plan(disk: str, kind: str, count: int, fields: Fields) -> Figures:
             "samples": head.samples,
             "shards": head.shards,
             "tasks": head.tasks,
-            # Batch by batch, because the pages of the table that are looked at would count as memory of the process.
+            # Go through the table in batches: if all pages of the table stayed mapped, they would count as memory of the process.
             "table_mib": sum(batch.nbytes for batch in units.batches(SCHEMA.names)) / MIB,
             "stored_mib": new.tables.units.size / MIB,
             "plan_json_kib": len(head.to_bytes()) / 1024,
@@ -101,9 +101,9 @@ def work(disk: str, kind: str, count: int, fields: Fields, *, most_shards: int) 
 
 
 def prepare_commit(disk: str, count: int, server: Mapping[str, str]) -> Figures:
-    """Stores the plan of a job with `count` shards of ten images each, and what workers leave for the commit step.
+    """Stores the plan of a job with `count` shards of ten images each, and the files that workers would leave for the commit step.
 
-    Without a server, the shards and their reports are played. With an S3 server, they are objects, of one byte for each shard.
+    Without a server, the shards and their reports are played. With an S3 server, they are real objects, and each shard is one byte long.
     """
     access = _access(Path(disk), "images", count * IMAGES_OF_A_SHARD, server=server)
     spec = spec_of("images", _output(server), SHARDED)

@@ -84,7 +84,7 @@ class PlayedFiles:
 
 
 def pins(numbers: range) -> list[str]:
-    """Returns the pins of files with these numbers. They are as long and as random as an MD5."""
+    """Returns the pins of the files with these numbers. Each pin is as long and as random as an MD5."""
     seeds = np.arange(2 * numbers.start, 2 * numbers.stop, dtype=np.uint64)
     digits = mix(seeds + np.uint64(1)).tobytes().hex()
     return [digits[place : place + _PIN_DIGITS] for place in range(0, len(digits), _PIN_DIGITS)]

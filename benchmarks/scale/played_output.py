@@ -23,8 +23,10 @@ _BLOCK: Final = 1024
 
 
 def report_of(shard: Shard, *, like: ShardReport, entry: Entry, index: Entry) -> ShardReport:
-    """Returns the report of a shard. `entry` and `index` are the entries of the shard and of its index. The statistics, and whether shards
-    have an index, are those of the report `like`."""
+    """Returns the report of a shard. `entry` and `index` are the entries of the shard and of its index.
+
+    The statistics are copied from the report `like`. The shard has an index only if `like` has one.
+    """
     sha256 = hashlib.sha256(shard.file.encode()).hexdigest()
     update: dict[str, Any] = {"number": shard.number, "split": shard.split, "file": shard.file, "pin": entry.pin}
     update |= {"records_in": shard.records, "records_out": shard.records, "bad": 0, "filtered": 0, "added": 0}

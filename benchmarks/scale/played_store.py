@@ -23,7 +23,7 @@ SCHEME: Final = "played://"
 OUTPUT: Final = f"{SCHEME}out"
 """The URI of the folder with the written objects."""
 KEYS_OF_A_PAGE: Final = 1000
-"""An object store lists at most this many keys in one answer."""
+"""An object store lists at most this many keys in one response."""
 _PIECE: Final = 4 << 20
 
 
@@ -67,7 +67,7 @@ class Requests:
 
 
 class PlayedStore:
-    """See the module."""
+    """See the module's docstring."""
 
     def __init__(self, disk: Path, computed: Mapping[str, ComputedFiles]) -> None:
         """Written objects are files in the folder `disk`. `computed` maps a prefix of URIs to the files whose URIs begin with it."""
@@ -156,7 +156,10 @@ class PlayedStore:
         return Entry(f"{OUTPUT}{entry.uri.removeprefix(str(self._disk))}", entry.size, entry.pin)
 
     def written(self, entry: Entry, parts: int) -> Entry:
-        """Counts the requests of a finished upload. An object of one part takes one request; others also begin and complete an upload."""
+        """Counts the requests of a finished upload.
+
+        An object of one part takes one request. Any other object takes one request for each part, and two to begin and complete the upload.
+        """
         self.requests.add("put", 1 if parts == 1 else parts + 2)
         return self._named(entry)
 

@@ -78,9 +78,9 @@ class Row:
     large: Sequence[int] = ()
     """Sizes that take too long for a usual run."""
     grows: Mapping[str, float] = field(default_factory=dict)
-    """For some figures, how many times the figure of the smallest size the figure of the largest size may be."""
+    """Maps the name of a figure to the largest factor by which it may grow from the smallest to the largest size."""
     grows_per_item: Mapping[str, float] = field(default_factory=dict)
-    """The same for figures that are divided by the size."""
+    """The same as `grows`, but the figures are first divided by the size."""
 
     def sizes(self, choice: Sizes) -> list[int]:
         """Returns the sizes of a run."""

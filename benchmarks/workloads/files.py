@@ -16,7 +16,7 @@ _DECODED: Final[Mapping[str, Any]] = {
 }
 _DECODED_BYTES: Final = 482 * 415 * 3 * 2
 _SAMPLE_BYTES: Final = 5 * 512
-"""The size in bytes of a sample in a tar file: 600 bytes and a digit take two headers and three blocks."""
+"""The size in bytes of a sample in a tar file: two headers, two blocks for the 600-byte picture, and one block for its class."""
 _RESIZED: Final[Mapping[str, Any]] = {
     "source": {"images": {"uris": ["INPUT"], "labelFrom": "None"}},
     "transforms": [

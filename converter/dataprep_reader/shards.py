@@ -1,8 +1,8 @@
 """Shards: yields the records of one file as Arrow batches, starting at any record. Each kind of file that can be read in parts has a class.
 
-Every class divides its file into *parts*, which can be read alone. An indexed TFRecord file has parts of about 4 MiB each. The parts of a
-Parquet file are its row groups, and the parts of an Arrow file are its record batches. Any other file is a single part. To reach records in
-the middle of such a file, the reader must read and skip the records before them.
+Every class divides its file into *parts*, each of which can be read alone. An indexed TFRecord file has parts of about 4 MiB each. The
+parts of a Parquet file are its row groups, and the parts of an Arrow file are its record batches. Any other file is a single part. To reach
+records in the middle of such a file, the reader must read and skip the records before them.
 """
 
 import itertools
@@ -389,4 +389,4 @@ SHARDS: Final[Mapping[ReadUnit, Callable[[ShardLayout, ManifestFile], Shard]]] =
     ReadUnit.RECORD_BATCHES: ArrowShard,
     ReadUnit.ARRAYS: ArraysShard,
 }
-"""For each kind of section that can be read alone, the class that reads it."""
+"""For each ReadUnit, the class that reads it."""

@@ -343,7 +343,7 @@ def test_braces_of_the_schema_are_safe_from_helm(monkeypatch: pytest.MonkeyPatch
 
 @pytest.fixture(scope="module")
 def made_files() -> Mapping[Path, str]:
-    """All files that the generator makes, which takes a second."""
+    """All files that the generator makes. Making them takes a second."""
     return crd.files()
 
 

@@ -49,7 +49,7 @@ def test_what_leaves_the_bytes_alone_leaves_the_run_id_alone(a_job: Builder, cha
 
 @pytest.mark.parametrize("example", EXAMPLES, ids=[example.name for example in EXAMPLES])
 def test_a_field_at_its_default_does_not_enter_however_deep_it_lies(example: Path) -> None:
-    """Releases can therefore add fields to any model of the spec."""
+    """A field at its default doesn't change the run id, so releases can add fields to any model of the spec."""
     documents = [each for each in yaml.safe_load_all(example.read_text()) if each["kind"] == "DataPrepJob"]
     for spec in (DataPrepJob.parse(document).spec for document in documents):
         written_out = spec.model_dump(mode="json", by_alias=True, exclude_none=True)

@@ -1,5 +1,5 @@
-"""The benchmark of large jobs: the played store lists what it says, each measurement works with little data, and the page agrees with the
-results. The measured figures are not tested."""
+"""The benchmark of large jobs: the played store lists the files that it serves, each measurement works with little data, and the page
+agrees with the results. The measured figures are not tested."""
 
 import json
 from collections.abc import Iterator

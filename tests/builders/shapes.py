@@ -99,7 +99,7 @@ REFUSED: Final[Mapping[tuple[str, str], str]] = {
     ("csvSequences", "fileBatch"): "the features are label, walk",
     ("numpy", "fileBatch"): "the features are values",
 }
-"""The combinations that are refused, and what the message contains besides the format. All other combinations must convert."""
+"""The refused combinations, and what the message contains besides the format. The tests check that all other combinations convert."""
 
 
 def shape_job(written: dict[str, Any], output: Path, *, format_: str, parallelism: int) -> DataPrepJob:

@@ -93,7 +93,7 @@ FINISHED: dict[str, tuple[Callable[[Path], object], set[str]]] = {
     "replace if changed": (lambda _: replaced("IfChanged"), {"plan", "OWNER file"}),
     "remove": (removed, ALL),
 }
-"""Code paths to a finished data set, with the files that they read. A job with `fromJob` takes the path of a source."""
+"""The code paths that use a finished data set, each with the kinds of files that it reads. A job with `fromJob` takes the path `source`."""
 UNFINISHED: dict[str, tuple[Callable[[Path], object], set[str]]] = {
     "resume": (lambda folder: verified_run(job_of(folder)), {"plan", "report", "OWNER file"}),
     "work": (worked, {"plan", "report", "OWNER file"}),

@@ -19,12 +19,13 @@ MARK = "Mk7-hunter2-Zq9"
 
 
 def with_a_key(text: str) -> str:
-    """The output's URI with a key, which earlier releases accepted."""
+    """Return the objects with an access key in the output's URI. Earlier releases accepted such URIs."""
     return text.replace("s3://out/", f"s3://AKIA:{MARK}@out/")
 
 
 def with_a_password(text: str) -> str:
-    """Rows of a database whose URL contains the password. The URL is in the job and, as JSON within JSON, in its ConfigMap."""
+    """Return the objects with a database as the source, whose URL contains the password. The URL is in the job and, as JSON within JSON, in
+    the job's ConfigMap."""
     objects = json.loads(text)
     for plural, body in objects:
         document = json.loads(body["data"]["job.yaml"]) if plural == "configmaps" and "job.yaml" in body.get("data", {}) else body

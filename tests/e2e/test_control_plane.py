@@ -57,7 +57,7 @@ def test_jobs_survive_outages_of_the_api_server_and_etcd(
 
 @pytest.mark.exclusive
 def test_the_crd_may_be_upgraded_under_running_jobs(namespace: Namespace, stores: Stores, cluster: Cluster) -> None:
-    """The new CRD has another field and other descriptions; upgrading it closes every watch of the resource."""
+    """The new CRD has an additional field and different descriptions. The upgrade closes every watch of the resource."""
     file = ROOT / "crds" / "dataprepjobs.dataprep.io.yaml"
     newer = yaml.safe_load(file.read_text())
     spec = newer["spec"]["versions"][0]["schema"]["openAPIV3Schema"]["properties"]["spec"]["properties"]

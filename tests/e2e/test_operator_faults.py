@@ -93,7 +93,7 @@ def test_a_paused_leader_is_replaced_in_time_and_does_no_harm_when_it_wakes(
                 woken = time.monotonic()
                 first.wake()
                 assert first.wait_ended(seconds=5) == 1
-                # The pause can fall between the last check of the Lease and the first byte of a request. Only that request is sent.
+                # The pause can fall between the last check of the Lease and the first byte of a request. Then only that request is sent.
                 assert len(proxy.writes_since(woken)) <= 1, proxy.writes_since(woken)
                 assert "another replica holds the Lease" in first.words() or "was not renewed for 9 s" in first.words()
                 namespace.kubectl("patch", "dpj", "changed", "--type=merge", '--patch={"spec": {"suspend": false}}')

@@ -46,7 +46,8 @@ _CONVERTER: Final = Path(__file__).resolve().parent.parent / "converter"
 
 
 _ELSEWHERE: Final = "test_reader_table"
-"""The tests of the MaxCompute reader, whose rows come from a service. Damaged responses are tested in test_table_answers."""
+"""The module that tests the MaxCompute reader. It is left out here, because this reader's rows come from a service instead of files.
+test_table_answers tests damaged responses."""
 
 
 def contracts() -> dict[str, type[ReaderContract]]:
@@ -204,8 +205,8 @@ def check(contract: type[ReaderContract], source: Source, file: Path, allowed: s
 
 def check_text(text: str, contract: type[ReaderContract], file: Path) -> None:
     """Raises AssertionError for an error that doesn't name the file."""
-    # If a row is missing, a join names the table instead of a file, because a table can have many files. For a data set, the
-    # error names the folder, and the file as in the manifest, or reports what _SUCCESS states about the manifest.
+    # If a row is missing, a join's error names the table instead of a file, because a table can have many files. A data set's error
+    # names the folder, followed by the file's path in the manifest, or reports what _SUCCESS states about the manifest.
     also: dict[type[Reader], list[str]] = {
         JoinReader: [f"the table {file.stem}", f" {file.stem} ("],
         DatasetReader: [*(f"{folder}: {file.relative_to(folder)}" for folder in file.parents), f" {file.name} states"],

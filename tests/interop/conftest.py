@@ -23,7 +23,7 @@ def tf() -> Any:
     """The module `tensorflow`, which has no type annotations for a strict checker."""
     os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
     try:
-        # Its imports use APIs that are deprecated elsewhere.
+        # Importing TensorFlow causes warnings, because it uses deprecated APIs of other packages.
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
             return importlib.import_module("tensorflow")

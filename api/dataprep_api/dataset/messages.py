@@ -278,7 +278,10 @@ def _shortened_versions(message: Message) -> Iterator[Message]:
 
 
 def _with_classes_that_fit(plan: PlanResult) -> PlanResult:
-    """Return the plan with packed class names. For each label, it has as many names as fit into the limit, but at least 20."""
+    """Return the plan with packed class names.
+
+    For each label, the plan keeps as many names as fit into the message, but at least 20, even if the message is then too long.
+    """
     counts = range(_FEWEST_CLASSES, 1 + max((len(label.classes) for label in plan.labels), default=0))
     beyond = bisect_left(counts, True, key=lambda count: len(_serialise(_with_packed_classes(plan, count)).encode()) > TERMINATION_LIMIT)
     return _with_packed_classes(plan, _FEWEST_CLASSES + max(0, beyond - 1))

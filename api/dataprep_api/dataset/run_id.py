@@ -41,7 +41,7 @@ class Part:
     version: int
     """The version that this release writes. Version 1 stands for the behaviour of the releases that didn't yet have parts."""
     is_used: Callable[[DataPrepJobSpec], bool]
-    """A pure function that returns whether the part may affect the bytes that a job writes. True if this depends on the inputs."""
+    """A pure function that returns whether the part may affect the bytes that a job writes. If only the inputs decide, it returns True."""
     oldest: int | None = None
     """The oldest version that this release can still write. None means that it can write only `version`.
 

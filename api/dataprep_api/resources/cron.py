@@ -129,8 +129,8 @@ class DataPrepCronJob(Model):
 def job_document(cron: Mapping[str, Any], *, scheduled: datetime) -> dict[str, Any]:
     """Return the DataPrepJob that the template yields for one scheduled time.
 
-    The returned job has the name of the DataPrepCronJob. A caller that creates several jobs must replace this name by a unique name for
-    each job.
+    The returned job has the name of the DataPrepCronJob. A caller that creates several jobs must replace this name with a unique name
+    for each job.
     """
     template = cron["spec"]["jobTemplate"]
     spec = template.get("spec") or {}

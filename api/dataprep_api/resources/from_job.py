@@ -1,4 +1,4 @@
-"""Replaces `source.fromJob` by `source.dataset` when the other job is Complete. The converter supports only `source.dataset`."""
+"""Replaces `source.fromJob` with `source.dataset` when the other job is Complete. The converter supports only `source.dataset`."""
 
 from collections.abc import Mapping
 from typing import Any

@@ -190,7 +190,7 @@ class DataPrepJobSpec(Model):
     on_bad_record: BadRecords = BadRecords()
     """What happens to bad records."""
     nulls: Literal["Keep", "Bad"] | None = None
-    """Whether a null is a value. A null is a missing value in a table, such as an empty cell in a column of numbers. `Keep`: nulls are written as nulls, and a record is bad if the format has no null for the feature. `Bad`: a record with a null is bad. Default: `Keep`."""
+    """How nulls are treated. A null is a missing value in a table, such as an empty cell in a column of numbers. `Keep`: nulls are written as nulls, and a record is bad if the format has no null for the feature. `Bad`: a record with a null is bad. Default: `Keep`."""
     allow_empty: bool = False
     """Whether empty input is accepted. If true, empty input gives an empty data set. If false, the job fails on empty input."""
     code: Code | None = None

@@ -100,7 +100,7 @@ class SharedList:
 
     `keys` are the fields that identify an item (list type `map`). Without keys, an item is identified by its value (list type `set`).
     Unmarked lists are `atomic`: each apply replaces the complete list. In lists that describe the data set, the order of the items decides
-    the bytes, so such a list must come from one author.
+    the bytes, so a single user must manage the complete list.
     """
 
     keys: tuple[str, ...] = ()
@@ -210,7 +210,7 @@ def _serialise_uri(uri: str, info: SerializationInfo) -> str:
 
 
 STORED: Final = "stored"
-"""A key in the context of `model_dump`. If the value is true, URIs are written without signatures, so that they may be stored in files."""
+"""A key in the context of `model_dump`. If the value is true, URIs are written without signatures, so that they can be stored in files."""
 Uri = Annotated[
     str,
     AfterValidator(_refuse_nul),

@@ -44,7 +44,7 @@ class Access:
         self.settings = tuple(sorted(settings, key=lambda s: len(s.uri_prefix), reverse=True))
         self._clients: dict[tuple[str, str], Store] = {}
         self.budgets: dict[str, RequestBudget] = {}
-        """Maps the index of each `spec.stores` entry in use, or a scheme without an entry, to its request budget."""
+        """The request budgets. A key is the index of a `spec.stores` entry in use, or a scheme without an entry."""
         self._processes = 1
         self._signed: dict[str, str] = {}
         """Maps each web address without its signature to the signed address. Only unsigned addresses are stored."""
@@ -140,7 +140,7 @@ class Access:
     def unsigned(self, source: Source) -> Source:
         """Returns a copy of the source whose web addresses have no signatures. This copy may be stored.
 
-        This object keeps the signatures, and adds them again when an address is read. Raises BadSpec if two addresses differ only in their
+        The Access keeps the signatures, and adds them again when an address is read. Raises BadSpec if two addresses differ only in their
         signatures.
         """
         complete, stripped = (

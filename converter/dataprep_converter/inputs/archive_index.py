@@ -2,8 +2,8 @@
 
 This reads the directory of a zip file, all headers of a tar file, and the complete contents of a compressed tar file.
 
-Harmful or ambiguous archives are refused with an error that names the archive and the member. Reasons for a refusal are links, encrypted
-members, paths that lead out of the archive, two members with the same name, and contents that are far too large for the archive's size.
+Harmful or ambiguous archives are refused with an error that names the archive and the member. An archive is refused if it contains links,
+encrypted members, paths that lead out of the archive, two members with the same name, or contents far too large for the archive's size.
 """
 
 import io

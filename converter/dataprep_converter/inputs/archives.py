@@ -125,8 +125,8 @@ class _Archive:
                 source = self._open_again()
                 contents = unpacked(source, self._uri, compression=compression, size=size, kept_bytes=KEPT_BYTES)
                 contents.owned.callback(source.close)
-                # The stream stays open for the next member. Close its source once neither the store nor any member refers to the stream
-                # anymore, because a store has no `close` method.
+                # The stream stays open for the next member. A store has no `close` method, so close the stream's source when neither the
+                # store nor any member refers to the stream anymore.
                 weakref.finalize(contents, contents.owned.close)
                 self._contents = contents
             return self._contents

@@ -18,7 +18,7 @@ Compression: TypeAlias = Literal["gzip", "bzip2", "xz", "zstd", "lz4"]
 
 GZIP_MAGIC: Final = b"\x1f\x8b"
 MAGIC_BYTES: Final = 10
-"""The number of first bytes that `compression_of` needs."""
+"""`compression_of` needs this many bytes from the beginning of a file."""
 SUFFIXES: Final = (".gz", ".bz2", ".xz", ".zst", ".lz4")
 """The usual file name extensions of compressed files."""
 

@@ -13,7 +13,7 @@ Encoding: TypeAlias = Literal["Utf8", "Utf16Le", "Utf16Be", "Latin1", "Windows12
 
 UTF8_MARK: Final = codecs.BOM_UTF8
 MARK_BYTES: Final = 4
-"""The number of first bytes that `marked_encoding` needs."""
+"""`marked_encoding` needs this many bytes from the beginning of a file."""
 UTF16: Final = frozenset(("Utf16Le", "Utf16Be"))
 _MARKS: Final[tuple[tuple[bytes, Encoding], ...]] = (
     (codecs.BOM_UTF8, "Utf8"),

@@ -29,7 +29,7 @@ def place_of(message: str, file: str, overrides: Sequence[str] = ()) -> str:
 
 
 def _paths(message: str, spec: dict[str, Any]) -> Iterator[str]:
-    """Yields the paths of the fields that the beginning of the message may name."""
+    """Yields the paths of the fields that the beginning of the message might name."""
     if feature := _FEATURE.match(message):
         for part in ("features", "labels"):
             for number, item in enumerate(_list(spec.get(part))):
@@ -37,7 +37,7 @@ def _paths(message: str, spec: dict[str, Any]) -> Iterator[str]:
                     yield f"spec.{part}[{number}].name"
     if transform := _TRANSFORM.match(message):
         steps = [(number, item[transform[1]]) for number, item in enumerate(_list(spec.get("transforms"))) if _has(item, transform[1])]
-        # The message about a filter quotes its expression.
+        # A message about a filter quotes the filter's expression, so yield the filters with a quoted expression first.
         for number, _ in sorted(steps, key=lambda step: not (_has(step[1], "where") and repr(step[1]["where"]) in message)):
             yield f"spec.transforms[{number}].{transform[1]}"
     if field := _FIELD.match(message):

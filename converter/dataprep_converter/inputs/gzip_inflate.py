@@ -22,7 +22,7 @@ except ModuleNotFoundError:
     _Inflater, _Error = zlib.decompressobj, zlib.error
 
 ERRORS: Final[tuple[type[Exception], ...]] = (_Error,)
-"""The errors that a member's methods raise for damaged data."""
+"""The errors that a decompressor returned by `member` raises for damaged data."""
 
 
 def member() -> Any:

@@ -1,7 +1,7 @@
 """Reads a YAML file as `kubectl` reads it (YAML 1.1), and finds the line and column of each field.
 
-If a mapping has a key twice, PyYAML itself keeps only the last value. Nor does it record where in the file each value was. So this module
-keeps the nodes that PyYAML creates while parsing.
+If a mapping has a key twice, PyYAML itself keeps only the last value. PyYAML also doesn't record where in the file each value was. So this
+module keeps the nodes that PyYAML creates while parsing.
 """
 
 import sys

@@ -1,4 +1,7 @@
-"""Advice on what to change when a bad record ends a job. Leaving the record out is right only if nothing but the record is wrong."""
+"""Advice on what to change when a bad record ends a job.
+
+Leaving the record out is the right advice only if the record itself is wrong, rather than the job or its code.
+"""
 
 import json
 import re

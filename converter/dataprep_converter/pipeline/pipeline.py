@@ -80,7 +80,7 @@ class Pipeline(Closeable):
         self._steps: list[Step] = []
         schema = self.reader.schema()
         self.exact_decimals = _exact_decimals(self.reader, schema) if access.compares_all_digits else []
-        """The reader's decimal columns that `deduplicate` and `filter` compare with all their digits."""
+        """The reader's decimal columns for which `deduplicate` and `filter` compare all digits."""
         unique = find_columns(spec.deduplicate.columns, schema, of="deduplicate") if spec.deduplicate and self.exact_decimals else []
         self.compares_decimals = not set(unique).isdisjoint(self.exact_decimals)
         """Whether the job compares any of the columns in `exact_decimals`."""
@@ -141,7 +141,7 @@ class Pipeline(Closeable):
     def types(self) -> dict[str, str]:
         """Returns the types in which the format keeps the features, and the units of the source's time columns.
 
-        Each key names a feature or a column as messages do.
+        Each key names a feature or a column in the words of the error messages, such as `the feature 'x'`.
         """
         kept = {f"the feature {feature.name!r}": str(feature.kept or feature.dtype) for feature in self.features}
         return kept | {f"the times of the column {name!r}": unit for name, unit in units_of_times(self.reader.schema()).items()}

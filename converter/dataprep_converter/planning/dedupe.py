@@ -18,7 +18,7 @@ _AT_ONCE: Final = 1 << 22
 """Number of digests sorted at a time. Sorting 4 million digests takes about 200 MB."""
 
 Digests = npt.NDArray[np.uint64]
-"""Two 64-bit numbers for each sample, with shape (samples, 2)."""
+"""An array of shape (samples, 2): two 64-bit numbers for each sample."""
 
 
 def digests(records: pa.RecordBatch, columns: list[str]) -> Digests:

@@ -8,7 +8,7 @@ _GROUPS: Final = Path("/sys/fs/cgroup")
 _MEMBERSHIP: Final = Path("/proc/self/cgroup")
 
 _OWN_BYTES: Final = 128 << 20
-"""Memory reserved for the process that starts the workers, which isn't a worker itself if the output is on HDFS."""
+"""Memory reserved for the process that starts the workers. If the output is on HDFS, this process isn't a worker itself."""
 _WORKER_BYTES: Final = 256 << 20
 """The memory that a worker needs for rows of typical size, as measured by `make memory`."""
 

@@ -53,7 +53,7 @@ def commit() -> str | None:
 def digest() -> str | None:
     """Returns the identity of `spec.code`: a SHA-256 of the names and contents of its files, or a commit and a folder.
 
-    Returns None without code.
+    Returns None if there is no code.
     """
     folder = os.environ.get(CODE_VARIABLE)
     if not folder:
@@ -117,7 +117,7 @@ def _module(name: str) -> Any:
 def describe(exc: BaseException, function: Callable[..., Any] | None = None) -> str:
     """Describes an exception in one line, with file, line and function of the user's code that raised it.
 
-    If no line of the user's code has run yet, because the arguments don't fit, the line instead names where `function` is defined.
+    If no line of the user's code has run, because the arguments don't fit, the description names the place where `function` is defined.
     """
     frames = traceback.extract_tb(exc.__traceback__)
     own = [frame for frame in frames if "dataprep_converter" not in Path(frame.filename).parts and "importlib" not in frame.filename]

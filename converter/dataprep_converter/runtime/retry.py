@@ -49,7 +49,7 @@ CLEANUP_POLICY = RetryPolicy(attempts=3, total_seconds=5.0)
 """The limits for cleanup, which must be short because this process may have been asked to exit."""
 
 _waited = threading.local()
-"""How long this thread has waited for turns, in seconds."""
+"""How many seconds this thread has waited for its turns to send requests."""
 
 _no_later_than: ContextVar[float] = ContextVar("no_later_than", default=math.inf)
 

@@ -21,7 +21,7 @@ class _HidingFinder:
 def hide() -> None:
     """Makes Arrow assume that pandas isn't installed, unless pandas is already loaded.
 
-    Call this function only in our own processes, because it affects the complete process.
+    Call this function only in our own processes, because it affects the whole process.
     """
     if _NAME in sys.modules:
         return

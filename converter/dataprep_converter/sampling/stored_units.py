@@ -21,21 +21,21 @@ _KEPT_GROUPS: Final = 2
 _parquet: Any = pq  # the type stubs lack Python's file objects and the methods of a ParquetFile
 
 ReadRange = Callable[[int, int], bytes]
-"""Returns the bytes of `units.parquet` from an offset on, as many as the second argument says."""
+"""Reads a part of `units.parquet`. The arguments are the offset and the number of bytes."""
 
 
 class StoredUnits(Units):
-    """The units of a stored plan. A row group is read when one of its units is first needed, and its digest is checked.
+    """The units of a stored plan. A row group is read, and its digest checked, when one of its units is needed.
 
-    A worker that reads samples in order needs one group after another. So neither its memory nor what it reads of the plan depends on the
-    number of units.
+    A worker that reads samples in order needs one group after another. So neither the memory it uses nor the amount of plan data it reads
+    depends on the number of units.
     """
 
     def __init__(
         self, head: PlanHead, groups: UnitGroups, read_range: ReadRange, *, errors: Callable[[], AbstractContextManager[None]]
     ) -> None:
-        """Nothing is read yet. `errors` is entered for each read, and adds what it knows to the errors, such as a NotWhole for a wrong
-        digest."""
+        """Reads nothing yet. Each read runs in a context that `errors` returns. This context can add details to an error, such as a
+        NotWhole for a wrong digest."""
         self._head = head
         self._groups = groups
         self._firsts = np.array(groups.firsts, np.int64)
@@ -98,7 +98,7 @@ class StoredUnits(Units):
 
     def _read(self, number: int) -> pa.RecordBatch:
         if self._metadata is None:
-            # A file with the footer alone has the same metadata.
+            # The footer alone is enough to read the metadata.
             self._metadata = _parquet.read_metadata(io.BytesIO(self._part(len(self._firsts))))
         source = _Range(self._part(number), self._groups.offsets[number])
         # Arrow's threads are not used, because a worker crashes if it exits while one of these threads is still freeing the bytes.
@@ -107,7 +107,7 @@ class StoredUnits(Units):
         return table.to_batches()[0] if table.num_rows else pa.RecordBatch.from_pylist([], SCHEMA)
 
     def _part(self, number: int) -> bytes:
-        """Returns the bytes of a group or, after the last group, of the footer."""
+        """Returns the bytes of a group. The footer counts as the group after the last one."""
         offset, end = self._groups.offsets[number : number + 2]
         with self._errors():
             data = self._read_range(offset, end - offset)
@@ -117,16 +117,16 @@ class StoredUnits(Units):
 
 
 def _by_group(numbers: npt.NDArray[np.int64]) -> Iterator[tuple[int, npt.NDArray[np.intp]]]:
-    """Yields each group's number and the places at which it occurs."""
+    """Yields each distinct group number in `numbers`, with the positions at which it occurs."""
     for number in np.unique(numbers).tolist():
         yield number, np.flatnonzero(numbers == number)
 
 
 class _Range(io.BytesIO):
-    """A range of a file, with the offsets of the file."""
+    """A range of a file. Offsets are counted from the beginning of the file, not of the range."""
 
     def __init__(self, data: bytes, offset: int) -> None:
-        """`data` are the file's bytes at `offset`."""
+        """`data` contains the file's bytes from `offset` on."""
         super().__init__(data)
         self._offset = offset
 
@@ -135,5 +135,5 @@ class _Range(io.BytesIO):
         return self._offset + super().tell()
 
     def seek(self, offset: int, whence: int = io.SEEK_SET) -> int:
-        """See `io.BytesIO`. Raises ValueError for a place before the range."""
+        """See `io.BytesIO`. Raises ValueError for an offset before the range."""
         return self._offset + super().seek(offset - self._offset if whence == io.SEEK_SET else offset, whence)

@@ -16,7 +16,10 @@ from dataprep_converter.sampling.units import SCHEMA, UnitTable
 _parquet: Any = pq  # the type stubs lack Python's file objects and the methods of a ParquetFile
 
 _LARGEST_GROUP: Final = 32 << 20
-"""In bytes, before compression. A unit usually takes 140 bytes, but the objects of an image can take thousands."""
+"""If a row group has more bytes than this before compression, workers read the complete file instead of single row groups.
+
+A unit usually takes 140 bytes, but the objects of an image can take thousands.
+"""
 
 
 class UnitsFile(Closeable):
@@ -81,7 +84,7 @@ class UnitsFile(Closeable):
         offsets += [self.size - metadata.serialized_size - 8, self.size]
         rows = row_groups[0].num_rows
         if any(group.num_rows != rows for group in row_groups[:-1]) or max(group.total_byte_size for group in row_groups) > _LARGEST_GROUP:
-            # Arrow has divided a group, because its texts are too long for one array, or a worker should not hold a group in memory.
+            # Either Arrow has divided a group, because its texts are too long for one array, or a group is too large for a worker's memory.
             return None
         return UnitGroups(
             rows=rows,

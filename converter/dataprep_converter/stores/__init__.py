@@ -302,9 +302,10 @@ class MovesFiles(Protocol):
 
 @runtime_checkable
 class WritesAside(Protocol):
-    """A store on which every change is visible immediately. So it writes a folder elsewhere, then publishes the finished folder as a whole.
+    """A store on which every change is visible immediately. An unfinished folder is therefore written elsewhere.
 
-    The job's processes see the unpublished output folder (`StoreSettings.outputs`). Everybody else sees the published one.
+    The finished folder is published as a whole. Until then, only the job's processes see the new folder (`StoreSettings.outputs`).
+    Everybody else sees the published one.
     """
 
     def check_rights(self, uri: str) -> None:

@@ -246,7 +246,7 @@ class FileUpload:
 
 
 class FileInput(Closeable):
-    """Positioned reads of one open file. They keep reading this file even after another file has taken its name."""
+    """Reads one open file at any offset. Keeps reading the same file even after another file has taken its name."""
 
     def __init__(self, uri: str) -> None:
         self.uri = uri

@@ -10,10 +10,10 @@ output's branch gets another commit first, the Hub refuses this one.
                  \\                             /
     dataprep/…    o── units ── plan ── shard ── report ── … ── _SUCCESS
 
-The working branch's name depends only on the output. So all processes of a job find the branch, and runs that take the folder over from one
-another share its OWNER file. Each commit names its parent. If the branch has moved in the meantime, the conditions of the changes are
-checked again: a file must still be absent, and OWNER must be unchanged since the upload began (`Change`). Changes that wait while one
-commit is sent are made together in the next commit.
+The working branch's name depends only on the output. So all processes of a job find the branch, and a run that takes over the folder from
+another run finds the same OWNER file there. Each commit names its parent. If the branch has moved in the meantime, the conditions of the
+changes are checked again: a file must still be absent, and OWNER must be unchanged since the upload began (`Change`). Changes that wait
+while one commit is sent are made together in the next commit.
 """
 
 import hashlib

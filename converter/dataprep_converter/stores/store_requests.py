@@ -30,7 +30,7 @@ ANSWER_SECONDS: Final = 60.0
 ATTEMPTS: Final = 4
 
 _IDLE_SECONDS = 10.0
-"""Servers close idle connections, so a connection that was idle for longer isn't reused."""
+"""A connection that has been idle for longer than this isn't reused, because servers close idle connections."""
 _UNRESERVED = "/-_.~"
 _RETRIED_STATUS = {408, 429, 500, 502, 503, 504}
 _RETRIED_CODES = {

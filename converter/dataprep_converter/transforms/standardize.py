@@ -1,4 +1,4 @@
-"""`standardize`: scales values to mean 0 and deviation 1.
+"""`standardize`: scales values to mean 0 and standard deviation 1.
 
 Mean and deviation are given in the spec, computed for each tensor, or computed over all tensors of a split while planning. A byte has
 only 256 values, so images of bytes are standardized with exact sums and a lookup table, and each result is rounded only once.

@@ -59,7 +59,10 @@ def _image_faults(spec: DataPrepJobSpec, defaults: PodDefaults) -> Iterator[str]
 
 
 def _images(spec: DataPrepJobSpec) -> Iterator[tuple[str, str]]:
-    """Yield each field with an image, and the image. The API server refuses a container whose image is missing or isn't a string."""
+    """Yield the name of each field that contains an image, and that image.
+
+    The API server refuses a container whose image is missing or isn't a string.
+    """
     script_image = spec.script.image if spec.script is not None else None
     images = [(f"{_WORKERS}.image", spec.workers.image), ("spec.script.image", script_image)]
     for i, container in enumerate(_dump_open(spec.workers.pod_template.init_containers)):

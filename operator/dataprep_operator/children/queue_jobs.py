@@ -65,7 +65,8 @@ def within_quota(job: Body, queue: Child, *, placed: bool) -> Body:
     """Return a step's Job that runs within the quota of the admitted queue Job.
 
     `placed` says whether the step's pods run where the queue has admitted the converter pods. The queue Job becomes the Job's controller.
-    So Kueue doesn't count the Job again or put it into the namespace's default queue, and it stops the Job whenever it stops the queue Job.
+    So Kueue neither counts the Job again nor puts it into the namespace's default queue. Whenever Kueue stops the queue Job, it also stops
+    this Job.
     """
     metadata, body = job["metadata"], job["spec"]
     owners = [{**owner, "controller": False} for owner in metadata["ownerReferences"]]

@@ -62,8 +62,8 @@ LEASES: Final = Resource("apis/coordination.k8s.io/v1", "leases")
 TOKEN_REVIEWS: Final = Resource("apis/authentication.k8s.io/v1", "tokenreviews")
 ACCESS_REVIEWS: Final = Resource("apis/authorization.k8s.io/v1", "subjectaccessreviews")
 _CANT_APPLY: Final = re.compile(r"HTTP 500: failed to create (typed|manager)")
-"""Matches the API server's error that it can't compare an object with its schema. Either a key in a stored list has another type, or the
-CRD is older than the operator and lacks a status field. A retry doesn't help."""
+"""Matches the API server's error that it can't compare an object with its schema. Either a key in a stored list has a type that
+the schema doesn't allow, or the CRD is older than the operator and lacks a status field. A retry doesn't help."""
 _ALLOWED_ON_STANDBY: Final = tuple(f"/{resource.prefix}/" for resource in (LEASES, TOKEN_REVIEWS, ACCESS_REVIEWS))
 """Paths of the resources that even a standby may write. Creating a review changes nothing in the cluster."""
 

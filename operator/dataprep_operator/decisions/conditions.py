@@ -45,6 +45,6 @@ def replace(
         message=for_display(message)[:2048],
     )
     others = without(conditions, kind)
-    # Condition types of newer operators come last.
+    # Condition types that only newer operators know come last.
     order = {kind.value: number for number, kind in enumerate(ConditionType)}
     return sorted([*others, condition], key=lambda item: order.get(item.type, len(order)))

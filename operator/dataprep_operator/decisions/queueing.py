@@ -1,8 +1,8 @@
 """Determines which of a DataPrepJob's Jobs is in a Kueue queue, and derives the condition `QuotaReserved` from its state. All functions are
 pure.
 
-If the chart sets `kueue.enabled`, this is the queue Job, which represents all steps. Otherwise it is the convert Job. If an earlier release
-started the attempt with its convert Job in the queue, the attempt continues that way.
+If the chart sets `kueue.enabled`, the Job in the queue is the queue Job, which represents all steps. Otherwise, it is the convert Job. If
+an earlier release started the attempt with the convert Job in the queue, the attempt continues without a queue Job.
 """
 
 from datetime import datetime

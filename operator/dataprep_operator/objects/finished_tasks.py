@@ -1,4 +1,4 @@
-"""Reduces a worker pod that has succeeded to what is kept of it, and adds up the results of finished tasks. All functions are pure.
+"""Extracts the few values that are kept of a succeeded worker pod, and adds up the results of finished tasks. All functions are pure.
 
 A job may have ten thousand worker pods. When one of them has succeeded, decisions need only its existence and its result.
 """
@@ -29,7 +29,7 @@ class Work(NamedTuple):
         return Work(*map(operator.add, self, other))
 
     def minus(self, other: "Work") -> "Work":
-        """Return the difference of both."""
+        """Return this work minus `other`."""
         return Work(*map(operator.sub, self, other))
 
 
@@ -38,7 +38,7 @@ NO_WORK: Final = Work()
 
 @dataclass(frozen=True, slots=True)
 class SucceededWorker:
-    """What is kept of a pod of the convert step that has succeeded."""
+    """What is kept of a worker pod that has succeeded."""
 
     name: str
     namespace: str

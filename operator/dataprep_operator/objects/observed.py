@@ -109,7 +109,7 @@ class Observed:
     """The queued Job's state in Kueue, or None if Kueue wasn't queried."""
     children: tuple[Child, ...] = ()
     missing_since: Mapping[tuple[str, int], datetime] = field(default_factory=dict)
-    """For each child that has disappeared: maps the child's step and attempt to the time when it was first found missing."""
+    """Maps the step and attempt of each child that has disappeared to the time when the child was first found missing."""
     pods: Mapping[str, tuple[Pod, ...]] = field(default_factory=dict)
     """The pods, keyed by the uid of their Job. Worker pods that have succeeded are included only if they were disrupted or deleted."""
     succeeded_workers: Mapping[str, tuple[SucceededWorker, ...]] = field(default_factory=dict)

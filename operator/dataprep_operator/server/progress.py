@@ -154,7 +154,7 @@ class ProgressStore:
 
 
 def _total(count: int, more_counts: Iterable[int] = ()) -> int:
-    """Return the sum of untrusted counts, but at most the largest number that a status can contain."""
+    """Return the sum of untrusted counts, capped at the largest number that a status can contain."""
     return min(LARGEST_NUMBER, sum(more_counts, start=count))
 
 

@@ -121,7 +121,7 @@ class RequestRates:
     def __init__(self) -> None:
         self._stores: dict[str, _Store] = {}
         self._looked_at = -math.inf
-        """When silent pods were last looked for."""
+        """The time of the last search for silent pods."""
 
     def shares(self, reported: Mapping[str, RequestCounts] | None, *, pod_uid: str, now: float, interval: float) -> dict[str, float]:
         """Return the pod's shares in requests a second, for the stores that have a limit or have refused requests.

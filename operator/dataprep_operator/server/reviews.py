@@ -17,7 +17,7 @@ from dataprep_operator.objects import untrusted
 
 PATH: Final = "/metrics"
 KEPT_SECONDS: Final = 60.0
-"""How long a review's result is cached. A change of permissions can take this long to have an effect."""
+"""How long a review's result is cached. A change of permissions can take this long to take effect."""
 REVIEWS_A_SECOND: Final = 2.0
 REVIEWS_AT_ONCE: Final = 20
 _MAX_ANSWERS: Final = 256

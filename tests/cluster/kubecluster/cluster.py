@@ -61,7 +61,7 @@ class Cluster:
         )
 
     def set_capacity(self, node: str, resources: Mapping[str, int]) -> None:
-        """Let a node advertise extended resources without devices, for example {"nvidia.com/gpu": 2}."""
+        """Let a node advertise extended resources that it doesn't have, for example {"nvidia.com/gpu": 2}."""
         self._patch_capacity(node, {name: str(count) for name, count in resources.items()})
 
     def remove_capacity(self, node: str, *names: str) -> None:

@@ -30,7 +30,7 @@ CLIENTS = {
     "coredns": ("system:coredns", None),
 }
 
-# The API server's identity towards aggregated API servers such as Kueue's; its CA signs nothing else.
+# The identity that the API server presents to aggregated API servers such as Kueue's. Its CA signs nothing else.
 FRONT_PROXY = "front-proxy"
 
 # Records requests, never responses. Requests from Kubernetes' own components would fill the log.

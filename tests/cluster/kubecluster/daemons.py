@@ -36,9 +36,9 @@ class Daemon:
 def start(command: Sequence[str | Path], *, log: Path) -> Daemon:
     """Start a command in its own session and append its output to a log.
 
-    Of this process's environment, the command gets only PATH, because a proxy configured for downloads would route its calls off the
-    machine. All daemons are Go programs with small heaps. Their garbage is collected a quarter as often as by default, which saves a tenth
-    of their processor time.
+    The command inherits only PATH from this process's environment, because a proxy configured for downloads would route the command's
+    calls off the machine. All daemons are Go programs with small heaps. Their garbage is collected a quarter as often as by default, which
+    saves a tenth of their processor time.
     """
     group = _group()
     group.mkdir(exist_ok=True)

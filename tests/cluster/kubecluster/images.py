@@ -175,8 +175,7 @@ def _mirror() -> str:
 
 
 def _volumes(folder: Path) -> Iterator[str]:
-    """Mount the files that pip and apt need inside a build to reach the same sources as outside. These files don't become part of the
-    image."""
+    """Mount files into a build, so that pip and apt reach the same sources there as outside. These files don't become part of the image."""
     certificates = Path("/etc/ssl/certs")
     if certificates.is_dir():
         yield f"{certificates}:{certificates}:ro"

@@ -136,7 +136,7 @@ class HdfsCluster(HdfsFiles, Server):
         self._processes.pop(self._datanodes[number].name).kill()
 
     def kill_datanode_while_writing(self, number: int, *, seconds: float = 60) -> set[Path]:
-        """Kill a DataNode while it is writing a block. It is paused to check for an unfinished block, and resumed if there is none.
+        """Kill a DataNode while it is writing a block. It is paused while we look for an unfinished block, and resumed if there is none.
 
         Returns the files of its unfinished blocks, except those that an earlier kill left behind.
         """

@@ -98,7 +98,7 @@ class OutsideOperator:
     image: str = f"{CONVERTER_IMAGE}:{TAG}"
     """The converter's image."""
     server: str | None = None
-    """URL of the API server, for example of a proxy; replaces the kubeconfig's."""
+    """The API server's URL, for example a proxy's, to use instead of the kubeconfig's."""
     lease_namespace: str | None = None
     lease_name: str = LEASE
     identity: str = "outside-1"

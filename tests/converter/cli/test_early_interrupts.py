@@ -102,8 +102,8 @@ from dataprep_converter.__main__ import main
 """
 """Sends Ctrl-C to all of the command's processes after some seconds, counted from when the command begins to catch interrupts.
 
-The seconds are this process's CPU time, so that the load on the machine makes no difference. The last line is the CPU time that the command
-took.
+The seconds are this process's CPU time, so that the load on the machine makes no difference. The last line of standard error is
+the CPU time that the command took.
 """
 _AT_EVERY_LINE = """
 import json, os, signal, sys

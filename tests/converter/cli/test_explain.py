@@ -1,4 +1,4 @@
-"""`dataprep explain`, `dataprep schema`, and the line for the schema in an inferred job: fields are explained without a cluster."""
+"""`dataprep explain`, `dataprep schema`, and the line that names the schema in an inferred job: all explain fields without a cluster."""
 
 import json
 from pathlib import Path

@@ -1,5 +1,5 @@
-"""Every shape of schema in every format: a job writes verified files, or is refused before any write. The number of workers doesn't change
-the bytes."""
+"""Every shape of schema in every format: a job writes verified files, or is refused before it writes anything. The number of workers
+doesn't change the bytes."""
 
 import re
 from pathlib import Path

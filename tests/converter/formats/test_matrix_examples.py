@@ -147,7 +147,7 @@ REFUSED: Final[Mapping[str, Mapping[str, str]]] = {
         "dl4jDataset": "The feature 'trip' holds bytes or text",
     },
 }
-"""The refused combinations, each with a text that the message must contain besides the format. All others must convert."""
+"""The refused combinations, each with a text that the message must contain besides the format. The tests check that all others convert."""
 
 
 def is_quick(kind: str, format_: str) -> bool:

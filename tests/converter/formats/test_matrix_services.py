@@ -22,7 +22,7 @@ REFUSED: Final[Mapping[str, str]] = {
     "dl4jDataset": "The feature 'name' holds bytes or text",
     "fileBatch": "the features are features, label, name",
 }
-"""The refused formats, each with a text that the message must contain besides the format. All others must convert."""
+"""The refused formats, each with a text that the message must contain besides the format. The tests check that all others convert."""
 
 
 @pytest.fixture(scope="module")

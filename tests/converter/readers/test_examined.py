@@ -1,4 +1,4 @@
-"""Small files of a remote store are read ahead. The tests use a fake store, which opens local files and records which are open."""
+"""Small files of a remote store are read ahead. The tests use a fake store, which opens local files and keeps track of the open files."""
 
 import gzip
 import threading
@@ -19,7 +19,7 @@ SMALL = 1 << 20
 
 
 class FakeRemoteStore:
-    """Opens local files and records which are open. Each call of `open` waits until `meeting` threads have called it."""
+    """Opens local files and keeps track of the open files. Each call of `open` waits until `meeting` threads have called it."""
 
     def __init__(self, local: Store, *, fails: str = "", meeting: int = 1) -> None:
         self._local = local

@@ -74,7 +74,7 @@ def test_the_row_groups_are_described_without_a_column_in_memory() -> None:
 
 @contextmanager
 def memory_pool() -> Iterator[Any]:
-    """Lets Arrow use a new memory pool within the block, which reports how much memory was in use at a time."""
+    """Within the block, Arrow uses a new memory pool. The pool reports the most memory that was in use at any one time."""
     before = _arrow.default_memory_pool()
     pool = _arrow.proxy_memory_pool(before)
     _arrow.set_memory_pool(pool)

@@ -1,4 +1,4 @@
-"""All calls of a store, for checks that apply to every call: errors name missing rights, absent buckets and absent servers."""
+"""All calls of a store, for checks that apply to every call: the error names the missing right, bucket or server."""
 
 from collections.abc import Callable
 

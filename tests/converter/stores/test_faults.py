@@ -42,7 +42,7 @@ pytestmark = pytest.mark.store
 
 _SEEDS_IN_CI, _SEEDS_AT_NIGHT = 2, 20
 _LANES, _LANES_OF = 4, {"maxcompute": 1}
-"""The number of seeds that run concurrently, because a life with faults mostly waits.
+"""The number of seeds that run concurrently. Concurrency saves time, because a life with faults mostly waits.
 
 Each lane has its own place and its own proxy. MaxCompute has only one lane, because its client takes the proxy from the environment.
 """

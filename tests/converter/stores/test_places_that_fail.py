@@ -190,9 +190,9 @@ def is_named(
     take: Callable[[], object],
     give_back: Callable[[], object],
 ) -> bool:
-    """Take the right away at the point. Return whether the job failed because it still needed the right. Check that the error names it.
+    """Revoke the right at the point. Return whether the job failed because it still needed the right.
 
-    Also check that the data set becomes complete once the right is granted again.
+    If the job failed, check that the error names the right. Also check that the data set becomes complete once the right is granted again.
     """
     error = failing(job, output, point, take)
     if error is not None:
@@ -420,7 +420,7 @@ def test_a_right_of_cloud_storage_that_is_taken_away_half_way_is_named(
     expected, count = counted(job)
     named = 0
     rights = [f"storage.objects.{each}" for each in ("create", "get", "list", "delete")]
-    # Uploads in parts need rights of their own, which are not taken away.
+    # Uploads in parts need separate rights, which this test doesn't revoke.
     in_parts = [f"storage.multipartUploads.{each}" for each in ("create", "list", "abort")]
     for right in rights[:3]:
         for point in points(count, every)[::4]:

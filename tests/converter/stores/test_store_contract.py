@@ -472,7 +472,7 @@ def test_a_staged_upload_that_was_swept_is_never_completed(place: Place, store: 
     if not place.sweeps:
         store.put(place.at("file"), b"before")
 
-    # If the object exists, the tests' S3 server answers as if an aborted upload had been completed, but changes nothing.
+    # If the object exists, the tests' S3 server responds as if an aborted upload had been completed, but changes nothing.
     answers_anyway = is_there and place.root.startswith("s3:")
     with contextlib.nullcontext() if answers_anyway else pytest.raises(Unreachable, match="file.* is gone|are gone"):
         upload.commit(replace=True)

@@ -118,7 +118,7 @@ def test_without_a_limit_there_is_nothing_to_raise(world: World) -> None:
 
 
 def step_out_of_memory(world: World, suffix: str) -> None:
-    """End a Job that has a single pod as the Job controller does when the pod runs out of memory."""
+    """End a single-pod Job, as the Job controller does when the pod runs out of memory."""
     world.pod(suffix, world.ended(137, reason="OOMKilled"))
     world.fail(suffix, "BackoffLimitExceeded", "Job has reached the specified backoff limit")
 

@@ -313,7 +313,7 @@ def test_waits_for_an_output_count_in_circles(world: World) -> None:
 
 
 def a_stored_failure(world: World) -> None:
-    """Store a job as an earlier release left it if another job had the same output: it had failed, and the failure was final."""
+    """Store a job with the same output as another job, in the final state `Failed` that earlier releases gave such a job."""
     world.apply("mnist")
     world.settle()
     said = "s3://out/mnist is written by the unfinished DataPrepJob team-a/mnist."

@@ -274,9 +274,9 @@ def test_kueues_least_number_of_pods_stays_possible(world: World) -> None:
 
 @pytest.mark.parametrize(("least", "kept"), [("2", False), ("7", False), ("1", True), ("many", True)])
 def test_a_least_number_that_allows_no_fewer_pods_is_left_out(world: World, least: str, *, kept: bool) -> None:
-    """Kueue's webhook refuses a least number that isn't below the parallelism, so the operator leaves such a number out.
+    """If the minimum isn't below the parallelism, the operator leaves the annotation out, because Kueue's webhook would refuse the Job.
 
-    The operator keeps a value that isn't a number, because Kueue refuses and reports such a value.
+    If the value isn't a number, the operator keeps the annotation, and Kueue refuses and reports the value.
     """
     world.apply(labels={QUEUE_LABEL: "research"}, workers={"parallelism": 2})
     world.edit(annotations={"kueue.x-k8s.io/job-min-parallelism": least})

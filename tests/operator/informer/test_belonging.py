@@ -17,7 +17,7 @@ Body = dict[str, Any]  # the API's JSON
 
 
 def a_stranger(like: Body, **metadata: Any) -> Body:
-    """Return an object for another namespace that has all fields of `like`, except those that identify `like`."""
+    """Return an object with all fields of `like` except those that identify it. The tests add this object to another namespace."""
     kept = {key: like["metadata"][key] for key in ("labels", "annotations", "ownerReferences") if key in like["metadata"]}
     return {**{key: like[key] for key in ("spec", "status") if key in like}, "metadata": {"name": "stranger", **kept, **metadata}}
 

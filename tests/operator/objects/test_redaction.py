@@ -183,7 +183,7 @@ def test_no_escape_and_no_credential_is_written(life: Callable[[World], None], w
 
     said = written(world)
     assert faults(said) == []
-    DataPrepJobStatus.model_validate(world.status())  # the status is within every limit, or the API server would refuse it
+    DataPrepJobStatus.model_validate(world.status())  # the status is within every limit; otherwise the API server would refuse it
 
 
 def test_the_rest_of_such_a_text_stays(world: World) -> None:

@@ -1,4 +1,4 @@
-"""A look at a job with many pods: it doesn't look at each finished pod, and its decisions are those of a look at all pods."""
+"""Jobs with many pods: the operator doesn't look at each finished pod, but decides as if it looked at all pods."""
 
 import asyncio
 from collections.abc import Callable

@@ -1,1 +1,1 @@
-"""Commands that help to write jobs and commands."""
+"""Commands that help users write jobs and commands."""

@@ -1,4 +1,4 @@
-"""`dataprep explain`, `dataprep schema` and `dataprep completion`: commands that help to write jobs and commands."""
+"""`dataprep explain`, `dataprep schema` and `dataprep completion`: commands that help users write jobs and commands."""
 
 import argparse
 import shutil

@@ -64,7 +64,7 @@ class ParquetDecoder:
 def _size(group: Any) -> int:
     """Return the size of a row group in bytes.
 
-    Call this function only after the row group was read without error: if the group's metadata is damaged, Arrow aborts the process.
+    Call this function only after the row group has been read without error: if the group's metadata is damaged, Arrow aborts the process.
     """
     return sum(group.column(number).total_compressed_size for number in range(group.num_columns))
 

@@ -1,7 +1,7 @@
 """Encoder for Parquet. Row groups have a fixed size, and each is held in memory until it is complete.
 
-The footer contains Arrow's name and version, but nothing about the job. So equal records give equal bytes with the same version of Arrow.
-The manifest contains that version. Pages have checksums.
+The footer contains Arrow's name and version, but nothing about the job. So with the same version of Arrow, equal records give equal bytes.
+The manifest contains the version of Arrow. Pages have checksums.
 """
 
 from collections.abc import Mapping, Sequence

@@ -37,7 +37,7 @@ _SHOWN: Final = 60
 
 
 class MapFileEncoder(SingleFile):
-    """Encodes one MapFile (see the module's docstring). The compressed index is held in memory until the end."""
+    """Encodes one MapFile (see the module's docstring). The compressed index is held in memory until `data` is complete."""
 
     def __init__(self, output: Output, features: Sequence[FeatureSpec]) -> None:
         self._options = output.map_file

@@ -27,7 +27,7 @@ INTS: Final = 0x1A
 KINDS: Final[Mapping[int, str]] = {BYTES: "bytes", FLOATS: "floats", INTS: "integers"}
 """Maps the tag of each kind of list to the name of its values' type."""
 NULL: Final = 1
-"""Used instead of a tag if the record's Feature has no list. No Feature has this tag."""
+"""Used in place of the list's tag if the record's Feature has no list. No list has this tag."""
 
 _PACKED: Final = (FLOATS, INTS)
 _LEADERS: Final = 8
@@ -169,8 +169,8 @@ def _null_of(key: bytes) -> bytes:
 class Walk:
     """The current positions in many records: one position in the payload of each record.
 
-    A record that is out of step can have a position after its end, where arbitrary bytes are read. Even so, such a record never gets back
-    into step, because the caller of `enter` checks that the entered field ends within the payload.
+    The position of a record that is out of step can be after the record's end, where arbitrary bytes are read. These bytes never bring the
+    record back into step, because the caller of `enter` checks that the entered field ends within the payload.
     """
 
     def __init__(self, data: npt.NDArray[np.uint8], at: Places) -> None:

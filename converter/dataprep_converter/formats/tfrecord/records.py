@@ -93,8 +93,8 @@ def _yield_verified(data: bytes, offset: int, bounds: Places) -> Iterator[Verifi
 
 
 def _bounds(data: bytes, start: int, sizes: dict[bytes, int]) -> tuple[Places, str]:
-    """Starting at `start`, return where each complete record begins, and where the last one ends. Also return the fault at that
-    position, or "".
+    """Return where each complete record from `start` on begins, and where the last one ends. Also return the fault at the end of the
+    last complete record, or "" if there is no fault.
 
     `sizes` maps each header seen so far to the size of its record.
     """

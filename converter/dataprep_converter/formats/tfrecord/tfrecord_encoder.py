@@ -212,7 +212,7 @@ class TfrecordEncoder(SingleFile):
         return not feature.raw and not feature.record
 
     def encode(self, batch: pa.RecordBatch) -> Buffer:
-        """Return the framed records of the batch, without columns that aren't features.
+        """Return the framed records of the batch. Columns that aren't features are left out.
 
         The buffer stays valid until the third call after this one.
         """

@@ -54,7 +54,8 @@ def examined(access: Access, files: Iterable[ListedFile], examine: Callable[[Sto
 def _is_read_in_order(store: Store) -> bool:
     """Whether the store's files are read one after the other.
 
-    Threads that needn't wait for a server mostly wait for each other. The members of a compressed archive can only be read in order.
+    Several threads help only if they wait for a server; otherwise, they mostly wait for each other. The members of a compressed archive can
+    only be read in order.
     """
     return isinstance(store, ReadsFiles | ArchiveStore)
 

@@ -15,7 +15,10 @@ from dataprep_converter.readers.base.below_inputs import without_data_sets
 from dataprep_converter.stores import Entry, FolderFiles, folders_of
 
 FolderChoice: TypeAlias = Callable[[int, str, str], bool]
-"""Whether to read a folder, given the index of the source's URI, a path in the folder relative to this URI, and the path's URI."""
+"""Whether to read a folder.
+
+The arguments are the index of the source's URI, a path in the folder (relative to that URI), and the path's URI.
+"""
 
 _HIDDEN_PART: Final = re.compile(r"(?<![^/])[_.].*", re.DOTALL)
 _WILDCARD: Final = re.compile(r"[*?\[]")

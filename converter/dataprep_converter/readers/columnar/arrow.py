@@ -55,7 +55,7 @@ class ArrowReader(TableReader):
                     _check(records.column(name))
         except (OSError, pa.ArrowException, StopIteration) as exc:
             raise BadData(f"{unit.uri}: the record batch at byte {unit.offset:,} can't be read: {exc}", uri=unit.uri) from exc
-        # The columns are views of the stream's memory, so the block keeps all of this memory, even that of columns that weren't selected.
+        # The columns are views of the stream's memory, so the block keeps all of it, including that of unselected columns.
         return replace(self._table.block(records), extra_bytes=len(stream))
 
 
@@ -117,7 +117,7 @@ def _examine(source: Input, uri: str) -> TableFile:
 
 def _batches(schema: Message, following: Iterator[Message]) -> Iterator[Span]:
     dictionaries: dict[int, list[Message]] = {}
-    extra = ""  # shared by all batches between two dictionaries, because there can be thousands of both
+    extra = ""  # shared by all batches between two dictionaries, because there can be thousands of batches and of dictionaries
     for message in following:
         if message.kind == DICTIONARY:
             before = dictionaries.get(message.dictionary, []) if message.is_delta else []

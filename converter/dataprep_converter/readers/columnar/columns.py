@@ -121,7 +121,7 @@ def columns_of(
             batch_type = None if nested is None else pa.large_string()
         is_inside = any(path[:length] in kept for length in range(1, len(path))) and names[place] not in (selection or ())
         if is_inside and names[place] not in structs.named and (batch_type is None or nested is not None or row_shape(batch_type)):
-            continue  # not a column of its own: it can have lists that only the struct can hold, such as lists with nulls
+            continue  # Don't make the field a column: it can have lists that only the struct can hold, such as lists with nulls.
         if batch_type is None:
             raise BadSpec(
                 f"{uri}: the column {names[place]!r} is {_named(kind)}, which records can't contain. "
@@ -357,8 +357,8 @@ def settled(
     of: str = "",
 ) -> tuple[list[Array], dict[int, str]]:
     """The columns with defaults in place of nulls, and the reason for each bad row. A row is bad if it has a null within a list, or text
-    that is not UTF-8. Unless `keep_nulls` is set, a row with a null without a default is bad too. `of` is the source's name in messages, if
-    the source has a field `nested`."""
+    that is not UTF-8. Unless `keep_nulls` is set, a row with a null without a default is bad too. `of` is the source's name in messages; it
+    is empty if the source has no field `nested`."""
     out: list[Array] = []
     wrong: dict[int, str] = {}
     for column, array in zip(columns, values, strict=True):

@@ -98,7 +98,7 @@ def _examine(source: Input, uri: str, *, unit: str | None) -> TableFile:
 
 @dataclass(frozen=True)
 class _Footer:
-    """What the plan needs of a footer. Arrow's own object takes 50 times as much memory, and several footers are held at a time."""
+    """What the planner needs from a footer. Arrow's own object takes 50 times as much memory, and several footers are held at a time."""
 
     rows: npt.NDArray[np.int64]
     """The number of rows in each row group."""

@@ -58,7 +58,7 @@ class TableFile:
 
 
 Examine: TypeAlias = Callable[[Input, str], TableFile]
-"""Reads what the plan step needs of an open file. The second argument is the URI. Raises BadData. Several threads may call it."""
+"""Reads what the plan step needs from an open file. The second argument is the URI. Raises BadData. Several threads may call it."""
 
 
 class TableReader(BlockReader):

@@ -44,7 +44,7 @@ class _Common:
 
     column: Column
     uri: str
-    """The latest file that changed the column, or the first file that has it."""
+    """The latest file that changed the column or, if no file changed it, the first file that has the column."""
     first: pa.DataType | None
     """The original type in the first file."""
     files: int = 0

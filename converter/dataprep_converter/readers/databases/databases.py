@@ -166,8 +166,8 @@ class Postgres(Database):
         return pa.schema([pa.field(field.name, pa.float64() if _is_numeric(field.type) else _storage_type(field.type)) for field in schema])
 
     def unfit(self, rows: pa.RecordBatch) -> dict[int, str]:
-        """Also finds rows with a date or time that is infinite or doesn't fit into 64 bits. For such a value, an addition
-        in the driver overflows. The value is recognised by the result, which is before PostgreSQL's first date."""
+        """Also finds rows with a date or time that is infinite or doesn't fit into 64 bits. For such a value, an addition in the driver
+        overflows, and the result is before PostgreSQL's first date."""
         wrong = super().unfit(rows)
         for field, values in zip(rows.schema, rows.columns, strict=True):
             for path, inner, places in _dates_and_times((field.name,), values, np.arange(len(values), dtype=np.int64)):
@@ -331,8 +331,8 @@ def _dates_and_times(path: tuple[str, ...], values: Any, rows: Any) -> Iterator[
 
 
 def _describe_wrapped(value: int, *, is_date: bool) -> str:
-    """The part of a message that describes a date or time before its overflow. The value overflowed when the driver converted it from a
-    time since 2000 to a time since 1970."""
+    """The part of a message that describes the original value of an overflowed date or time. The value overflowed when the driver
+    converted it from a time since 2000 to a time since 1970."""
     bits, offset = (32, _EPOCH_DAYS) if is_date else (64, _EPOCH_DAYS * _DAY_MICROSECONDS)
     before = value - offset + (1 << bits if value - offset < -(1 << (bits - 1)) else 0)
     if before == (1 << (bits - 1)) - 1:

@@ -146,8 +146,8 @@ class _Rows:
 
     @classmethod
     def of(cls, source: SqlSource, result: pa.Schema, *, keep_nulls: bool) -> "_Rows":
-        """Creates the object for the rows of a query whose result has the given schema. Raises BadSpec for columns that don't exist or that
-        records can't hold, and for invalid defaults."""
+        """Creates the `_Rows` of a query whose result has the schema `result`. Raises BadSpec for columns that don't exist or that records
+        can't hold, and for invalid defaults."""
         columns = [
             replace(column, was=pa.string()) if column.path == (column.name,) and column.type == pa.float64() else column
             for column in columns_of(result, None, of="source.sql", uri=_uri(source))

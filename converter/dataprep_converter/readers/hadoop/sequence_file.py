@@ -54,7 +54,7 @@ class SequenceFileReader(BlockReader):
         del source
         key, value = (_kind_from_state(state.get(name)) for name in (KEY, VALUE))
         self._forms: list[Form | None] = [form(key, KEY) if key else None, form(value, VALUE) if value else None]
-        # The keys of DL4J's records are just the numbers of the records.
+        # The keys of DL4J's records are just record numbers, so by default they aren't written.
         self._is_numbered = value is not None and value.java in (RECORD, SEQUENCE_RECORD)
 
     def schema(self) -> pa.Schema:

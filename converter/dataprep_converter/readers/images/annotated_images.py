@@ -164,7 +164,7 @@ def _paired_units(source: AnnotatedImagesSource, access: Access, missing: Unmatc
 def _with_classes(
     pairs: Iterator[Pair], access: Access, source: AnnotatedImagesSource, class_subsets: dict[str, list[str]]
 ) -> Iterator[Pair]:
-    """Yields the pairs, and reads their annotations in a few threads. Adds to `class_subsets` each class in a valid annotation, with the
+    """Yields the pairs, and reads their annotations in a few threads. Adds each class in a valid annotation to `class_subsets`, with the
     subsets in which the class occurs."""
     pending: deque[tuple[Pair, Future[set[str]] | None]] = deque()
     subsets: dict[str, set[str]] = {}

@@ -27,8 +27,9 @@ def images_of_batches(
     """Yields the images of all zip files at the URIs. Within a zip file, images are ordered by the numbers in their names. `extras`
     contains the names of the images' original folders.
 
-    `ignored` counts the files that aren't zip files, and those members of the zip files whose names have none of the extensions. Their
-    original URIs don't matter for this. Raises NotFound for a URI without files, and BadData for a zip file that isn't a FileBatch.
+    `ignored` counts the files that aren't zip files, and those members of the zip files whose names have none of the extensions. Only the
+    member's own name counts, not its original URI. Raises NotFound for a URI without files, and BadData for a zip file that isn't a
+    FileBatch.
     """
     for uri in uris:
         if split_archive_uri(uri) is not None:

@@ -62,8 +62,8 @@ class ImagesOfList(Closeable):
         self._kind = kind
         self._table = ImageTable(access, listed, kind) if listed.columns is not None or kind == "Parquet" else None
         self.ignored = IgnoredFiles()
-        """The number of images below the root that the list doesn't name, plus the number of other files there. Files are counted only if
-        the list has names rather than paths."""
+        """If the list has names, the number of images below the root that the list doesn't name, plus the number of other files there. If
+        the list has paths, no files are counted."""
 
     @property
     def schema(self) -> pa.Schema | None:
@@ -88,7 +88,7 @@ class ImagesOfList(Closeable):
     def images(self) -> Iterator[ListedImage]:
         """Yields the images. An image that doesn't exist is bad.
 
-        Raises NotFound, which names the list and the first image, if no image exists, and BadSpec or BadData for an invalid list.
+        If no image exists, raises NotFound, which names the list and the first image. Raises BadSpec or BadData for an invalid list.
         """
         lines = self._table.lines() if self._table is not None else _lines(self._access, self._listed, self._kind)
         found = self._by_path(lines) if self._listed.match == "Path" else self._by_name(lines)

@@ -1,4 +1,4 @@
-"""Reads the rows of a table that lists images together with other columns, with the reader of the source `csv`, `jsonl` or `parquet`.
+"""Uses the reader of the source `csv`, `jsonl` or `parquet` to read the rows of a table that lists images and can have other columns.
 
 The planner reads the table once, and stores each row's values in the unit of the row's image. This costs little, because a table of images
 is small compared with the images. Workers don't read the table.
@@ -83,7 +83,7 @@ class ImageTable(Closeable):
             state["columns"] = [column | ({"type": "String"} if column["name"] not in typed else {}) for column in state["columns"]]
         member = source.member
         if kind == "Jsonl":
-            # With a list of columns, even an empty list, the source accepts records that have other keys with any values.
+            # If a list of columns is given, even an empty one, the source accepts additional keys in the records, whatever the values.
             needed = {*columns, self._path, self._label}
             state["columns"] = [[column, path] for column, path in state["columns"] if column["name"] in needed]
             member = member.model_copy(update={"columns": []})
@@ -102,7 +102,7 @@ class ImageTable(Closeable):
         self._reader.close()
 
     def lines(self) -> Iterator[Line]:
-        """Yields the rows in the order of the table. A row that the source refuses is a bad line."""
+        """Yields the rows in the order of the table. A row that the source refuses becomes a Line with a reason in `bad`."""
         samples = np.arange(self._units.samples, dtype=np.int64)
         chunks = (samples[start : start + _CHUNK] for start in range(0, len(samples), _CHUNK))
         for batch in self._reader.read(self._units, chunks):

@@ -119,7 +119,7 @@ class Pairing:
             partners, others = self._partners_at(access, root, partner_uri, subset_from)
             is_common = uri.rstrip("/") == partner_uri.rstrip("/")
             own = {partner.entry.uri for partner in partners.values()} if is_common else set()
-            # If images and partners are in the same folder, the listing of the images counts the partners as ignored.
+            # If images and partners are in the same folder, the listing of the images counts the partners as ignored. Subtract them.
             counted_there = sum(extension_of(partner) not in self._images.extensions for partner in own)
             ignored.count += -counted_there if is_common else others
             image_uris: dict[str, str] = {}
@@ -141,8 +141,8 @@ class Pairing:
                 yield Pair(None, partner)
 
     def _partners_at(self, access: Access, root: int, uri: str, subset_from: str) -> tuple[dict[str, ListedFile], int]:
-        """The partners at a URI, and the number of files that are not partners. A partner's key is the part of its path that
-        its image's path also contains."""
+        """The partners at a URI, and the number of files that are not partners. The key of each partner is the part of the
+        path that the partner and its image have in common."""
         partners: dict[str, ListedFile] = {}
         folder, others = "", 0
         for _, path, entry in input_files(access, [uri]):

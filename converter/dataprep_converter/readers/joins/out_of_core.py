@@ -137,7 +137,7 @@ class OutOfCore:
             return keys, [self._stream(self._rows_of(number, table)) for number, table in enumerate(self._tables)]
 
     def _rows_of(self, number: int, table: Columns) -> str:
-        """The statement that selects, sorted by key, those rows of a table whose keys exist in all tables."""
+        """The statement that selects the rows of a table whose keys exist in all tables, and sorts them by key."""
         columns = ", ".join(f"t.c{place}" for place in range(len(table.others))) or "NULL"
         order = ", ".join(f"p.{key}" for key in self._keys)
         if table.order_by is None:

@@ -81,7 +81,7 @@ def plain(column: Array, kind: pa.DataType) -> Array:
 
 
 def restore(column: Array, kind: pa.DataType) -> Array:
-    """A joined column, converted back to its original type. Equal values have equal bytes, because the bytes under nulls are made equal."""
+    """A joined column, converted back to its original type. Equal values have equal bytes, because all nulls get the same bytes."""
     column = with_equal_nulls(column) if column.null_count else column
     if isinstance(kind, pa.FixedShapeTensorType):
         tensors: Array = _arrow.ExtensionArray.from_storage(kind, column.cast(kind.storage_type))
@@ -91,8 +91,8 @@ def restore(column: Array, kind: pa.DataType) -> Array:
 
 
 def with_equal_nulls(column: Array) -> Array:
-    """The column, with zeros or nothing stored under its nulls. Otherwise, a join in memory and DuckDB would store different bytes
-    there."""
+    """The column, with a zero, or an empty text or list, stored in place of each null. Otherwise, a join in memory and DuckDB would store
+    different bytes in these places."""
     kind: Any = column.type
     missing = null_mask(column)
     places = np.where(missing, len(column) - int(missing.sum()), np.cumsum(~missing) - 1)

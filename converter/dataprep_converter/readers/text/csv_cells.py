@@ -139,8 +139,8 @@ class Parser:
         self, columns: Sequence[CsvColumn], dialect: Dialect, *, select: Sequence[str] | None = None, of: str, keep_nulls: bool = False
     ) -> None:
         """`select` names the columns to return, in this order; None means all. `of` is the source's name in messages, such as `source.csv`.
-        With `keep_nulls`, an empty cell without a default is a null, except in text columns. Without `keep_nulls`, the row of such a cell
-        is bad."""
+        With `keep_nulls`, an empty cell in a column without a default is a null, unless the column is text. Without `keep_nulls`, a row
+        with such a cell is bad."""
         self._source_name = of
         self._keep_nulls = keep_nulls
         self._select = None if select is None else list(select)

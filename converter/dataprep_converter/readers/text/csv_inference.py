@@ -1,9 +1,9 @@
 """Infers the column types of CSV text from its first rows.
 
 Cells with a word for a missing value are ignored. A column's inferred type is the type that at least 95% of its remaining cells have. Rows
-with a cell that is not of the inferred type later become bad records. The version of this inference rule is that of the part `inference` in
-`run_id.PARTS`. In version 1, a column became text if a single cell was of another type. A data set that was planned with version 1 is also
-extended and replanned with version 1.
+with a cell that is not of the inferred type later become bad records. The rule for this inference has a version: the version of the part
+`inference` in `run_id.PARTS`. In version 1, even a single cell of another type made a column text. If a data set was planned with version
+1, extending or replanning it also uses version 1.
 """
 
 from collections.abc import Sequence

@@ -64,7 +64,7 @@ class CsvReader(StretchReader):
         return self.with_partitions(self._parser.schema)
 
     def scan(self, data: bytes, at_end: bool) -> Rows:
-        """Finds the rows of `data`, in agreement with Arrow's parser."""
+        """Finds the rows of `data`. Arrow's parser would find the same rows."""
         return self._dialect.rows(data, at_end=at_end)
 
     def parse(self, data: bytes, *, records: int, line: int, uri: str) -> Block:

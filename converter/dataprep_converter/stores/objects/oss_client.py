@@ -1,4 +1,4 @@
-"""Calls the OSS SDK with retries and translated errors, and finds out whether a completion that got no response succeeded.
+"""Calls the OSS SDK with retries and translated errors. If a completion gets no response, finds out whether it succeeded.
 
 See `oss` for the store.
 """

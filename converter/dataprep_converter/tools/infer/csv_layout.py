@@ -54,8 +54,8 @@ class CsvLayout:
         """Whether the first row looks like column names.
 
         Column names are distinct, and aren't numbers, except for numbers that count up, such as years. A name above numbers proves a
-        header. Without such a name, the row looks like column names only if no name occurs again in its column, and if each column without
-        a name has either no empty cells, as in an index, or only empty cells.
+        header. If there is no such name, two conditions must hold. No name occurs again in its column. And every column without a name has
+        either no empty cells below the first row, as in an index, or only empty cells.
         """
         if not self.rows or not self._names:
             return False

@@ -20,7 +20,7 @@ def with_health(observed: Observed, status: DataPrepJobStatus, *, now: datetime)
     running = conditions.find(status.conditions, ConditionType.RUNNING)
     if running is None:
         return status
-    # A job that finished under an earlier release gets these conditions only now, but has been in this state since its end.
+    # A job that finished under an earlier release gets these conditions only now, but has been in this state since it finished.
     since = times.parse(status.completion_time) or now
     replace = partial(conditions.replace, reason=running.reason, message=running.message, now=since, generation=observed.generation)
     health = replace(status.conditions, ConditionType.READY, "True" if status.phase == "Succeeded" else "False")

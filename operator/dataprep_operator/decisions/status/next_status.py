@@ -103,7 +103,10 @@ def _keep_times(before: DataPrepJobStatus, after: DataPrepJobStatus) -> DataPrep
 
 
 def _keep_final(context: Context) -> DataPrepJobStatus:
-    """Return the final status. It changes only to record the observed generation, and a retry annotation if the job can't be retried."""
+    """Return the status of a finished job.
+
+    It changes only to record the observed generation and, if the job can't be retried, to mark the retry annotation as handled.
+    """
     observed = context.observed
     status = observed.status.model_copy(update={"observed_generation": observed.generation})
     if observed.retry is not None and observed.retry != status.handled_retry:
@@ -130,7 +133,7 @@ def _initialize(context: Context) -> DataPrepJobStatus:
         status = status.model_copy(update=restart)
         status = with_condition(context, status, ConditionType.FAILED, "False", Reason.EDITED, "The spec was edited.")
     if observed.retry is not None and observed.retry != status.handled_retry:
-        # The retry annotation was set before the job failed, so it causes no retry after a later failure.
+        # The retry was requested before the job failed. Mark the request as handled, so that it causes no retry after a later failure.
         status = status.model_copy(update={"handled_retry": observed.retry[:256]})
     if status.phase is None:
         status = status.model_copy(update={"phase": "Pending", "attempt": 1, "step": "Plan"})

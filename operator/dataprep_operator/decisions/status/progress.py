@@ -51,7 +51,10 @@ def running(status: DataPrepJobStatus, live: LiveProgress, child: Child | None, 
 
 
 def planning(status: DataPrepJobStatus, live: LiveProgress, child: Child | None, *, now: datetime) -> Progress | None:
-    """Return the progress of the plan step, whose pod also does a small job's work. Without reports of such work, it is unchanged."""
+    """Return the progress of the plan step, whose pod also does a small job's work.
+
+    Without reports of such work, the progress is unchanged.
+    """
     if live.shards_total is None:
         return status.progress
     before = status.progress or Progress()

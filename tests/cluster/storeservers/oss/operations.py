@@ -19,11 +19,11 @@ class Operation:
 
     name: str
     action: str
-    """The right that the key's policy must grant."""
+    """The permission that the key's policy must grant."""
     method: str
     on: Literal["bucket", "object"]
     marker: str | None = None
-    """The query parameter, or the header after `header:`, that distinguishes this operation from others."""
+    """The query parameter that distinguishes this operation from others, or `header:` and the name of a header that does."""
     parameters: Collection[str] = ()
     """The other query parameters that it accepts."""
 

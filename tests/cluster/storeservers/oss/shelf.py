@@ -126,7 +126,7 @@ class Shelf:
         with self._lock:
             found = self.bucket(bucket)
             if bucket not in self._sorted_keys:
-                # Python sorts strings by code point. This is the order of their UTF-8 bytes, which OSS uses.
+                # OSS sorts keys by their UTF-8 bytes. Python sorts strings by code point, which gives the same order.
                 self._sorted_keys[bucket] = sorted(found.objects)
             return self._sorted_keys[bucket]
 
