@@ -41,7 +41,7 @@ def add_workers(command: argparse.ArgumentParser, *, of: str = "") -> None:
 def positive(text: str) -> int:
     """Returns the number in an option. Raises ArgumentTypeError unless it is a positive whole number."""
     if not text.isdecimal() or int(text) == 0:
-        raise argparse.ArgumentTypeError(f"expected a whole number from 1, got {text!r}")
+        raise argparse.ArgumentTypeError(f"expected a whole number of at least 1, got {text!r}")
     return int(text)
 
 

@@ -104,5 +104,5 @@ def _write(file: str, text: str, *, option: str) -> None:
 
 def _count(text: str) -> int:
     if not text.isdecimal():
-        raise argparse.ArgumentTypeError(f"expected a whole number from 0, got {text!r}")
+        raise argparse.ArgumentTypeError(f"expected a whole number of at least 0, got {text!r}")
     return min(int(text), sys.maxsize)

@@ -29,7 +29,7 @@ def check_type(kind: pa.DataType, *, of: str) -> None:
     if is_tensor(kind) or not (
         types.is_integer(plain) or types.is_floating(plain) or types.is_boolean(plain) or is_text(plain) or is_moment(plain)
     ):
-        raise BadSpec(f"{of} is of the type {kind}; use a column of text, whole numbers, numbers, truth values or times.")
+        raise BadSpec(f"{of} is of the type {kind}; use a column of text, whole numbers, numbers, booleans or times.")
 
 
 def is_text(kind: pa.DataType) -> bool:

@@ -86,7 +86,7 @@ def translate_creation(error: OSError, folder: str) -> NoReturn:
     if error.errno in (errno.EACCES, errno.EPERM, errno.ENOENT) and parent != os.path.abspath(folder):  # noqa: PTH100 - as above
         raise NotPermitted(
             f"AccessDenied: user={_user()} path={folder}: this folder doesn't exist and can't be created in {parent} ({error.strerror}). "
-            "Choose another folder, or get the right to write there.",
+            "Choose another folder, or get permission to write there.",
             uri=folder,
         ) from error
     translate(error, folder)

@@ -46,7 +46,7 @@ _DEEPEST: Final = 50
 _LEAST: Final = -(2**63)
 _MOST: Final = 2**64 - 1
 _MEMBERS: Final[Mapping[type, str]] = {
-    bool: "a truth value", int: "a number", float: "a number", str: "a text", bytes: "bytes", type(None): "a missing value",
+    bool: "a boolean", int: "a number", float: "a number", str: "a text", bytes: "bytes", type(None): "a missing value",
 }  # fmt: skip
 
 _Value = Callable[[pa.RecordBatch], Any]
@@ -85,7 +85,7 @@ class Expression:
 
     def _compile(self, node: ast.expr, schema: pa.Schema, depth: int) -> _Value:
         if depth > _DEEPEST:
-            raise BadSpec(f"{self._of}: {self._text[:60]!r}… is nested more than {_DEEPEST} deep.")
+            raise BadSpec(f"{self._of}: {self._text[:60]!r}… is nested more than {_DEEPEST} levels deep.")
 
         def inner(child: ast.expr) -> _Value:
             return self._compile(child, schema, depth + 1)
@@ -227,7 +227,7 @@ class Expression:
         if other is not None:
             advice = " To test for a missing value, write is_null(column)." if None in values else ""
             raise BadSpec(
-                f"{self._of}: {self._text!r}: the values of a list must be all numbers, all texts or all truth values, "
+                f"{self._of}: {self._text!r}: the values of a list must be all numbers, all texts or all booleans, "
                 f"but {values[0]!r} is {kinds[0]} and {values[other]!r} is {kinds[other]}.{advice}"
             )
         try:

@@ -18,7 +18,7 @@ class FilterStep:
     def __init__(self, options: Filter, schema: pa.Schema) -> None:
         self._where = Expression(options.where, schema, of="The transform filter")
         if self._where.type != pa.bool_():
-            raise BadSpec(f"The transform filter needs a truth value, but {options.where!r} is {self._where.type}.")
+            raise BadSpec(f"The transform filter needs an expression that is true or false, but {options.where!r} is {self._where.type}.")
         self._schema = schema
 
     @property

@@ -35,7 +35,7 @@ class Schedule:
         try:
             zone = ZoneInfo(time_zone or "UTC")
         except (ZoneInfoNotFoundError, ValueError, OSError) as exc:
-            raise BadSchedule(f"spec.timeZone: no such time zone: {time_zone!r}; expected one such as Europe/Berlin") from exc
+            raise BadSchedule(f"spec.timeZone: no such time zone: {time_zone!r}; expected a name such as Europe/Berlin") from exc
         if len(text.split()) != 5:
             raise BadSchedule(f"spec.schedule: expected five fields (minute, hour, day of month, month, day of week), got {text!r}")
         try:

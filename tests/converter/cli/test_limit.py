@@ -51,4 +51,4 @@ def test_a_limit_beyond_the_source_is_all_of_it(job: Path) -> None:
 @pytest.mark.parametrize("limit", ["0", "-1"])
 def test_a_limit_of_nothing_is_refused(job: Path, limit: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert code_of("run", job, f"--limit={limit}") == 2
-    assert f"argument --limit: expected a whole number from 1, got '{limit}'" in capsys.readouterr().err
+    assert f"argument --limit: expected a whole number of at least 1, got '{limit}'" in capsys.readouterr().err

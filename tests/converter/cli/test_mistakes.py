@@ -60,4 +60,4 @@ def test_a_folder_that_cannot_be_made_is_named_with_its_parent(here: Path, capsy
     error = said(capsys.readouterr().err)
     assert error.startswith("AccessDenied: user=")
     assert f"(uid {os.geteuid()}) path=/proc/x/out/_dataprep: this folder doesn't exist and can't be created in /proc (" in error
-    assert error.endswith("). Choose another folder, or get the right to write there.")
+    assert error.endswith("). Choose another folder, or get permission to write there.")

@@ -75,5 +75,5 @@ def test_equal_decimals_have_one_text() -> None:
 
 
 def test_a_number_with_too_many_signs_is_refused() -> None:
-    with pytest.raises(BadSpec, match="is nested more than 50 deep"):
+    with pytest.raises(BadSpec, match="is nested more than 50 levels deep"):
         kept("a > " + "-" * 80 + "1", a=[Decimal(1)])

@@ -141,7 +141,7 @@ def test_a_filter_keeps_the_records_for_which_it_is_true(where: str, rows: list[
     ("where", "message"),
     [
         ("id >", "The transform filter: 'id >' isn't a valid expression: invalid syntax."),
-        ("id + 1", "The transform filter needs a truth value, but 'id + 1' is int64."),
+        ("id + 1", "The transform filter needs an expression that is true or false, but 'id + 1' is int64."),
         ("idd > 1", "The transform filter: there is no column 'idd'. Did you mean 'id'?"),
         ("name.upper() == 'A'", "The transform filter: 'name.upper()' is not understood; expressions can contain columns, numbers,"),
         ("__import__('os').system('x')", "is not understood"),
@@ -156,9 +156,9 @@ def test_a_filter_keeps_the_records_for_which_it_is_true(where: str, rows: list[
         (r"name == '\ud800'", r"the text '\ud800' contains half of a surrogate pair, which isn't a Unicode character."),
         (r"name in ['a', '\ud800']", r"the text '\ud800' contains half of a surrogate pair, which isn't a Unicode character."),
         (r"contains(name, '\ud800')", r"the text '\ud800' contains half of a surrogate pair, which isn't a Unicode character."),
-        ("name in [1, 'a']", "The transform filter: \"name in [1, 'a']\": the values of a list must be all numbers, all texts or all truth values, but 1 is a number and 'a' is a text."),
+        ("name in [1, 'a']", "The transform filter: \"name in [1, 'a']\": the values of a list must be all numbers, all texts or all booleans, but 1 is a number and 'a' is a text."),
         ("name in ['a', 'b', b'c']", "but 'a' is a text and b'c' is bytes."),
-        ("id in [1, True]", "but 1 is a number and True is a truth value."),
+        ("id in [1, True]", "but 1 is a number and True is a boolean."),
         ("id in [1, None]", "but 1 is a number and None is a missing value. To test for a missing value, write is_null(column)."),
         ("id in ['a']", "The transform filter: \"id in ['a']\": the list's values must be int64, like the value before `in`: Failed to parse string: 'a'"),
         ("id in [1, 99999999999999999999]", "a whole number must be from -9223372036854775808 to 18446744073709551615, got 99999999999999999999."),
@@ -168,7 +168,7 @@ def test_a_filter_keeps_the_records_for_which_it_is_true(where: str, rows: list[
         ("contains(name, id)", "The transform filter: the second value of contains must be a text in quotes"),
         ("name > 1", "The transform filter: 'name > 1' can't be computed: Function 'greater' has no kernel matching input types (string, int64)"),
         ("matches(name, '(')", "The transform filter: '(' isn't a valid regular expression: Invalid regular expression: missing )"),
-        ("not " * 60 + "is_null(id)", "is nested more than 50 deep."),
+        ("not " * 60 + "is_null(id)", "is nested more than 50 levels deep."),
     ],
 )  # fmt: skip
 def test_an_expression_that_can_not_be_is_refused_while_planning(where: str, message: str) -> None:

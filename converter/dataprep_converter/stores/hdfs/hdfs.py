@@ -67,7 +67,7 @@ class HdfsStore:
         self._clients: dict[str, hdfs_native.Client] = {}
         if settings.keytab is not None and settings.user is not None:
             raise BadSpec(
-                f"{settings.uri_prefix}: user {settings.user} is for simple authentication; with a keytab the principal is the user."
+                f"{settings.uri_prefix}: remove user {settings.user}; it is for simple authentication, and with a keytab the principal is the user."
             )
         if settings.keytab is not None or self._configuration.get(hdfs_kerberos.AUTHENTICATION, "").lower() == "kerberos":
             hdfs_kerberos.prepare(settings.hadoop_conf)

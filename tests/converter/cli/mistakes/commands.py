@@ -155,7 +155,7 @@ MISTAKES: Final[Sequence[Mistake]] = (
     Mistake(
         "text for a number of records",
         command=["inspect", "in", "--records", "few"],
-        said="dataprep inspect: error: argument --records: expected a whole number from 0, got 'few' (see dataprep inspect --help)",
+        said="dataprep inspect: error: argument --records: expected a whole number of at least 0, got 'few' (see dataprep inspect --help)",
     ),
     Mistake(
         "two forms at once",

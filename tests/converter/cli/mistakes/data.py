@@ -15,7 +15,7 @@ MISTAKES: Final[Sequence[Mistake]] = (
     Mistake(
         "a filter by a list of texts and numbers",
         job=CSV + "  transforms:\n  - filter: {where: x > 1}\n  - filter: {where: \"label in [1, 'a']\"}\n" + OUT,
-        said="job.yaml:8:5: The transform filter: \"label in [1, 'a']\": the values of a list must be all numbers, all texts or all truth values, but 1 is a number and 'a' is a text.",
+        said="job.yaml:8:5: The transform filter: \"label in [1, 'a']\": the values of a list must be all numbers, all texts or all booleans, but 1 is a number and 'a' is a text.",
     ),
     Mistake(
         "a CSV file for images",

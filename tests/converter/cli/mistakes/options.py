@@ -64,24 +64,24 @@ MISTAKES: Final[Sequence[Mistake]] = (
         "no workers",
         job=CSV + OUT,
         options=["--workers", "0"],
-        said="dataprep run: error: argument --workers: expected a whole number from 1, got '0' (see dataprep run --help)",
+        said="dataprep run: error: argument --workers: expected a whole number of at least 1, got '0' (see dataprep run --help)",
     ),
     Mistake(
         "text for workers",
         job=CSV + OUT,
         options=["--workers", "many"],
-        said="dataprep run: error: argument --workers: expected a whole number from 1, got 'many' (see dataprep run --help)",
+        said="dataprep run: error: argument --workers: expected a whole number of at least 1, got 'many' (see dataprep run --help)",
     ),
     Mistake(
         "a negative limit",
         job=CSV + OUT,
         options=["--limit", "-5"],
-        said="dataprep run: error: argument --limit: expected a whole number from 1, got '-5' (see dataprep run --help)",
+        said="dataprep run: error: argument --limit: expected a whole number of at least 1, got '-5' (see dataprep run --help)",
     ),
     Mistake(
         "a limit of nothing",
         job=CSV + OUT,
         options=["--limit", "0"],
-        said="dataprep run: error: argument --limit: expected a whole number from 1, got '0' (see dataprep run --help)",
+        said="dataprep run: error: argument --limit: expected a whole number of at least 1, got '0' (see dataprep run --help)",
     ),
 )
