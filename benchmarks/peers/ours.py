@@ -298,7 +298,7 @@ def main(kind: str, source: Path, output: Path, records: int, options: dict[str,
         workers = options.get("workers", 1)
         if workers > 1:
             import_for_others()
-        # The fork server outlives the run.
+        # Several workers have a fork server, which outlives the run, so don't wait for it.
         clocked(lambda: convert(job, workers=workers), waits=workers == 1)
         if "digests" in options and _NO_DIGEST not in next(output.glob("_dataprep/*/manifest.json")).read_text():
             sys.exit("This job should not compute digests, but it did.")

@@ -34,8 +34,8 @@ def main() -> "NoReturn":
         finally:
             import signal
 
-            # From now on, the interpreter only shuts down. Another Ctrl-C must end it without a traceback. An interrupt that arrives before
-            # this line has run is caught below.
+            # From here on, the interpreter only shuts down. Another Ctrl-C must end it without a traceback. An interrupt that arrives
+            # before this line has run is caught below.
             signal.signal(signal.SIGINT, signal.SIG_DFL)
     except BaseException as exc:
         if isinstance(exc, SystemExit) or not (interrupts or isinstance(exc, KeyboardInterrupt)):

@@ -158,5 +158,5 @@ def test_nothing_starts_when_a_finished_jobs_children_are_deleted(namespace: Nam
     assert namespace.all("jobs") == []
     assert namespace.pods("done") == []
     assert namespace.status("done") == finished
-    # The ConfigMap for training doesn't belong to a step, so it is created again.
+    # A finished job repeats no step. But the ConfigMap for training belongs to no step, so it is created again.
     assert json.loads(namespace.kubectl("get", "configmap", "done", "--output=json"))["data"]["DATAPREP_FORMAT"]

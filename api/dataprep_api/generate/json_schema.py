@@ -1,4 +1,4 @@
-"""Generates `api/dataprep_api/dataprep.schema.json`, the JSON Schema of all kinds for editors, from the models.
+"""Generates `api/dataprep_api/dataprep.schema.json` from the models. Editors use this JSON Schema, which covers all kinds of objects.
 
 `python -m dataprep_api.generate.json_schema` writes the file. With `--check`, the command only compares the file with the models. The
 schema is separate from the CRD, because it contains the complete descriptions, and because in YAML any field may be empty or a `${NAME}` of

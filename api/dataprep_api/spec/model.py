@@ -99,8 +99,8 @@ class SharedList:
     """Marks a list in which several users of server-side apply can each manage some items.
 
     `keys` are the fields that identify an item (list type `map`). Without keys, an item is identified by its value (list type `set`).
-    Unmarked lists are `atomic`: each apply replaces the complete list. In lists that describe the data set, the order of the items decides
-    the bytes, so a single user must manage the complete list.
+    Unmarked lists are `atomic`: each apply replaces the complete list. In lists that describe the data set, the order of the items affects
+    the output's bytes, so one manager must own the complete list.
     """
 
     keys: tuple[str, ...] = ()

@@ -101,7 +101,7 @@ class NumberSummary:
         if not wide.size:
             return
         self.histogram.add(wide)
-        # Numbers whose squares overflow have no deviation.
+        # If the squares overflow, no deviation is reported.
         with np.errstate(over="ignore", invalid="ignore"):
             wide -= mean
             # np.dot isn't used: for large arrays, the result of np.dot depends on the processor, and its threads occupy all cores while

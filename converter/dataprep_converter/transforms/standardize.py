@@ -71,7 +71,7 @@ class StandardizeStep:
             values, missing = numbers(batch.records.column(self._column))
             moments.add(np.delete(values, missing, axis=0) if len(missing) else values)
         if not moments.count:
-            raise BadData(f"{_OF}: the split {self._split!r} has no values of {self._column!r} to compute mean and deviation from.")
+            raise BadData(f"{_OF}: the split {self._split!r} has no values of {self._column!r} to compute a mean from.")
         deviation = np.maximum(np.sqrt(moments.squares / moments.count), 1 / math.sqrt(moments.count))
         if not (np.isfinite(moments.mean).all() and np.isfinite(deviation).all()):
             raise BadData(f"{_OF}: the column {self._column!r} has a value in the split {self._split!r} that is not finite.")

@@ -43,7 +43,7 @@ class Schedule:
         except CronSimError as exc:
             raise BadSchedule(f"spec.schedule: {str(exc).lower()} in {text!r}") from exc
         except StopIteration as exc:
-            raise BadSchedule(f"spec.schedule: {text!r} matches no day of the next 50 years") from exc
+            raise BadSchedule(f"spec.schedule: {text!r} matches no day in the next 50 years") from exc
         return cls(text, zone)
 
     def after(self, moment: datetime) -> Iterator[datetime]:

@@ -1,4 +1,4 @@
-"""The examples and pages for MaxCompute work as described, with the fake."""
+"""The examples and pages for MaxCompute work as described when they run against the fake service."""
 
 import importlib
 import re

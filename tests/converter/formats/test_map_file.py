@@ -77,7 +77,7 @@ def test_a_key_that_decreases_names_its_record(kind: str, cuts: list[int]) -> No
     with pytest.raises(BadData) as caught:
         Made({"k": wanted, "v": pa.array(range(5))}, format_="mapFile", key="k", cuts=cuts)
     assert str(caught.value).startswith("part-r-00000: the key of record 3, ")
-    assert "but a MapFile is sorted by key. Sort the source by the key" in str(caught.value)
+    assert "but a MapFile must be sorted by key. Sort the source by the key" in str(caught.value)
 
 
 def test_a_file_without_records_has_an_index_without_entries() -> None:

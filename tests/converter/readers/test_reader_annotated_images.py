@@ -393,7 +393,7 @@ def test_at_most_20_paths_are_listed(tmp_path: Path) -> None:
 def test_two_images_for_one_annotation_are_refused(tmp_path: Path) -> None:
     source = write(tmp_path, "Voc", {"a.jpg": []})
     put(tmp_path, {"images/a.png": an_image("PNG")})
-    with pytest.raises(BadSpec, match=r"a\.jpg and .*a\.png would belong to the same file"):
+    with pytest.raises(BadSpec, match=r"a\.jpg and .*a\.png would both get the same annotation or mask"):
         plan(AnnotatedImagesReader, source)
 
 

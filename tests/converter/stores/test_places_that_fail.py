@@ -285,7 +285,8 @@ def path_of(place: Place, name: str) -> str:
 def test_a_right_of_hdfs_that_is_taken_away_half_way_is_named(
     request: pytest.FixtureRequest, hdfs_cluster: HdfsCluster, made: PlaceMaker, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    # The tests run as HDFS's superuser, who has all permissions. hdfs-native takes another user from this variable when a store is created.
+    # The tests run as HDFS's superuser, who has all permissions. hdfs-native reads the user's name from this variable when a store is
+    # created.
     monkeypatch.setattr(hdfs_store, "_users", {})
     monkeypatch.setenv(USER_VARIABLE, "nobody")
     whole = made(request)

@@ -130,7 +130,7 @@ class MapFileEncoder(SingleFile):
             where = f"{self._shard.file}: " if self._shard else ""
             raise BadData(
                 f"{where}the key of record {place}, {_describe_key(with_last[row + 1])}, is less than the previous key, {_describe_key(with_last[row])}, but a MapFile"
-                " is sorted by key. Sort the source by the key and remove shuffle, or remove mapFile.key."
+                " must be sorted by key. Sort the source by the key and remove shuffle, or remove mapFile.key."
             )
         self._last_key = with_last[-1:]
 

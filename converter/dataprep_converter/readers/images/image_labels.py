@@ -65,7 +65,7 @@ class Classes:
 
     def names(self) -> list[str]:
         """The classes in the order of their numbers. If the spec lists the classes, the list's order is used; otherwise the classes are
-        sorted. If an image's class doesn't occur in the subset that determines the classes, raises BadSpec, which names the image."""
+        sorted. Raises BadSpec, which names the image, if an image's class doesn't occur in the subset that determines the classes."""
         if self._only_subset is not None and not self._names:
             raise BadSpec(f"{self._option}From: the subset {self._only_subset!r} has no images.")
         for name, where in sorted(self._others.items()):

@@ -133,7 +133,8 @@ class Pairing:
                     continue
                 if stem in image_uris:
                     raise BadSpec(
-                        f"{image_uris[stem]} and {image.entry.uri} would belong to the same file; leave out one of their extensions."
+                        f"{image_uris[stem]} and {image.entry.uri} would both get the same annotation or mask; leave the "
+                        "extension of one of them out of `extensions`."
                     )
                 image_uris[stem] = image.entry.uri
                 yield Pair(replace(image, root=root), partners.pop(stem, None))

@@ -239,7 +239,7 @@ class Service:
         order = parsed(body)
         keys = [each.findtext("Key") or "" for each in order.iterfind("Object")]
         if not 1 <= len(keys) <= _MOST_DELETED:
-            raise OssError(400, "MalformedXML", f"A batch deletes 1 to {_MOST_DELETED} objects, got {len(keys)}.")
+            raise OssError(400, "MalformedXML", f"A batch must delete 1 to {_MOST_DELETED} objects, got {len(keys)}.")
         for key in keys:
             self._shelf.delete(request.bucket, key)
         if order.findtext("Quiet") == "true":
