@@ -28,10 +28,11 @@ from dataprep_converter.inputs.access import Access
 from dataprep_converter.inputs.zips import Member, StoredMember
 from dataprep_converter.readers import Discovery, Listing
 from dataprep_converter.readers.arrays.rows import RowFiles, gathered
+from dataprep_converter.readers.base.examined import examined
 from dataprep_converter.readers.base.listing import input_files
 from dataprep_converter.records.batch import SAMPLE, Batch
 from dataprep_converter.sampling.units import Unit, Units
-from dataprep_converter.stores import Entry, Input
+from dataprep_converter.stores import Entry, Input, Store
 
 VALUES: Final = "values"
 """The column name for a .npy file to which the spec gives no name."""
@@ -166,8 +167,8 @@ class _Planner:
         if self._source.arrays is not None:
             yield from self._units_of_groups(self._source.arrays)
         else:
-            for root, path, entry in input_files(self._access, self._source.uris or []):
-                yield from self._unit(root, path, [entry], self._arrays(entry))
+            for file in examined(self._access, input_files(self._access, self._source.uris or []), self._arrays):
+                yield from self._unit(file.root, file.path, [file.entry], file.result)
         if self._first is None:
             return {}
         columns = [{"name": name, "dtype": header.dtype.str, "shape": list(header.shape[1:])} for name, (header, _) in self._first.items()]
@@ -191,9 +192,9 @@ class _Planner:
                     group_arrays[name] = _whole_file(source, entry)
             yield from self._unit(0, group[0][1], [entry for _, _, entry in group], group_arrays)
 
-    def _arrays(self, entry: Entry) -> _Arrays:
-        """The arrays of a file, keyed by column."""
-        with self._access.store(entry.uri).open(entry.uri) as source:
+    def _arrays(self, store: Store, entry: Entry) -> _Arrays:
+        """The arrays of a file, keyed by column. Several threads may call this method."""
+        with store.open(entry.uri) as source:
             if source.read_at(0, 2) == zips.MAGIC:
                 return _members(source, entry, self._source.members)
             if self._source.members is not None:

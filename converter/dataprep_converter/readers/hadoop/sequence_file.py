@@ -6,7 +6,8 @@ the first records (`hadoop_columns.py`). In a map file, only the file `data` is 
 """
 
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any, Final
 
 import pyarrow as pa
@@ -17,13 +18,14 @@ from dataprep_converter.formats.tfrecord.frames import Stretch
 from dataprep_converter.inputs.access import Access
 from dataprep_converter.readers import Discovery, Listing
 from dataprep_converter.readers.base.blocks import Block, BlockReader
-from dataprep_converter.readers.base.listing import FilesOfFolder, input_folders
+from dataprep_converter.readers.base.examined import ListedFile, examined
+from dataprep_converter.readers.base.listing import input_folders
 from dataprep_converter.readers.hadoop.hadoop_columns import RECORD, SEQUENCE_RECORD, Form, Kind, form, kind
 from dataprep_converter.readers.hadoop.sequence_frames import Cells, Header, pairs, stretches
 from dataprep_converter.records.batch import Raw
 from dataprep_converter.records.columns import NOT_BY_DEFAULT
 from dataprep_converter.sampling.units import Unit
-from dataprep_converter.stores import Entry, Input, scheme_of
+from dataprep_converter.stores import Entry, Input, Store, scheme_of
 
 KEY: Final = "key"
 VALUE: Final = "value"
@@ -82,28 +84,44 @@ class SequenceFileReader(BlockReader):
         return Block(block.records, block.places, block.reasons, {row: Raw.of(keys_and_values[1][row]) for row in reasons})
 
 
+@dataclass(frozen=True)
+class _RecordFile:
+    """The records of a file. Doesn't depend on any other file."""
+
+    header: Header
+    stretches: Sequence[Stretch]
+    """Complete records or blocks."""
+
+
 def _units(source: SequenceFileSource, access: Access) -> Listing[Unit]:
     state: dict[str, Any] = {}
     first: tuple[str, Header] | None = None
-    for files in input_folders(access, source.uris):
-        for path, uri, size, pin in _records_of(files):
-            with access.store(uri).open(uri) as file:
-                header = Header.read(file, uri)
-                first = first or (uri, header)
-                _check_classes(header, uri, first)
-                for stretch in _stretches(file, header, uri):
-                    if not state:
-                        state = _sample(file, header, uri, stretch)
-                    yield _unit(stretch, header, root=files.root, path=path, entry=Entry(uri, size, pin))
+    for file in examined(access, _listed(source, access), _examine):
+        uri, header = file.entry.uri, file.result.header
+        first = first or (uri, header)
+        _check_classes(header, uri, first)
+        for stretch in file.result.stretches:
+            if not state:
+                with access.store(uri).open(uri) as opened:
+                    state = _sample(opened, header, uri, stretch)
+            yield _unit(stretch, header, root=file.root, path=file.path, entry=file.entry)
     return state
 
 
-def _records_of(files: FilesOfFolder) -> Iterator[tuple[str, str, int, str]]:
-    """Yields the (path, URI, size, pin) of the files in a folder. In the folder of a map file, files without records are left out."""
-    beside = _BESIDE if "data" in files.names else frozenset[str]()
-    for name, path, uri, size, pin in zip(files.names, files.paths, files.uris, files.sizes, files.pins, strict=True):
-        if name not in beside:
-            yield path, uri, size, pin
+def _examine(store: Store, entry: Entry) -> _RecordFile:
+    """Finds the records of a file. Raises BadData for an invalid file."""
+    with store.open(entry.uri) as file:
+        header = Header.read(file, entry.uri)
+        return _RecordFile(header, list(_stretches(file, header, entry.uri)))
+
+
+def _listed(source: SequenceFileSource, access: Access) -> Iterator[ListedFile]:
+    """Yields the files that contain records. In the folder of a map file, the other files are left out."""
+    for files in input_folders(access, source.uris):
+        beside = _BESIDE if "data" in files.names else frozenset[str]()
+        for name, path, uri, size, pin in zip(files.names, files.paths, files.uris, files.sizes, files.pins, strict=True):
+            if name not in beside:
+                yield files.root, path, Entry(uri, size, pin)
 
 
 def _stretches(file: Input, header: Header, uri: str) -> Iterator[Stretch]:

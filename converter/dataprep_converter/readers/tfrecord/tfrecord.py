@@ -8,6 +8,7 @@ uncompressed contents (`streamed.py`).
 import json
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack
+from dataclasses import dataclass
 from functools import partial
 from typing import Any, Final
 
@@ -27,16 +28,16 @@ from dataprep_converter.formats.tfrecord.lockstep import BYTES, FLOATS, INTS
 from dataprep_converter.formats.tfrecord.records import parse_sequence
 from dataprep_converter.inputs.access import Access
 from dataprep_converter.inputs.compressions import GZIP_MAGIC
-from dataprep_converter.inputs.metered import ByteCounter, MeteredInput
 from dataprep_converter.inputs.streamed import StreamInput, unpacked
 from dataprep_converter.readers import Discovery, Listing
 from dataprep_converter.readers.base.blocks import Block, BlockReader
+from dataprep_converter.readers.base.examined import ListedFile, examined
 from dataprep_converter.readers.base.listing import input_files
 from dataprep_converter.readers.tfrecord import sequence_examples
 from dataprep_converter.records.batch import Raw
 from dataprep_converter.records.columns import IS_RECORD
 from dataprep_converter.sampling.units import Unit
-from dataprep_converter.stores import Entry, Input, scheme_of
+from dataprep_converter.stores import Entry, Input, Store, scheme_of
 
 RECORD: Final = "record"
 """The name of the column that has the complete record, if records aren't parsed."""
@@ -113,12 +114,36 @@ def _column_feature(feature: TfrecordFeature) -> ColumnFeature:
     return ColumnFeature(feature.name, _TYPES[feature.type], None if feature.ragged else tuple(feature.shape), feature.raw)
 
 
+@dataclass(frozen=True)
+class _RecordFile:
+    """The records of a file. Doesn't depend on any other file."""
+
+    stretches: Sequence[Stretch]
+    """Complete records. For a gzip file, the offsets and sizes are those in its uncompressed contents."""
+    is_zipped: bool
+    first_records: bytes | None
+    """The first stretch, or None if the features are known without it."""
+
+    def units(self, root: int, path: str, entry: Entry, *, subset: str) -> Iterator[Unit]:
+        """Yields the units of the file."""
+        contents = self.stretches[-1].offset + self.stretches[-1].size if self.stretches else 0
+        for stretch in self.stretches:
+            unit = stretch.unit(root, path, entry, subset=subset)
+            if self.is_zipped:
+                # Divide the size of the gzip file among the units, so that their sizes add up to the size of the file.
+                share = entry.size * (unit.offset + unit.size) // contents - entry.size * unit.offset // contents
+                unit = _gzip_unit(unit, share, contents)
+            yield unit
+
+
 class _Planner:
     """Lists the files of a source, splits them into units, and freezes the features."""
 
     def __init__(self, source: TfrecordSource, access: Access) -> None:
         self._source = source
         self._access = access
+        self._manifests: dict[int, Manifest | None] = {}
+        """For each root whose files have been listed, the manifest of its data set, if there is one."""
         self._splits: dict[int, dict[str, str]] = {}
         self._features = source.features
         self._samples: list[tuple[str, bytes]] = []
@@ -126,53 +151,60 @@ class _Planner:
 
     def units(self) -> Listing[Unit]:
         """Yields the units in the order of the URIs and, for each URI, sorted by path."""
-        for root, path, entry in input_files(self._access, self._source.uris):
-            yield from self._units_of(root, path, entry)
+        for file in examined(self._access, self._listed(), self._examine):
+            subset = self._subset(file.root, file.path)
+            if file.result.stretches:
+                self._sample(file.result.first_records, file.entry.uri)
+            yield from file.result.units(file.root, file.path, file.entry, subset=subset)
         if self._source.raw:
             return {}
         features = self._features or (self._infer_features() if self._samples else [])
         return {"features": [feature.model_dump(by_alias=True, exclude_defaults=True) for feature in features]}
 
-    def _units_of(self, root: int, path: str, entry: Entry) -> Iterator[Unit]:
-        count = ByteCounter()
-        subset = self._subset(root, path, entry)
+    def _listed(self) -> Iterator[ListedFile]:
+        """Yields the files. Reads a folder's manifest before the folder's first file is yielded."""
+        for root, path, entry in input_files(self._access, self._source.uris):
+            if root not in self._manifests:
+                uri = self._source.uris[root]
+                # Look for a manifest only if the URI is a folder, because HDFS rejects paths below a file.
+                self._manifests[root] = self._manifest(uri) if entry.uri.startswith(uri.rstrip("/") + "/") else None
+            yield root, path, entry
+
+    def _examine(self, store: Store, entry: Entry) -> _RecordFile:
+        """Finds the records of a file. Several threads may call this method. Raises BadData for an invalid file."""
+        is_far = scheme_of(entry.uri) not in ("", "file")
         with ExitStack() as cleanup:
-            file = cleanup.enter_context(MeteredInput(self._access.store(entry.uri).open(entry.uri), count))
-            is_zipped = file.read_at(0, len(GZIP_MAGIC)) == GZIP_MAGIC
-            source: Input = file
+            source: Input = cleanup.enter_context(store.open(entry.uri))
+            size = source.size
+            is_zipped = source.read_at(0, len(GZIP_MAGIC)) == GZIP_MAGIC
             if is_zipped:
-                source = cleanup.enter_context(unpacked(file, entry.uri, compression="gzip", size=-1, kept_bytes=2 * _UNIT_BYTES))
-            is_far = scheme_of(entry.uri) not in ("", "file")
+                source = cleanup.enter_context(unpacked(source, entry.uri, compression="gzip", size=-1, kept_bytes=2 * _UNIT_BYTES))
             window = 1 << 20 if is_zipped else _FAR_WINDOW if is_far else _WINDOW
 
             def read_at(offset: int, length: int) -> bytes:
                 # Some stores reject a range that begins after the end of the file.
-                return source.read_at(offset, length) if is_zipped or offset < file.size else b""
+                return source.read_at(offset, length) if is_zipped or offset < size else b""
 
-            units: list[Unit] = []
-            count.take_count()
+            found: list[Stretch] = []
+            first_records = None
             for stretch in stretches(read_at, entry.uri, window=window, most=_UNIT_BYTES):
-                if stretch.offset == 0:
-                    self._sample(source, entry.uri, stretch)
-                unit = stretch.unit(root, path, entry, subset=subset)
-                if not is_zipped:
-                    yield unit
-                    continue
-                units.append(unit)
-        contents = units[-1].offset + units[-1].size if units else 0
-        for unit in units:
-            # Divide the size of the gzip file among the units, so that their sizes add up to the size of the file.
-            share = entry.size * (unit.offset + unit.size) // contents - entry.size * unit.offset // contents
-            yield _gzip_unit(unit, share, contents)
+                if not found and self._needs_samples():
+                    # Read the records now, because going back in a gzip file is expensive.
+                    first_records = source.read_at(0, stretch.size)
+                found.append(stretch)
+        return _RecordFile(found, is_zipped, first_records)
 
-    def _subset(self, root: int, path: str, entry: Entry) -> str:
+    def _needs_samples(self) -> bool:
+        return self._features is None and not self._source.raw and self._files < _SAMPLED_FILES
+
+    def _subset(self, root: int, path: str) -> str:
         """The file's split, if the source's folder holds a data set that this project wrote. In that case, also takes the features from the
         data set's manifest."""
         if root not in self._splits:
-            uri = self._source.uris[root]
-            # Look for a manifest only if the URI is a folder, because HDFS rejects paths below a file.
-            manifest = self._manifest(uri) if entry.uri.startswith(uri.rstrip("/") + "/") else None
+            manifest = self._manifests[root]
             self._splits[root] = {file.file: file.split for file in manifest.files} if manifest is not None else {}
+            if manifest is not None and self._features is None and not self._source.raw:
+                self._features = [_of_manifest(feature) for feature in manifest.features]
         return self._splits[root].get(path, "")
 
     def _manifest(self, uri: str) -> Manifest | None:
@@ -186,21 +218,18 @@ class _Planner:
         manifest = folder.manifest(success)
         if manifest.format != "tfrecord":
             raise BadSpec(f"{uri} holds a data set in the format {manifest.format}, which source.tfrecord can't read.", uri=uri)
-        if self._features is None and not self._source.raw:
-            self._features = [_of_manifest(feature) for feature in manifest.features]
         return manifest
 
-    def _sample(self, source: Input, uri: str, stretch: Stretch) -> None:
+    def _sample(self, first_records: bytes | None, uri: str) -> None:
         """Parses the first records of the first files. Raises BadData if the records are not Examples."""
-        self._files += 1
-        if self._features is not None or self._source.raw or self._files > _SAMPLED_FILES:
+        if not self._needs_samples() or first_records is None:
             return
-        data = source.read_at(0, stretch.size)
-        starts, ends = payloads(data, uri, 0)
+        self._files += 1
+        starts, ends = payloads(first_records, uri, 0)
         for start, end in zip(starts[:_SAMPLED_RECORDS].tolist(), ends[:_SAMPLED_RECORDS].tolist(), strict=True):
             try:
-                parse_sequence(data[start:end])
-                self._samples.append((uri, data[start:end]))
+                parse_sequence(first_records[start:end])
+                self._samples.append((uri, first_records[start:end]))
             except NotWhole as exc:
                 raise BadData(
                     f"{uri}, offset {start - HEADER}: {str(exc)[:1].lower()}{str(exc)[1:]} Set source.tfrecord.raw to keep records unparsed.",
