@@ -12,7 +12,7 @@ from workbench.stores import BUCKET, Stores, a_job
 
 GPU = "nvidia.com/gpu"
 PROMISED_SECONDS = 30
-"""A pod without a node is reported within this time. A job falls back to CPU nodes within this time after `fallbackAfterSeconds`."""
+"""A job falls back to CPU nodes within this time after `fallbackAfterSeconds`."""
 
 
 @pytest.fixture(autouse=True)

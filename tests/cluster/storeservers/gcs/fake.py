@@ -60,7 +60,7 @@ class FakeGcs(OneServer):
         )
 
     def allow(self, rights: Sequence[str] = ("*",)) -> None:
-        """Limits the rights of all tokens, whether they come from the service account's key or from the node."""
+        """Limits the rights of the service account's tokens, whether they come from its key or from the node."""
         tokens = {_ADMINISTRATOR: ["*"], "of-the-key": list(rights), "of-the-node": list(rights)}
         unfinished = self.run_dir / "data" / "tokens.unfinished"
         unfinished.write_text(json.dumps(tokens))
