@@ -7,6 +7,10 @@ _FORM = re.compile(r"^([0-9]+(?:\.[0-9]+)?)(Ki|Mi|Gi|Ti|k|M|G|T)?$")
 _FACTORS = {None: 1, "Ki": 2**10, "Mi": 2**20, "Gi": 2**30, "Ti": 2**40, "k": 10**3, "M": 10**6, "G": 10**9, "T": 10**12}
 PATTERN = _FORM.pattern
 RESOURCE_PATTERN = r"^[0-9]+(\.[0-9]*)?([KMGTPE]i|[numkMGTPE]|[eE][+-]?[0-9]+)?$"
+LARGEST = Decimal(2**63 - 1)
+"""The largest amount in Kubernetes. Larger amounts count as this one."""
+_MOST_DIGITS = 100
+"""A text of 64 characters with a larger exponent is above LARGEST or practically 0."""
 _SUFFIXES = (
     {"": Decimal(1)}
     | {f"{letter}i": Decimal(1024) ** power for power, letter in enumerate("KMGTPE", 1)}
@@ -23,12 +27,15 @@ def to_bytes(quantity: int | str) -> int:
 
 
 def to_number(quantity: int | str) -> Decimal:
-    """Convert an amount of any resource, such as `500m` of `cpu`, to a number. Raises ValueError."""
+    """Convert an amount of any resource, such as `500m` of `cpu`, to a number of at most LARGEST. Raises ValueError."""
     text = str(quantity).strip()
     match = re.match(RESOURCE_PATTERN, text)
     if match is None:
         raise ValueError(f"expected a Kubernetes quantity such as 500m, 2 or 4Gi, got {quantity!r}")
     suffix = match[2] or ""
+    number = Decimal(text.removesuffix(suffix))
     factor = _SUFFIXES.get(suffix)
-    # Any other suffix is an exponent, which Decimal reads too.
-    return Decimal(text) if factor is None else Decimal(text.removesuffix(suffix)) * factor
+    if factor is None:
+        exponent = int(suffix[1:])
+        factor = Decimal(10) ** min(max(exponent, -_MOST_DIGITS), _MOST_DIGITS)
+    return min(number * factor, LARGEST)

@@ -102,7 +102,7 @@ class Planning(Model):
     """Pods of the plan and commit steps."""
 
     resources: Resources | None = None
-    """Container resources. Default: those of the converter pods, without devices."""
+    """Container resources. They replace all of `workers.resources` for these pods. Devices (`nvidia.com/gpu`) are left out."""
 
 
 class EnvVar(Model):

@@ -11,7 +11,7 @@ from dataprep_api.spec import DataPrepJobSpec, Resources
 from dataprep_operator.children.metadata import Body, owned_labels, spec_config_map_name
 from dataprep_operator.objects import untrusted
 from dataprep_operator.objects.observed import Observed
-from dataprep_operator.objects.pods import CODE_CONTAINER, CONTAINER
+from dataprep_operator.objects.pods import CODE_CONTAINER, CONTAINER, PLANNING
 from dataprep_operator.settings import PodDefaults
 
 MOUNTS: Final = "/etc/dataprep"
@@ -248,7 +248,7 @@ def _volumes(observed: Observed, spec: DataPrepJobSpec, *, step: str, defaults: 
 def memory_limit(spec: DataPrepJobSpec, defaults: PodDefaults, *, step: str) -> int | None:
     """Return the memory limit of a step's pods in bytes, from the job or the chart, or None if there is no limit."""
     limit = (_requested_resources(spec, defaults, step=step).get("limits") or {}).get("memory")
-    return quantity.to_bytes(limit) if limit is not None else None
+    return int(quantity.to_number(limit)) if limit is not None else None
 
 
 def has_devices(spec: DataPrepJobSpec, defaults: PodDefaults) -> bool:
@@ -263,12 +263,12 @@ def _is_device(resource: str) -> bool:
 
 
 def planning_resources(spec: DataPrepJobSpec) -> Resources | None:
-    """Return the job's own resources for the pods of the plan and commit steps, if it sets them."""
+    """Return the job's own resources for the pods of the plan and commit steps (PLANNING), if it sets them."""
     return spec.planning.resources if spec.planning is not None else None
 
 
 def _requested_resources(spec: DataPrepJobSpec, defaults: PodDefaults, *, step: str) -> Body:
-    requested = (planning_resources(spec) if step != CONVERT else None) or spec.workers.resources
+    requested = (planning_resources(spec) if step in PLANNING else None) or spec.workers.resources
     resources: Body = (
         requested.model_dump(mode="json", by_alias=True, exclude_none=True)
         if requested

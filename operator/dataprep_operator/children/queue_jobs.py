@@ -6,32 +6,52 @@ Kubernetes' Job controller ignores the queue Job and never creates pods for it. 
 
 import math
 from datetime import datetime
-from typing import Any
+from typing import Any, Final
 
 from dataprep_api import names, quantity
-from dataprep_api.spec import DataPrepJobSpec
+from dataprep_api.spec import DataPrepJobSpec, Resources
 from dataprep_operator.children.metadata import Body, child_name, owned_labels, owned_metadata
 from dataprep_operator.children.pod_template import CONVERT, planning_resources, pod_template
 from dataprep_operator.objects import times, untrusted
-from dataprep_operator.objects.child_jobs import ANNOTATION_LEAST, ANNOTATION_PLACEMENT, QUEUE, Child, Placement
+from dataprep_operator.objects.child_jobs import ANNOTATION_LEAST, ANNOTATION_PLACEMENT, ANNOTATION_PODS, QUEUE, Child, Placement
 from dataprep_operator.objects.observed import Observed
 from dataprep_operator.settings import PodDefaults
 
+_SHARED: Final = frozenset({"cpu", "memory", "ephemeral-storage"})
+"""The resources of which the plan and commit steps can use what is reserved for several converter pods."""
+
 
 def queue_job(
-    observed: Observed, spec: DataPrepJobSpec, *, attempt: int, gpu: bool, memory: str | None, parallelism: int, defaults: PodDefaults
+    observed: Observed,
+    spec: DataPrepJobSpec,
+    *,
+    attempt: int,
+    gpu: bool,
+    memory: str | None,
+    planning_memory: str | None,
+    parallelism: int,
+    defaults: PodDefaults,
 ) -> Body:
-    """Return the Job that asks the queue for the quota of all workers. Kueue resumes this Job when the queue admits it."""
+    """Return the Job that asks the queue for the quota of all workers. Kueue resumes this Job when the queue admits it.
+
+    `memory` and `planning_memory` are the memory of the converter pods, and of the pods of the plan and commit steps, if it was raised.
+    """
+    planning = planning_resources(spec)
+    if planning is None:
+        # All pods have the same resources apart from their memory.
+        memory = max(filter(None, (memory, planning_memory)), key=quantity.to_bytes, default=None)
     pod = pod_template(observed, spec, step=CONVERT, attempt=attempt, arguments=["work"], gpu=gpu, memory=memory, defaults=defaults)
-    least = untrusted.number(observed.queue_annotations.get(ANNOTATION_LEAST))
-    container = pod["spec"]["containers"][0]
-    container["resources"] = _with_planning(container["resources"], spec, pods=min(parallelism, least or parallelism))
     labels = owned_labels(observed, step=QUEUE, attempt=attempt)
     pod["metadata"]["labels"] |= labels
     annotations = dict(observed.queue_annotations)
     if untrusted.number(annotations.get(ANNOTATION_LEAST)) >= parallelism:
         # Kueue requires the number in this annotation to be less than the Job's parallelism.
         del annotations[ANNOTATION_LEAST]
+    if planning is not None:
+        pods = fewest_pods(observed, parallelism)
+        container = pod["spec"]["containers"][0]
+        container["resources"] = _with_planning(container["resources"], planning, memory=planning_memory, pods=pods)
+        annotations[ANNOTATION_PODS] = str(pods)
     metadata = owned_metadata(
         observed,
         child_name(observed, QUEUE, attempt),
@@ -43,17 +63,24 @@ def queue_job(
     return {"apiVersion": "batch/v1", "kind": "Job", "metadata": metadata, "spec": body}
 
 
-def _with_planning(resources: Body, spec: DataPrepJobSpec, *, pods: int) -> Body:
-    """Return the converter pods' resources, raised so far that the quota of `pods` pods suffices for one pod of the plan or commit step."""
-    planning = planning_resources(spec)
-    if planning is None:
-        return resources
+def fewest_pods(observed: Observed, parallelism: int) -> int:
+    """Return the smallest number of pods for which Kueue may admit a queue Job of `parallelism` pods."""
+    least = untrusted.number(observed.queue_annotations.get(ANNOTATION_LEAST))
+    return max(1, min(parallelism, least or parallelism))
+
+
+def _with_planning(resources: Body, planning: Resources, *, memory: str | None, pods: int) -> Body:
+    """Return the converter pods' resources, raised so far that the quota of `pods` pods suffices for one pod of the plan or commit step.
+
+    `memory` is the largest memory of these steps, if it was raised.
+    """
     requests, limits = dict(resources.get("requests", {})), dict(resources.get("limits", {}))
     # A container without a request requests its limit.
-    for name, amount in ((planning.limits or {}) | (planning.requests or {})).items():
-        share = quantity.to_number(amount) / max(1, pods)
+    needed = (planning.limits or {}) | (planning.requests or {}) | ({"memory": memory} if memory is not None else {})
+    for name in _SHARED & needed.keys():
+        share = quantity.to_number(needed[name]) / pods
         own = requests.get(name, limits.get(name))
-        if "/" in name or (own is not None and quantity.to_number(own) >= share):
+        if own is not None and quantity.to_number(own) >= share:
             continue
         requests[name] = f"{math.ceil(share * 1000)}m" if name == "cpu" else str(math.ceil(share))
         if name in limits and quantity.to_number(limits[name]) < share:

@@ -18,10 +18,15 @@ def of(status: DataPrepJobStatus) -> str | None:
     return memory
 
 
-def largest(status: DataPrepJobStatus) -> str | None:
-    """Return the largest raised memory of all steps, or None if no step's memory was raised. The pods of every step fit into it."""
-    raised = [memory for field in _FIELDS.values() if (memory := getattr(status.effective, field, None)) is not None]
-    return max(raised, key=quantity.to_bytes, default=None)
+def of_converting(status: DataPrepJobStatus) -> str | None:
+    """Return the convert step's memory if it was raised, or else None."""
+    return status.effective.memory if status.effective is not None else None
+
+
+def of_planning(status: DataPrepJobStatus) -> str | None:
+    """Return the larger memory of the plan and commit steps if it was raised, or else None."""
+    effective = status.effective or Effective()
+    return max(filter(None, (effective.plan_memory, effective.commit_memory)), key=quantity.to_bytes, default=None)
 
 
 def increase(status: DataPrepJobStatus, spec: DataPrepJobSpec, defaults: PodDefaults) -> Effective | None:

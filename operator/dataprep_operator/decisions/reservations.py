@@ -31,7 +31,8 @@ def hold(
             spec,
             attempt=status.attempt,
             gpu=gpu,
-            memory=memory.largest(status),
+            memory=memory.of_converting(status),
+            planning_memory=memory.of_planning(status),
             parallelism=_parallelism(spec, status),
             defaults=defaults,
         )
@@ -42,7 +43,7 @@ def hold(
         # The operator didn't end this Job, so somebody else did. A finished Job can't hold quota, so the Job is created again.
         return [*_stop(observed, current), DeleteJob(queue)]
     if queue.suspended:
-        return [*_stop(observed, current), *_rescale(spec, status, queue), *_report_use(observed, queue)]
+        return [*_stop(observed, current), *_rescale(observed, spec, status, queue), *_report_use(observed, queue)]
     return _report_use(observed, queue)
 
 
@@ -79,11 +80,18 @@ def _stop(observed: Observed, current: Child | None) -> list[Action]:
     return [PatchJob(current, {"suspend": True})]
 
 
-def _rescale(spec: DataPrepJobSpec, status: DataPrepJobStatus, queue: Child) -> list[Action]:
-    """Change the number of pods that a waiting job asks for. An admitted job keeps its number of pods until the queue admits it again."""
+def _rescale(observed: Observed, spec: DataPrepJobSpec, status: DataPrepJobStatus, queue: Child) -> list[Action]:
+    """Change the number of pods that a waiting job asks for. An admitted job keeps its number of pods until the queue admits it again.
+
+    If `planning.resources` were shared out among another number of pods, the queue Job is created again, because its pods can't be changed.
+    """
     # Kueue refuses a number below the job's minimum.
     wanted = max(queue.least, _parallelism(spec, status))
-    return [PatchJob(queue, {"parallelism": wanted})] if queue.active == 0 and queue.parallelism != wanted else []
+    if queue.active or queue.parallelism == wanted:
+        return []
+    if queue.pods and queue.pods != queue_jobs.fewest_pods(observed, wanted):
+        return [DeleteJob(queue)]
+    return [PatchJob(queue, {"parallelism": wanted})]
 
 
 def _parallelism(spec: DataPrepJobSpec, status: DataPrepJobStatus) -> int:

@@ -23,6 +23,8 @@ QUEUE_DOMAIN: Final = "kueue.x-k8s.io"
 QUEUE_LABEL: Final = f"{QUEUE_DOMAIN}/queue-name"
 ANNOTATION_LEAST: Final = f"{QUEUE_DOMAIN}/job-min-parallelism"
 """Kueue's annotation for the smallest number of pods with which Kueue may admit a Job."""
+ANNOTATION_PODS: Final = "dataprep.io/pods"
+"""Annotation on a queue Job of a job with `planning.resources`: the number of pods among which these resources are shared out."""
 ANNOTATION_PLACEMENT: Final = "dataprep.io/placement"
 """Annotation on a step's Job that runs within the quota of a queue Job: the digest of its pods' placement."""
 CLEANUP: Final = "cleanup"
@@ -86,6 +88,8 @@ class Child:
     """Digest of the placement of the Job's pods, if the Job runs within the quota of a queue Job."""
     least: int = 0
     """The smallest number of pods with which Kueue may admit the Job, or 0 if Kueue must admit all pods."""
+    pods: int = 0
+    """The number of pods among which a queue Job shares out `planning.resources`, or 0 if the job doesn't set them."""
     placement: Placement | None = None
     """The placement of the pods, for a queue Job only."""
     deleting: bool = False
@@ -140,6 +144,7 @@ def read(raw: Mapping[str, Any]) -> Child:
         spec_sha256=untrusted.text(annotations.get(ANNOTATION_SPEC)) or None,
         within=untrusted.text(annotations.get(ANNOTATION_PLACEMENT)) or None,
         least=untrusted.number(annotations.get(ANNOTATION_LEAST)) if is_queue_job else 0,
+        pods=untrusted.number(annotations.get(ANNOTATION_PODS)) if is_queue_job else 0,
         placement=_placement(spec) if is_queue_job else None,
         deleting="deletionTimestamp" in metadata,
         image=_image(spec),

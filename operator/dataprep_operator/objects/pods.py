@@ -33,6 +33,8 @@ _CONFIG_REASONS: Final = frozenset({"CreateContainerConfigError"})
 _REFUSED_REASONS: Final = frozenset({"CreateContainerError", "RunContainerError"})
 _CREATING_REASONS: Final = frozenset({"ContainerCreating", "PodInitializing"})
 _MISSING_OBJECT_PHRASES: Final = ("not found", "references non-existent")
+PLANNING: Final = frozenset({"plan", "commit"})
+"""The steps to whose pods `planning.resources` applies."""
 _STEPS: Final[Mapping[str, Any]] = {"plan": "Plan", "convert": "Convert", "commit": "Commit"}  # Any, for the literals of Failure.step
 
 
@@ -236,7 +238,7 @@ def _reason_and_message(pod: Pod, report: FailureResult | None) -> tuple[Reason,
     if pod.kubelet_message and pod.disrupted_at is None:
         return Reason.BACKOFF_LIMIT_EXCEEDED, f"The kubelet ended the pod: {pod.kubelet_message}"
     if pod.exit_reason == "OOMKilled":
-        pods = "workers" if pod.step == "convert" else "planning"
+        pods = "planning" if pod.step in PLANNING else "workers"
         return Reason.OUT_OF_MEMORY, f"The container needed more memory than its limit (OOMKilled); raise {pods}.resources.limits.memory."
     # A plan pod that also does a small job's work reports the plan before it begins the work. So its message doesn't explain the failure.
     has_last_words = pod.message.strip() and (pod.script or pod.result is None)

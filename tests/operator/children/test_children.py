@@ -393,3 +393,12 @@ def test_pods_take_what_the_template_adds_and_keep_what_the_operator_needs() -> 
     assert template["spec"]["runtimeClassName"] == "gvisor"
     assert template["spec"]["terminationGracePeriodSeconds"] == 0
     assert "schedulerName" not in template["spec"]
+
+
+def test_only_the_plan_and_commit_pods_have_the_resources_for_planning() -> None:
+    workers, planning = {"limits": {"memory": "1Gi"}}, {"limits": {"memory": "9Gi"}}
+    spec = a_spec(code=CODE, workers={"resources": workers}, planning={"resources": planning})
+    found = [[each["resources"] for each in (*pod["containers"], *pod["initContainers"])] for pod in pods_of(every_job(spec, DEFAULTS)[:3])]
+    assert found == [[planning, planning], [workers, workers], [planning, planning]]
+    [cleanup] = pods_of(every_job(spec, DEFAULTS)[3:])
+    assert cleanup["containers"][0]["resources"] == workers

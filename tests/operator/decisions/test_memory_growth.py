@@ -108,6 +108,16 @@ def test_the_message_names_the_field_to_raise(world: World, step: str, field: st
     assert f"raise {field}.resources.limits.memory" in world.message()
 
 
+@pytest.mark.parametrize("limit", ["1e9", "1000000000.", "1000000000000m"])
+def test_every_form_of_a_limit_grows(world: World, limit: str) -> None:
+    world.apply(workers={"resources": {"limits": {"memory": limit}}}, retry=GROWTH)
+    world.settle()
+    world.pod("plan", world.ended(137, reason="OOMKilled"))
+    world.fail("plan", "BackoffLimitExceeded")
+    assert world.settle() == "Planning"
+    assert container(world, "plan-2")["resources"]["limits"]["memory"] == "1907Mi"
+
+
 def test_without_a_limit_there_is_nothing_to_raise(world: World) -> None:
     world.apply(retry=GROWTH)
     world.settle()

@@ -358,6 +358,59 @@ def test_the_quota_of_the_workers_suffices_for_the_plan_and_commit_steps(
     assert container["resources"] == {"requests": requests, "limits": limits}
 
 
+def requests_of(world: World, suffix: str) -> tuple[int, str]:
+    """Return the number of pods that a queue Job asks for, and the memory of each."""
+    [container] = pod_of(world, suffix)["containers"]
+    return world.job(suffix)["spec"]["parallelism"], container["resources"]["requests"]["memory"]
+
+
+LARGE_PLAN = {
+    "workers": {"parallelism": 8, "resources": {"requests": {"memory": "2Gi"}}},
+    "planning": {"resources": {"limits": {"memory": "32Gi"}}},
+}
+
+
+def test_memory_that_grows_changes_the_quota_of_its_own_step_only(world: World) -> None:
+    queued(world, **LARGE_PLAN, retry={"maxMemory": "128Gi", "memoryGrowth": 2})
+    assert requests_of(world, "queue-1") == (8, str(4 << 30))
+    admit(world, parallelism=8)
+    run(world, "plan")
+    world.pod("plan", world.ended(137, reason="OOMKilled"))
+    world.fail("plan", "BackoffLimitExceeded")
+    assert world.settle() == "Queued"
+    assert requests_of(world, "queue-2") == (8, str(8 << 30))
+
+
+def test_the_quota_still_suffices_for_a_small_plan_pod_that_grows(world: World) -> None:
+    planning = {"resources": {"limits": {"memory": "1Gi"}}}
+    workers = {"parallelism": 4, "resources": {"limits": {"memory": "16Gi"}}}
+    queued(world, workers=workers, planning=planning, retry={"maxMemory": "64Gi", "memoryGrowth": 2})
+    admit(world, parallelism=4)
+    run(world, "plan")
+    world.pod("plan", world.ended(137, reason="OOMKilled"))
+    world.fail("plan", "BackoffLimitExceeded")
+    assert world.settle() == "Queued"
+    [container] = pod_of(world, "queue-2")["containers"]
+    assert container["resources"] == {"limits": {"memory": "16Gi"}}
+
+
+@pytest.mark.parametrize(("parallelism", "memory"), [(1, str(32 << 30)), (4, str(8 << 30)), (32, "2Gi")])
+def test_a_job_that_asks_for_another_number_of_pods_shares_its_plan_out_again(world: World, parallelism: int, memory: str) -> None:
+    queued(world, **LARGE_PLAN)
+    world.edit(workers=LARGE_PLAN["workers"] | {"parallelism": parallelism})
+    world.settle()
+    assert world.later(6) == "Queued"
+    assert requests_of(world, "queue-1") == (parallelism, memory)
+
+
+def test_a_plan_that_fits_into_any_worker_keeps_its_place_in_the_queue(world: World) -> None:
+    queued(world, workers={"parallelism": 8}, planning={})
+    first = world.job("queue-1")["metadata"]["uid"]
+    world.edit(workers={"parallelism": 3})
+    assert world.settle() == "Queued"
+    assert (world.job("queue-1")["metadata"]["uid"], world.job("queue-1")["spec"]["parallelism"]) == (first, 3)
+
+
 def test_a_deleted_queue_job_is_created_again_and_the_step_follows_it(world: World) -> None:
     queued(world)
     admit(world)
