@@ -1,5 +1,6 @@
 """Calls a function for several items at the same time, for calls that mostly wait for a store."""
 
+import threading
 from collections import deque
 from collections.abc import Callable, Generator, Iterable
 from concurrent.futures import Future, ThreadPoolExecutor
@@ -8,16 +9,30 @@ from typing import TypeVar
 Item = TypeVar("Item")
 Result = TypeVar("Result")
 
+_thread = threading.local()
+
+
+class NotNeededError(Exception):
+    """Ends a call whose result nobody needs any more."""
+
+
+def end_if_not_needed() -> None:
+    """Raises NotNeededError in a call of `mapped_ahead` whose generator has been closed. Long calls call this function between requests."""
+    closed: threading.Event | None = getattr(_thread, "closed", None)
+    if closed is not None and closed.is_set():
+        raise NotNeededError
+
 
 def mapped_ahead(call: Callable[[Item], Result], items: Iterable[Item], *, most: int) -> Generator[Result, None, None]:
     """Yields `call(item)` for each item, in order. Up to `most` threads run the calls of the next items.
 
     If a call or the iteration of `items` fails, the error is raised when its turn comes, so the caller sees the same results and the same
-    error as without threads. Closing the generator cancels the calls that haven't begun, and waits for the others.
+    error as without threads. Closing the generator cancels the calls that haven't begun, and waits for the others (`end_if_not_needed`).
     """
+    closed = threading.Event()
     pending: deque[Future[Result]] = deque()
     remaining = iter(items)
-    with ThreadPoolExecutor(most, thread_name_prefix="ahead") as threads:
+    with ThreadPoolExecutor(most, thread_name_prefix="ahead", initializer=_begin, initargs=(closed,)) as threads:
         try:
             while True:
                 try:
@@ -35,5 +50,10 @@ def mapped_ahead(call: Callable[[Item], Result], items: Iterable[Item], *, most:
             while pending:
                 yield pending.popleft().result()
         finally:
+            closed.set()
             for future in pending:
                 future.cancel()
+
+
+def _begin(closed: threading.Event) -> None:
+    _thread.closed = closed

@@ -1,9 +1,10 @@
 import threading
+import time
 from collections.abc import Iterator
 
 import pytest
 
-from dataprep_converter.runtime.ahead import mapped_ahead
+from dataprep_converter.runtime.ahead import end_if_not_needed, mapped_ahead
 
 MOST = 4
 
@@ -97,3 +98,27 @@ def test_an_error_of_the_items_comes_after_the_results_and_errors_before_it() ->
     fails = 1
     with pytest.raises(ValueError, match="a bad item"):
         list(mapped_ahead(call, items(), most=MOST))
+
+
+def test_a_long_call_ends_early_if_its_result_is_not_needed() -> None:
+    begun, ended = threading.Event(), threading.Event()
+
+    def call(item: int) -> int:
+        if item == 0:
+            begun.wait(60)
+            raise ValueError("the first fails")
+        begun.set()
+        try:
+            while True:
+                end_if_not_needed()
+                time.sleep(0.001)
+        finally:
+            ended.set()
+
+    with pytest.raises(ValueError, match="the first fails"):
+        list(mapped_ahead(call, range(2), most=2))
+    assert ended.is_set()
+
+
+def test_a_call_outside_of_any_is_needed() -> None:
+    end_if_not_needed()

@@ -364,7 +364,7 @@ def requests_of(world: World, suffix: str) -> tuple[int, str]:
     return world.job(suffix)["spec"]["parallelism"], container["resources"]["requests"]["memory"]
 
 
-LARGE_PLAN = {
+LARGE_PLAN: Body = {
     "workers": {"parallelism": 8, "resources": {"requests": {"memory": "2Gi"}}},
     "planning": {"resources": {"limits": {"memory": "32Gi"}}},
 }

@@ -24,7 +24,7 @@ _KNOWN_HEADERS: Final = 1 << 16
 Places = npt.NDArray[np.int64]
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, slots=True)
 class Stretch:
     """Consecutive complete records of a file that are parsed together."""
 
@@ -91,6 +91,7 @@ def _headers(read_at: Callable[[int, int], bytes], uri: str, *, window: int) -> 
                 raise _broken(f"truncated length ({len(data) - at} of {HEADER} bytes)", offset - behind + at, uri)
             return
         offset += at - behind
+        del data  # before the next window is read
 
 
 class _Headers:

@@ -13,7 +13,7 @@ from typing import Any, Final
 import pyarrow as pa
 
 from dataprep_api.spec.sources.sequence_file import SequenceFileSource
-from dataprep_converter.core.errors import BadSpec, InputChanged
+from dataprep_converter.core.errors import BadData, BadSpec, ConvertError, InputChanged
 from dataprep_converter.formats.tfrecord.frames import Stretch
 from dataprep_converter.inputs.access import Access
 from dataprep_converter.readers import Discovery, Listing
@@ -36,7 +36,8 @@ _PACKED_BYTES = 1 << 20
 times larger than the compressed data."""
 _WINDOW: Final = 64 << 10
 """The number of bytes that are read at a time to find lengths in a local file. The contents of larger records are skipped."""
-_FAR_WINDOW: Final = 8 << 20
+_FAR_WINDOW: Final = 4 << 20
+"""The same for a remote file. Eight files are read at a time."""
 _SAMPLED_RECORDS: Final = 256
 _BESIDE: Final = frozenset({"index", "bloom"})
 """The names of those files in a map file's folder that contain no records."""
@@ -49,7 +50,7 @@ class SequenceFileReader(BlockReader):
     def discover(source: SequenceFileSource, access: Access) -> Discovery:
         """Reads the lengths of all records, and the first records. Raises NotFound for a URI without files, and BadSpec for classes or
         types that can't be read. For an invalid file, raises BadData, which names the file and the offset."""
-        return Discovery(_units(source, access))
+        return Discovery(_Planner(source, access).units())
 
     def __init__(self, source: SequenceFileSource, state: Mapping[str, Any], access: Access) -> None:
         super().__init__(access)
@@ -91,28 +92,57 @@ class _RecordFile:
     header: Header
     stretches: Sequence[Stretch]
     """Complete records or blocks."""
+    kinds: Mapping[str, Any] | ConvertError
+    """The kinds of the keys and values, if they may be needed. If they can't be read, the error, which ends the search."""
+    fault: ConvertError | None
+    """The error that ended the search. It is raised once the records before it have been used."""
 
 
-def _units(source: SequenceFileSource, access: Access) -> Listing[Unit]:
-    state: dict[str, Any] = {}
-    first: tuple[str, Header] | None = None
-    for file in examined(access, _listed(source, access), _examine):
-        uri, header = file.entry.uri, file.result.header
-        first = first or (uri, header)
-        _check_classes(header, uri, first)
-        for stretch in file.result.stretches:
-            if not state:
-                with access.store(uri).open(uri) as opened:
-                    state = _sample(opened, header, uri, stretch)
-            yield _unit(stretch, header, root=file.root, path=file.path, entry=file.entry)
-    return state
+class _Planner:
+    """Lists the files of a source, splits them into units, and freezes the kinds of the keys and values."""
 
+    def __init__(self, source: SequenceFileSource, access: Access) -> None:
+        self._source = source
+        self._access = access
+        self._state: Mapping[str, Any] = {}
 
-def _examine(store: Store, entry: Entry) -> _RecordFile:
-    """Finds the records of a file. Raises BadData for an invalid file."""
-    with store.open(entry.uri) as file:
-        header = Header.read(file, entry.uri)
-        return _RecordFile(header, list(_stretches(file, header, entry.uri)))
+    def units(self) -> Listing[Unit]:
+        """Yields the units in the order of the URIs and, for each URI, sorted by path."""
+        first: tuple[str, Header] | None = None
+        for file in examined(self._access, _listed(self._source, self._access), self._examine):
+            found = file.result
+            first = first or (file.entry.uri, found.header)
+            _check_classes(found.header, file.entry.uri, first)
+            if isinstance(found.kinds, ConvertError):
+                if not self._state:
+                    raise found.kinds
+                # It was not yet known that a file before this one has records.
+                found = self._examine(self._access.store(file.entry.uri), file.entry)
+            if not self._state and not isinstance(found.kinds, ConvertError):
+                self._state = found.kinds
+            for stretch in found.stretches:
+                yield _unit(stretch, found.header, root=file.root, path=file.path, entry=file.entry)
+            if found.fault is not None:
+                raise found.fault
+        return dict(self._state)
+
+    def _examine(self, store: Store, entry: Entry) -> _RecordFile:
+        """Finds the records of a file. Several threads may call this method. Raises BadData for an invalid header."""
+        with store.open(entry.uri) as file:
+            header = Header.read(file, entry.uri)
+            found: list[Stretch] = []
+            kinds: Mapping[str, Any] | ConvertError = {}
+            fault: ConvertError | None = None
+            try:
+                for stretch in _stretches(file, header, entry.uri):
+                    if not found and not self._state:
+                        kinds = _sample(file, header, entry.uri, stretch)
+                        if isinstance(kinds, ConvertError):
+                            break
+                    found.append(stretch)
+            except ConvertError as exc:
+                fault = exc
+            return _RecordFile(header, found, kinds, fault)
 
 
 def _listed(source: SequenceFileSource, access: Access) -> Iterator[ListedFile]:
@@ -140,14 +170,17 @@ def _check_classes(header: Header, uri: str, first: tuple[str, Header]) -> None:
         )
 
 
-def _sample(file: Input, header: Header, uri: str, stretch: Stretch) -> dict[str, Any]:
-    """Freezes the kinds of the keys and values, which are determined from the first records."""
+def _sample(file: Input, header: Header, uri: str, stretch: Stretch) -> dict[str, Any] | ConvertError:
+    """The kinds of the keys and values, which are determined from the first records, or an error if they can't be read."""
     state: dict[str, Any] = {}
-    keys_and_values = pairs(file.read_at(stretch.offset, stretch.size), header, uri, stretch.offset)
-    for name, java, cells in zip((KEY, VALUE), (header.key, header.value), keys_and_values, strict=True):
-        some = Cells(cells.data, cells.starts[:_SAMPLED_RECORDS], cells.ends[:_SAMPLED_RECORDS])
-        sample_kind = kind(java, some, uri)
-        state[name] = {"class": sample_kind.java, "of": list(sample_kind.of)}
+    data = file.read_at(stretch.offset, stretch.size)
+    try:
+        for name, java, cells in zip((KEY, VALUE), (header.key, header.value), pairs(data, header, uri, stretch.offset), strict=True):
+            some = Cells(cells.data, cells.starts[:_SAMPLED_RECORDS], cells.ends[:_SAMPLED_RECORDS])
+            sample_kind = kind(java, some, uri)
+            state[name] = {"class": sample_kind.java, "of": list(sample_kind.of)}
+    except (BadData, BadSpec) as exc:
+        return exc
     return state
 
 

@@ -17,6 +17,7 @@ from dataprep_converter.formats.hadoop.sequence_file_encoder import ESCAPE, LARG
 from dataprep_converter.formats.hadoop.writables_decoder import LONGEST_VINT, vint, vints
 from dataprep_converter.formats.tfrecord.frames import Places, Stretch
 from dataprep_converter.readers.hadoop.hadoop_codecs import Unpack, unpacker
+from dataprep_converter.runtime.ahead import end_if_not_needed
 from dataprep_converter.stores import Input
 
 _INT: Final = struct.Struct(">i")
@@ -141,6 +142,8 @@ class _Window:
         length = min(length, self.size - offset)
         at = offset - self._begin
         if at < 0 or at + length > len(self._data):
+            end_if_not_needed()
+            self._data = b""  # release the old window before the next one is read
             self._data = self._file.read_at(offset, min(self._window, self.size - offset)) if length > 0 else b""
             self._begin, at = offset, 0
         return self._data[at : at + length]

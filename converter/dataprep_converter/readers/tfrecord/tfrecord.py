@@ -17,7 +17,7 @@ import pyarrow as pa
 
 from dataprep_api.dataset.report import Manifest
 from dataprep_api.spec.sources.tfrecord import TfrecordFeature, TfrecordSource
-from dataprep_converter.core.errors import BadData, BadSpec, InputChanged, NotWhole
+from dataprep_converter.core.errors import BadData, BadSpec, ConvertError, InputChanged, NotWhole
 from dataprep_converter.core.framing import HEADER
 from dataprep_converter.core.lru import LruCache
 from dataprep_converter.core.tensors import Array, binary
@@ -36,6 +36,7 @@ from dataprep_converter.readers.base.listing import input_files
 from dataprep_converter.readers.tfrecord import sequence_examples
 from dataprep_converter.records.batch import Raw
 from dataprep_converter.records.columns import IS_RECORD
+from dataprep_converter.runtime.ahead import end_if_not_needed
 from dataprep_converter.sampling.units import Unit
 from dataprep_converter.stores import Entry, Input, Store, scheme_of
 
@@ -45,7 +46,8 @@ RECORD: Final = "record"
 _UNIT_BYTES = 4 << 20
 _WINDOW: Final = 64 << 10
 """The number of bytes that are read at a time to find headers in a local file. Larger payloads are skipped."""
-_FAR_WINDOW: Final = 8 << 20
+_FAR_WINDOW: Final = 4 << 20
+"""The same for a remote file. Eight files are read at a time."""
 _SAMPLED_FILES: Final = 8
 _SAMPLED_RECORDS: Final = 256
 _TYPES: Final[Mapping[str, int]] = {"Int64": INTS, "Float32": FLOATS, "Bytes": BYTES}
@@ -121,11 +123,13 @@ class _RecordFile:
     stretches: Sequence[Stretch]
     """Complete records. For a gzip file, the offsets and sizes are those in its uncompressed contents."""
     is_zipped: bool
-    first_records: bytes | None
-    """The first stretch, or None if the features are known without it."""
+    samples: Sequence[bytes] | ConvertError
+    """The first records, if they may be needed to infer the features. If they aren't Examples, the error, which ends the search."""
+    fault: ConvertError | None = None
+    """The error that ended the search. It is raised once the records before it have been used."""
 
     def units(self, root: int, path: str, entry: Entry, *, subset: str) -> Iterator[Unit]:
-        """Yields the units of the file."""
+        """Yields the units of the file. Then raises the file's fault, if there is one."""
         contents = self.stretches[-1].offset + self.stretches[-1].size if self.stretches else 0
         for stretch in self.stretches:
             unit = stretch.unit(root, path, entry, subset=subset)
@@ -134,6 +138,8 @@ class _RecordFile:
                 share = entry.size * (unit.offset + unit.size) // contents - entry.size * unit.offset // contents
                 unit = _gzip_unit(unit, share, contents)
             yield unit
+        if self.fault is not None:
+            raise self.fault
 
 
 class _Planner:
@@ -153,9 +159,16 @@ class _Planner:
         """Yields the units in the order of the URIs and, for each URI, sorted by path."""
         for file in examined(self._access, self._listed(), self._examine):
             subset = self._subset(file.root, file.path)
-            if file.result.stretches:
-                self._sample(file.result.first_records, file.entry.uri)
-            yield from file.result.units(file.root, file.path, file.entry, subset=subset)
+            found = file.result
+            if isinstance(found.samples, ConvertError):
+                if self._needs_samples():
+                    raise found.samples
+                # It was not yet known that enough files before this one have records.
+                found = self._examine(self._access.store(file.entry.uri), file.entry)
+            if self._needs_samples() and found.samples and not isinstance(found.samples, ConvertError):
+                self._files += 1
+                self._samples += [(file.entry.uri, record) for record in found.samples]
+            yield from found.units(file.root, file.path, file.entry, subset=subset)
         if self._source.raw:
             return {}
         features = self._features or (self._infer_features() if self._samples else [])
@@ -171,7 +184,7 @@ class _Planner:
             yield root, path, entry
 
     def _examine(self, store: Store, entry: Entry) -> _RecordFile:
-        """Finds the records of a file. Several threads may call this method. Raises BadData for an invalid file."""
+        """Finds the records of a file. Several threads may call this method. An error in the file becomes its fault."""
         is_far = scheme_of(entry.uri) not in ("", "file")
         with ExitStack() as cleanup:
             source: Input = cleanup.enter_context(store.open(entry.uri))
@@ -182,17 +195,24 @@ class _Planner:
             window = 1 << 20 if is_zipped else _FAR_WINDOW if is_far else _WINDOW
 
             def read_at(offset: int, length: int) -> bytes:
+                end_if_not_needed()
                 # Some stores reject a range that begins after the end of the file.
                 return source.read_at(offset, length) if is_zipped or offset < size else b""
 
             found: list[Stretch] = []
-            first_records = None
-            for stretch in stretches(read_at, entry.uri, window=window, most=_UNIT_BYTES):
-                if not found and self._needs_samples():
-                    # Read the records now, because going back in a gzip file is expensive.
-                    first_records = source.read_at(0, stretch.size)
-                found.append(stretch)
-        return _RecordFile(found, is_zipped, first_records)
+            samples: Sequence[bytes] | ConvertError = []
+            fault: ConvertError | None = None
+            try:
+                for stretch in stretches(read_at, entry.uri, window=window, most=_UNIT_BYTES):
+                    if not found and self._needs_samples():
+                        # Read the records now, because going back in a gzip file is expensive.
+                        samples = _first_records(source.read_at(0, stretch.size), entry.uri)
+                        if isinstance(samples, ConvertError):
+                            break
+                    found.append(stretch)
+            except ConvertError as exc:
+                fault = exc
+        return _RecordFile(found, is_zipped, samples, fault)
 
     def _needs_samples(self) -> bool:
         return self._features is None and not self._source.raw and self._files < _SAMPLED_FILES
@@ -220,22 +240,6 @@ class _Planner:
             raise BadSpec(f"{uri} holds a data set in the format {manifest.format}, which source.tfrecord can't read.", uri=uri)
         return manifest
 
-    def _sample(self, first_records: bytes | None, uri: str) -> None:
-        """Parses the first records of the first files. Raises BadData if the records are not Examples."""
-        if not self._needs_samples() or first_records is None:
-            return
-        self._files += 1
-        starts, ends = payloads(first_records, uri, 0)
-        for start, end in zip(starts[:_SAMPLED_RECORDS].tolist(), ends[:_SAMPLED_RECORDS].tolist(), strict=True):
-            try:
-                parse_sequence(first_records[start:end])
-                self._samples.append((uri, first_records[start:end]))
-            except NotWhole as exc:
-                raise BadData(
-                    f"{uri}, offset {start - HEADER}: {str(exc)[:1].lower()}{str(exc)[1:]} Set source.tfrecord.raw to keep records unparsed.",
-                    uri=uri,
-                ) from exc
-
     def _infer_features(self) -> list[TfrecordFeature]:
         """Infers the features from the first records."""
         sequences = sequence_examples.inferred(self._samples)
@@ -246,6 +250,25 @@ class _Planner:
                 f"The feature {min(both)!r} is a sequence in some records but not in others; list the features in source.tfrecord.features."
             )
         return sorted([*alone, *(sequences or [])], key=lambda feature: feature.name.encode())
+
+
+def _first_records(data: bytes, uri: str) -> list[bytes] | BadData:
+    """The first records of a file that begins with `data`, or an error if they are damaged or not Examples."""
+    records: list[bytes] = []
+    try:
+        starts, ends = payloads(data, uri, 0)
+    except BadData as exc:
+        return exc
+    for start, end in zip(starts[:_SAMPLED_RECORDS].tolist(), ends[:_SAMPLED_RECORDS].tolist(), strict=True):
+        try:
+            parse_sequence(data[start:end])
+            records.append(data[start:end])
+        except NotWhole as exc:
+            return BadData(
+                f"{uri}, offset {start - HEADER}: {str(exc)[:1].lower()}{str(exc)[1:]} Set source.tfrecord.raw to keep records unparsed.",
+                uri=uri,
+            )
+    return records
 
 
 def _gzip_unit(unit: Unit, share: int, contents: int) -> Unit:
