@@ -142,9 +142,19 @@ def report_file(run_id: str, shard: int) -> str:
     return f"{run_folder(run_id)}/reports/{shard:08d}.json"
 
 
+def bundle_file(run_id: str, first_shard: int) -> str:
+    """Return the path of the file that repeats the reports of consecutive shards, which begin with this shard."""
+    return f"{run_folder(run_id)}/reports/from-{first_shard:08d}.jsonl"
+
+
 def manifest_file(run_id: str) -> str:
     """Return the path of a finished run's manifest."""
     return f"{run_folder(run_id)}/manifest.json"
+
+
+def manifest_table(run_id: str) -> str:
+    """Return the path of the table that lists the shards of a manifest with very many shards."""
+    return f"{run_folder(run_id)}/manifest-files.parquet"
 
 
 # --- URIs ---------------------------------------------------------------------------------------------------------------

@@ -25,6 +25,11 @@ HASH_BLOCK = 65_536
 For splits by fraction or by code, the plan stores how many samples of each block belong to the split.
 """
 
+FEWEST_BUNDLED = 8
+"""The smallest number of consecutive shards of a task whose reports are also stored together."""
+MOST_BUNDLED = 256
+"""The largest number of reports that are stored together. A report takes up to about 8 KB, so a file of reports takes about 2 MB."""
+
 
 class HashInterval(Model):
     """The samples whose 64-bit hash h satisfies low <= h < high."""
@@ -190,9 +195,29 @@ def task(plan: PlanHead, index: int) -> list[Shard]:
     In an extended data set, a task instead has two ranges: one of the earlier shards, which already exist, and one of the new shards. If
     the shards can't be divided equally, the first tasks get more shards, because these tasks start first.
     """
+    return [shard for run in _task_ranges(plan, index) for shard in _shards(plan, run)]
+
+
+def bundles(plan: PlanHead) -> Iterator[range]:
+    """Yield, in order, the ranges of shards whose reports are also stored together. The shards of a range belong to one task.
+
+    Ranges with fewer shards than FEWEST_BUNDLED are left out, because reading a few reports one by one takes no longer.
+    """
+    tasks = [_task_ranges(plan, index) for index in range(plan.tasks)]
+    for run in (ranges[part] for part in (0, 1) for ranges in tasks):
+        for start in range(run.start, run.stop, MOST_BUNDLED):
+            bundle = range(start, min(start + MOST_BUNDLED, run.stop))
+            if len(bundle) >= FEWEST_BUNDLED:
+                yield bundle
+
+
+def _task_ranges(plan: PlanHead, index: int) -> tuple[range, range]:
+    """Return the shards of one task: the range of earlier shards, and the range of new shards."""
     old = plan.earlier_shards
-    runs = [range(*(low - (low - high) * k // plan.tasks for k in (index, index + 1))) for low, high in ((0, old), (old, plan.shards))]
-    return [shard for run in runs for shard in _shards(plan, run)]
+    earlier, new = (
+        range(*(low - (low - high) * k // plan.tasks for k in (index, index + 1))) for low, high in ((0, old), (old, plan.shards))
+    )
+    return earlier, new
 
 
 def _shards(plan: PlanHead, run: range) -> Iterator[Shard]:

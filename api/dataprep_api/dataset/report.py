@@ -1,8 +1,10 @@
 """The report about each shard, and the manifest of the finished data set."""
 
 import hashlib
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, ClassVar, Literal, Self
+
+from pydantic import model_validator
 
 from dataprep_api import canonical
 from dataprep_api.dataset.messages import BadRecord
@@ -173,11 +175,20 @@ class ManifestSplit(Model):
     """For each label feature, the number of records of each class."""
 
 
+class ManifestTable(Model):
+    """A table beside the manifest with a row for each shard, for manifests with very many shards."""
+
+    file: str
+    """The path relative to the output."""
+    rows: int
+    sha256: str
+
+
 class Manifest(StoredDocument):
     """The content of `manifest.json`. The manifest contains no times or hosts, so identical runs give identical manifests."""
 
     FILE: ClassVar[str] = "manifest"
-    SINCE: ClassVar[Mapping[str, int]] = {"parts": 2, "lossy": 3, "nested": 4, "types": 5}
+    SINCE: ClassVar[Mapping[str, int]] = {"parts": 2, "lossy": 3, "nested": 4, "types": 5, "file_table": 6}
 
     run_id: str
     encoding_version: int
@@ -203,7 +214,10 @@ class Manifest(StoredDocument):
     added: int = 0
     size: int
     splits: list[ManifestSplit]
-    files: list[ManifestFile]
+    files: Sequence[ManifestFile]
+    """The shards. If `fileTable` is set, `manifest.json` doesn't contain this field, because the table lists the shards."""
+    file_table: ManifestTable | None = None
+    """The table of the shards, their record indexes, and their files of bad records."""
     digest: str
     """The SHA-256 of the lines `<sha256>  <file>\\n` of all files, in order. `sha256sum` prints such lines."""
     raw_digest: str
@@ -211,12 +225,26 @@ class Manifest(StoredDocument):
     bad_examples: list[BadRecord] = []
     lossy: list[Lossy] = []
     """Columns with values that couldn't be stored without loss."""
-    quarantine: list[str] = []
+    quarantine: Sequence[str] = []
     """Files of bad records, relative to the output."""
-    metadata: list[MetadataFile] = []
+    metadata: Sequence[MetadataFile] = []
     """Files for the data set's readers."""
     tools: dict[str, str] = {}
     """The versions of dataprep, zlib, pyarrow and numpy, which may affect compressed bytes."""
+
+    @model_validator(mode="before")
+    @classmethod
+    def _without_files(cls, content: Any) -> Any:
+        """Accept a manifest without the field `files` if a table lists the files."""
+        has_table = isinstance(content, dict) and content.get("fileTable") is not None
+        return content | {"files": []} if has_table else content
+
+    def document(self) -> dict[str, Any]:
+        """Return the content of the file, as JSON values."""
+        document = super().document()
+        if self.file_table is not None:
+            del document["files"]
+        return document
 
     def to_bytes(self) -> bytes:
         """Serialise the file as canonical JSON."""

@@ -6,7 +6,8 @@ that was edited together with its digest in `_SUCCESS`.
 
 import hashlib
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
+from contextlib import closing
 from dataclasses import dataclass
 
 from pydantic import ValidationError
@@ -16,11 +17,15 @@ from dataprep_api.dataset.plan import Owner, PlanHead
 from dataprep_api.dataset.report import Manifest, ManifestFile, ManifestSplit, ShardReport, Success, digest_of_files
 from dataprep_api.dataset.run_id import of_content
 from dataprep_converter.core.errors import NotFound
+from dataprep_converter.dataset.manifest_table import head_of
 from dataprep_converter.dataset.output_folder import OutputFolder, RunFolder
+from dataprep_converter.dataset.stored_reports import own_reports
 from dataprep_converter.inputs.access import Access
 
 _SHARED = ("file", "split", "size", "sha256", "raw_sha256", "companions")
 """Fields that occur both in reports and in the manifest."""
+_SUMMED = ("records_in", "bad", "filtered", "added")
+"""Fields of the manifest that are sums over all reports."""
 
 
 @dataclass(frozen=True)
@@ -37,12 +42,14 @@ def faults(manifest: Manifest, success: Success, folder: RunFolder, access: Acce
     """Yields the contradictions between the small files of a data set."""
     yield from _success_faults(manifest, success, folder)
     yield from manifest_faults(manifest, folder)
-    reports = folder.reports(len(manifest.files))
-    yield from _report_faults(manifest, reports)
-    yield from _plan_faults(manifest, reports, folder, access)
-    for report in reports:
-        if report is not None:
-            yield from quarantine_faults(report, folder)
+    # The shards' own reports are read, because they are the ones that a repair continues from.
+    checked = _CheckedReports(manifest)
+    with closing(iter(own_reports(folder, len(manifest.files)))) as reports:
+        yield from checked.faults(reports)
+    yield from checked.faults_of_sums()
+    yield from _plan_faults(manifest, checked.plans, folder, access)
+    for path, sha256 in checked.quarantine:
+        yield from quarantine_faults(path, sha256, folder)
 
 
 def content_is_of(run_id: str, manifest: Manifest) -> bool:
@@ -78,7 +85,7 @@ def _run_of(owner: bytes, folder: OutputFolder) -> str | None:
 def manifest_faults(manifest: Manifest, folder: OutputFolder) -> Iterator[Fault]:
     """Yields the contradictions within a manifest."""
     path = names.manifest_file(manifest.run_id)
-    if folder.read(path) != manifest.to_bytes():
+    if folder.read(path) != head_of(manifest).to_bytes():
         yield Fault(path, f"{path} was edited: dataprep would have written it differently")
     if not content_is_of(manifest.run_id, manifest):
         yield Fault(path, f"{path}: run {manifest.run_id} was not made from the spec and inputs in this manifest")
@@ -108,18 +115,40 @@ def _count(files: Sequence[ManifestFile]) -> tuple[int, int, int]:
     return sum(file.records for file in files), sum(file.size for file in files), len(files)
 
 
-def _report_faults(manifest: Manifest, reports: Sequence[ShardReport | None]) -> Iterator[Fault]:
-    for number, (file, report) in enumerate(zip(manifest.files, reports, strict=True)):
-        path = names.report_file(manifest.run_id, number)
-        if report is None:
-            yield Fault(path, f"{path}, the report of {file.file}, is missing or was changed")
-        elif differing := differences(report, file, number=number, run_id=manifest.run_id):
-            yield Fault(path, f"{path} and the manifest differ in {', '.join(differing)} of {file.file}")
-    present = [report for report in reports if report is not None]
-    for name in ("records_in", "bad", "filtered", "added") if len(present) == len(reports) else ():
-        stated, total = getattr(manifest, name), sum(getattr(report, name) for report in present)
-        if stated != total:
-            yield Fault(names.manifest_file(manifest.run_id), f"the manifest says {name} {stated}, the reports {total}")
+class _CheckedReports:
+    """Compares reports with the manifest one after another, and keeps what the other checks need."""
+
+    def __init__(self, manifest: Manifest) -> None:
+        self._manifest = manifest
+        self._present = 0
+        self._sums: Counter[str] = Counter()
+        self.plans: Counter[str] = Counter()
+        """The number of reports of each plan."""
+        self.quarantine: list[tuple[str, str | None]] = []
+        """The path and the digest of each file of bad records."""
+
+    def faults(self, reports: Iterable[ShardReport | None]) -> Iterator[Fault]:
+        """Yields the differences between these reports and the manifest."""
+        run = self._manifest.run_id
+        for number, (file, report) in enumerate(zip(self._manifest.files, reports, strict=True)):
+            path = names.report_file(run, number)
+            if report is None:
+                yield Fault(path, f"{path}, the report of {file.file}, is missing or was changed")
+                continue
+            if differing := differences(report, file, number=number, run_id=run):
+                yield Fault(path, f"{path} and the manifest differ in {', '.join(differing)} of {file.file}")
+            self._present += 1
+            self._sums.update({name: getattr(report, name) for name in _SUMMED})
+            self.plans[report.plan_sha256] += 1
+            if report.quarantine is not None:
+                self.quarantine.append((report.quarantine, report.quarantine_sha256))
+
+    def faults_of_sums(self) -> Iterator[Fault]:
+        """Yields the differences between the sums over all reports and the manifest. Yields nothing if a report is missing."""
+        for name in _SUMMED if self._present == len(self._manifest.files) else ():
+            stated, total = getattr(self._manifest, name), self._sums[name]
+            if stated != total:
+                yield Fault(names.manifest_file(self._manifest.run_id), f"the manifest says {name} {stated}, the reports {total}")
 
 
 def differences(report: ShardReport, file: ManifestFile, *, number: int, run_id: str) -> list[str]:
@@ -132,7 +161,8 @@ def differences(report: ShardReport, file: ManifestFile, *, number: int, run_id:
     return differing
 
 
-def _plan_faults(manifest: Manifest, reports: Sequence[ShardReport | None], folder: OutputFolder, access: Access) -> Iterator[Fault]:
+def _plan_faults(manifest: Manifest, planned: Collection[str], folder: OutputFolder, access: Access) -> Iterator[Fault]:
+    """Yields the faults of the plan. `planned` are the digests of the plans to which the reports belong."""
     path = names.plan_file(manifest.run_id)
     content = folder.read(path)
     if content is None:
@@ -144,7 +174,6 @@ def _plan_faults(manifest: Manifest, reports: Sequence[ShardReport | None], fold
         yield Fault(path, f"{path} isn't a plan")
         return
     sha256 = hashlib.sha256(content).hexdigest()
-    planned = Counter(report.plan_sha256 for report in reports if report is not None)
     if planned and (len(planned) > 1 or sha256 not in planned):
         yield Fault(path, f"{path} has SHA-256 {sha256}, but the reports belong to the plan {', '.join(sorted(planned))}")
         return
@@ -170,13 +199,10 @@ def _sha256(path: str, folder: OutputFolder, access: Access) -> str | None:
     return digest.hexdigest()
 
 
-def quarantine_faults(report: ShardReport, folder: OutputFolder) -> Iterator[Fault]:
-    """Yields the faults found in the file that contains a shard's bad records."""
-    path = report.quarantine
-    if path is None:
-        return
+def quarantine_faults(path: str, expected: str | None, folder: OutputFolder) -> Iterator[Fault]:
+    """Yields the faults found in a file that contains a shard's bad records. `expected` is the file's digest."""
     content = folder.read(path)
     if content is None:
         yield Fault(path, f"{path} is missing")
-    elif (sha256 := hashlib.sha256(content).hexdigest()) != report.quarantine_sha256:
-        yield Fault(path, f"{path} has SHA-256 {sha256} instead of {report.quarantine_sha256}")
+    elif (sha256 := hashlib.sha256(content).hexdigest()) != expected:
+        yield Fault(path, f"{path} has SHA-256 {sha256} instead of {expected}")

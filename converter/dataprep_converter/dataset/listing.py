@@ -1,21 +1,23 @@
 """Compares a data set with the listing of its folder."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection
+from contextlib import closing
 
 from dataprep_api import names
-from dataprep_api.dataset.report import Manifest, ManifestFile, ShardReport
+from dataprep_api.dataset.report import Manifest
 from dataprep_converter.core.errors import BadData, NotFound, NotWhole
+from dataprep_converter.dataset.expected_files import ExpectedFiles
+from dataprep_converter.dataset.manifest_table import listed_metadata
 from dataprep_converter.dataset.output_folder import OutputFolder, RunFolder
+from dataprep_converter.dataset.stored_reports import StoredReports
 from dataprep_converter.inputs.access import Access
 from dataprep_converter.inputs.foreign_paths import absence
-from dataprep_converter.stores import Entry
-
-_SHOWN = 5
 
 
 def listing_fault(manifest: Manifest, folder: OutputFolder) -> str | None:
     """Describes how the store's listing differs from the manifest. Returns None if both agree."""
-    return difference(visible_sizes(manifest), dict(folder.visible()))
+    expected = ExpectedFiles.of_manifest(manifest)
+    return expected.fault(expected.compared(folder.visible()))
 
 
 def is_untouched(manifest: Manifest, folder: RunFolder) -> bool:
@@ -23,59 +25,51 @@ def is_untouched(manifest: Manifest, folder: RunFolder) -> bool:
 
     Shards and record indexes are compared by pin, and all other files by size.
     """
-    entries = dict(folder.visible())
-    if difference(visible_sizes(manifest), entries) is not None:
-        return False
-    beside = folder.side_entries()
-    if any(file.file not in beside or beside[file.file].size != file.size for file in manifest.metadata if names.is_hidden(file.file)):
-        return False
-    reports = [report for report in folder.reports(len(manifest.files)) if report is not None]
-    if any(report.index is not None and beside[report.index.file].pin != report.index.pin for report in reports):
-        return False
-    pins = {report.file: report.pin for report in reports}
-    return all(pins.get(file.file) == entries[file.file].pin for file in manifest.files)
+    reports = StoredReports.of_data_set(folder, len(manifest.files))
+    different = _different_shards(manifest, folder, reports)
+    if different and reports.bundled:
+        # These shards may have been made again after their reports were bundled.
+        different = _different_shards(manifest, folder, StoredReports.of_data_set(folder, len(manifest.files), own=different))
+    return different is not None and not different
 
 
-def remove_stale_files(folder: RunFolder, *, keep: set[str]) -> list[str]:
-    """Removes visible files of earlier runs that this run doesn't keep, and leftovers of unfinished uploads.
+def _different_shards(manifest: Manifest, folder: RunFolder, reports: StoredReports) -> set[int] | None:
+    """Returns the numbers of the shards that have changed since their reports were written. Returns None if the data set has changed in any
+    other way."""
+    files, beside = ExpectedFiles(), ExpectedFiles()
+    with closing(iter(reports)) as found_reports:
+        for number, (file, report) in enumerate(zip(manifest.files, found_reports, strict=True)):
+            if report is None or report.file != file.file:
+                return None
+            files.add_shard(number, file, pin=report.pin)
+            if report.index is not None:
+                beside.add(report.index.file, report.index.size, pin=report.index.pin, shard=number)
+    others = [metadata for metadata in listed_metadata(manifest) if not metadata.file.startswith(f"{names.INDEX}/")]
+    if len(manifest.metadata) - len(others) != len(beside):
+        return None
+    for metadata in others:
+        (beside if names.is_hidden(metadata.file) else files).add(metadata.file, metadata.size)
+    different: set[int] = set()
+    for expected, found in (
+        (files, files.compared(folder.visible())),
+        (beside, beside.compared(folder.side_entries(), ignores_others=True)),
+    ):
+        if found.missing or found.foreign:
+            return None
+        different.update(expected.shard(number) for number in (*found.sizes, *found.changed))
+    return None if -1 in different else different
+
+
+def remove_stale_files(folder: RunFolder, *, keep: ExpectedFiles, ours: Collection[str] = ()) -> list[str]:
+    """Removes visible files of earlier runs that this run doesn't keep, and leftovers of unfinished uploads. This run keeps the files in
+    `keep` and in `ours`.
 
     Returns warnings about missing permissions. The plans of earlier runs are removed later, together with the metadata.
     """
-    known_files = folder.known_files()
-    folder.remove([path for path, _ in folder.visible() if path in known_files and path not in keep])
+    others = [path for path in keep.others(path for path, _ in folder.visible()) if path not in ours]
+    known_files = folder.known_files(others)
+    folder.remove([path for path in others if path in known_files])
     return folder.sweep()
-
-
-def sizes(files: Iterable[ManifestFile | ShardReport]) -> dict[str, int]:
-    """Returns a dict that maps the path of each shard and each companion file to its size."""
-    return {stored.file: stored.size for file in files for stored in (file, *file.companions)}
-
-
-def visible_sizes(manifest: Manifest) -> dict[str, int]:
-    """Returns a dict that maps the path of each visible file of a finished data set to its size."""
-    return sizes(manifest.files) | {file.file: file.size for file in manifest.metadata if not names.is_hidden(file.file)}
-
-
-def difference(expected: dict[str, int], entries: dict[str, Entry]) -> str | None:
-    """Describes how a listing differs from the expected sizes. Returns None if both agree."""
-    missing = [file for file in expected if file not in entries]
-    if missing:
-        return f"{len(missing)} {'file is' if len(missing) == 1 else 'files are'} missing: {abbreviate(missing)}"
-    wrong = [f"{file} has {entries[file].size} bytes instead of {size}" for file, size in expected.items() if entries[file].size != size]
-    if wrong:
-        return abbreviate(wrong)
-    foreign = [file for file in entries if file not in expected]
-    return (
-        f"{len(foreign)} {'file does not' if len(foreign) == 1 else 'files do not'} belong to this data set: {abbreviate(foreign)}"
-        if foreign
-        else None
-    )
-
-
-def abbreviate(items: Sequence[str]) -> str:
-    """Returns text that lists the first few items and says how many more there are."""
-    more = f" and {len(items) - _SHOWN} more" if len(items) > _SHOWN else ""
-    return ", ".join(items[:_SHOWN]) + more
 
 
 def missing_data_set(uri: str, access: Access) -> NotFound:

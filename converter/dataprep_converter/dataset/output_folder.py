@@ -4,7 +4,8 @@
 <output>/_SUCCESS                           written last; names the manifest and its digest
 <output>/_dataprep/OWNER                    the run that may write to this folder
 <output>/_dataprep/removed/<run id>/        files that are being removed, on stores with folders (`fencing`)
-<output>/_dataprep/<run id>/plan.json, units.parquet, splits.parquet, reports/<shard>.json, quarantine/, manifest.json
+<output>/_dataprep/<run id>/plan.json, units.parquet, splits.parquet, quarantine/, manifest.json, manifest-files.parquet
+<output>/_dataprep/<run id>/reports/        <shard>.json; from-<shard>.jsonl repeats the reports of consecutive shards
 <output>/_dataprep/<run id>/made/           files that the reader made during planning; deleted once the data set is finished
 <output>/_dataprep/index/<shard>.idx        the offset of each record, for shards with such an index
 <output>/_dataprep/…, _tfds/…               files for the data set's readers (`sidecars/`), written by the commit step
@@ -13,8 +14,7 @@
 import contextlib
 import hashlib
 import logging
-from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import TypeVar
 
 from pydantic import ValidationError
@@ -35,10 +35,11 @@ from dataprep_converter.core.errors import (
     NotWhole,
     OutputLost,
 )
-from dataprep_converter.dataset import fencing, script_files
+from dataprep_converter.dataset import fencing, manifest_table, script_files
 from dataprep_converter.dataset.manifest_types import check_types
 from dataprep_converter.inputs.access import Access
 from dataprep_converter.runtime import makers
+from dataprep_converter.runtime.temporary import IN_MEMORY, TemporaryFile
 from dataprep_converter.sampling.intermediate_files import IntermediateFiles
 from dataprep_converter.sampling.plan import Plan, Tables, WholePlan, load_codes, load_plan
 from dataprep_converter.sampling.stored_units import StoredUnits
@@ -50,7 +51,6 @@ S = TypeVar("S", bound=StoredDocument)
 
 logger = logging.getLogger(__name__)
 
-_PARALLEL_READS = 16
 _AT_ONCE = 4 << 20
 
 
@@ -93,8 +93,8 @@ class OutputFolder:
             ) from None
 
     def manifest(self, success: Success) -> Manifest:
-        """Returns the manifest that `_SUCCESS` names. Raises NotWhole if the manifest is missing, has another digest, or has a field with a
-        value that dataprep doesn't write."""
+        """Returns the manifest that `_SUCCESS` names. Raises NotWhole if the manifest or its table is missing or has another digest, or if
+        it has a field with a value that dataprep doesn't write."""
         uri = self.at(success.manifest)
         content = self.read(success.manifest)
         if content is None:
@@ -109,7 +109,21 @@ class OutputFolder:
             at = ".".join(map(str, fault["loc"]))
             raise NotWhole(f"{uri} was not written by dataprep: {at and f'{at}: '}{fault['msg']}.", uri=uri) from exc
         check_types(manifest, uri)
-        return manifest
+        return self.with_table(manifest)
+
+    def with_table(self, head: Manifest) -> Manifest:
+        """Returns the manifest with this head: if its shards are in a table, reads the table. Raises NotWhole if the table is missing or was
+        changed."""
+        if head.file_table is None:
+            return head
+        uri = self.at(head.file_table.file)
+        try:
+            with self._store.open(uri) as source:
+                file = TemporaryFile.of(head.file_table.file, source.stream(), in_memory=IN_MEMORY)
+        except NotFound:
+            raise NotWhole(f"{uri} is missing. The manifest names this file.", uri=uri) from None
+        with file:
+            return manifest_table.with_rows(head, file, uri)
 
     def visible(self) -> Iterator[tuple[str, Entry]]:
         """Yields a (relative path, entry) pair for each visible file. A file is visible if no part of its path begins with `_` or `.`."""
@@ -121,29 +135,34 @@ class OutputFolder:
         """Yields a (relative path, entry) pair for each file, including hidden files."""
         return self._list()
 
-    def known_files(self) -> set[str]:
-        """Returns the paths of all files that dataprep runs have planned in this folder. A new run is allowed to delete these files."""
-        paths: set[str] = set()
-        reports: list[str] = []
+    def known_files(self, paths: Iterable[str]) -> set[str]:
+        """Returns those of these visible files that dataprep runs have planned in this folder. A new run is allowed to delete these files."""
+        unknown = set(paths)
+        known = set[str]()
+
+        def know(planned: Iterable[str]) -> None:
+            found = unknown.intersection(planned)
+            known.update(found)
+            unknown.difference_update(found)
+
         for path, _ in self._list(names.SIDE):
-            if path.endswith("/plan.json"):
-                try:
-                    head = self.parse(PlanHead, path, self._store.get(self.at(path)))
-                except ValidationError:
-                    logger.warning("%s is damaged, so the only known files of this run are those that its reports name", self.at(path))
-                    continue
-                files = {shard.file for shard in shards(head)}
-                if head.reader == script_files.READER:
-                    files = script_files.match_any(head.reader_state["outputs"], (name for name, _ in self.visible()))
-                paths |= files | names.split_files(head.extension, files)
-            elif "/reports/" in path and path.endswith(".json"):
-                reports.append(path)
-        if any(path not in paths for path, _ in self.visible()):
-            for path in reports:
+            if not path.endswith("/plan.json"):
+                continue
+            try:
+                head = self.parse(PlanHead, path, self._store.get(self.at(path)))
+            except ValidationError:
+                logger.warning("%s is damaged, so the only known files of this run are those that its reports name", self.at(path))
+                continue
+            made_by_script = head.reader == script_files.READER
+            of_script = list(script_files.match_any(head.reader_state["outputs"], unknown | known)) if made_by_script else []
+            know(of_script or (shard.file for shard in shards(head)))
+            know(names.split_files(head.extension, of_script or (shard.file for shard in shards(head))))
+        for path, _ in self._list(names.SIDE) if unknown else ():
+            if "/reports/" in path and path.endswith(".json"):
                 with contextlib.suppress(ValidationError):
                     report = self.parse(ShardReport, path, self._store.get(self.at(path)))
-                    paths |= {report.file, *(companion.file for companion in report.companions)}
-        return paths
+                    know([report.file, *(companion.file for companion in report.companions)])
+        return known
 
     def put_visible(self, relative: str, data: bytes, *, hdfs: HdfsOptions | None) -> None:
         """Writes a small visible file."""
@@ -172,13 +191,14 @@ class OutputFolder:
         if isinstance(self._store, WritesAside):
             self._store.abandon(self.uri, is_ours)
 
-    def indexes(self) -> dict[str, Entry]:
-        """Maps the relative path of each shard's record index to the index's entry."""
-        return dict(self._list(names.INDEX))
+    def indexes(self) -> Iterator[tuple[str, Entry]]:
+        """Yields a (relative path, entry) pair for each record index."""
+        return self._list(names.INDEX)
 
-    def side_entries(self) -> dict[str, Entry]:
-        """Maps the relative path of each file in the metadata folders to the file's entry."""
-        return {path: entry for below in (names.SIDE, names.TFDS) for path, entry in self._list(below)}
+    def side_entries(self) -> Iterator[tuple[str, Entry]]:
+        """Yields a (relative path, entry) pair for each file in the metadata folders."""
+        for below in (names.SIDE, names.TFDS):
+            yield from self._list(below)
 
     def runs(self) -> list[str]:
         """Returns the ids of the runs that have a plan or a manifest in this folder."""
@@ -350,7 +370,7 @@ class RunFolder(OutputFolder):
 
     def plan(self) -> WholePlan | None:
         """Returns the stored plan of this run, or None. Raises NotWhole if the plan's files are damaged or don't belong together."""
-        found = self._head()
+        found = self.plan_head()
         if found is None:
             return None
         with self._plan_errors():
@@ -362,7 +382,7 @@ class RunFolder(OutputFolder):
         If another run owns the folder, and so may have removed the plan's files, raises OutputLost instead of NotWhole. This also holds for
         the units that are read later.
         """
-        found = self._head()
+        found = self.plan_head()
         if found is None:
             return None
         with self._errors_during_work():
@@ -374,7 +394,8 @@ class RunFolder(OutputFolder):
             units = StoredUnits(head, head.unit_groups, self._read_units, errors=self._errors_during_work)
             return Plan(head=head, sha256=hashlib.sha256(content).hexdigest(), units=units, codes=codes)
 
-    def _head(self) -> tuple[PlanHead, bytes] | None:
+    def plan_head(self) -> tuple[PlanHead, bytes] | None:
+        """Returns the plan's head and its bytes, or None if there is none. Raises NotWhole if it is damaged."""
         path = names.plan_file(self.run_id)
         content = self.read(path)
         if content is None:
@@ -429,18 +450,27 @@ class RunFolder(OutputFolder):
         """Returns the report of a shard, or None. A damaged report counts as missing, so that the shard is rebuilt."""
         path = names.report_file(self.run_id, shard)
         content = self.read(path)
-        if content is None:
-            return None
+        return self._intact_report(path, content) if content is not None else None
+
+    def put_bundle(self, reports: Sequence[ShardReport]) -> None:
+        """Stores the reports of consecutive shards once more, together. Does nothing if they are already stored like this."""
+        path = names.bundle_file(self.run_id, reports[0].number)
+        content = b"".join(report.to_bytes() for report in reports)
+        if self.read(path) != content:
+            self._store.put(self.at(path), content)
+
+    def bundle(self, first_shard: int) -> list[ShardReport]:
+        """Returns the intact reports that are stored together with the report of this shard, which is the first of them."""
+        path = names.bundle_file(self.run_id, first_shard)
+        reports = (self._intact_report(path, line) for line in (self.read(path) or b"").splitlines())
+        return [report for report in reports if report is not None]
+
+    def _intact_report(self, path: str, content: bytes) -> ShardReport | None:
         try:
             report = self.parse(ShardReport, path, content)
         except ValidationError:
             return None
         return report if report.is_intact() else None
-
-    def reports(self, count: int) -> list[ShardReport | None]:
-        """Returns all reports in the order of shard numbers, with None for each missing report."""
-        with ThreadPoolExecutor(_PARALLEL_READS, thread_name_prefix="reports") as readers:
-            return list(readers.map(self.report, range(count)))
 
     def is_done(self, report: ShardReport | None, plan: Plan) -> bool:
         """Returns whether a report belongs to this plan, and whether the files of its shard are unchanged since they were written."""
@@ -452,11 +482,29 @@ class RunFolder(OutputFolder):
         return all(entry is not None and (entry.size, entry.pin) == (size, pin) for entry, size, pin in entries)
 
     def put_manifest(self, manifest: Manifest) -> Success:
-        """Writes the manifest. Returns the content for `_SUCCESS`."""
-        content = manifest.to_bytes()
+        """Writes the manifest, after its table if it needs one. Returns the content for `_SUCCESS`.
+
+        If the manifest names a table, raises NotWhole unless this release writes the same table.
+        """
+        file = manifest_table.table_of(manifest)
+        if file is not None:
+            with file:
+                manifest = self._put_table(manifest, file)
+        content = manifest_table.head_of(manifest).to_bytes()
         path = names.manifest_file(self.run_id)
         self._store.put(self.at(path), content)
         return Success(run_id=self.run_id, manifest=path, sha256=hashlib.sha256(content).hexdigest())
+
+    def _put_table(self, manifest: Manifest, file: TemporaryFile) -> Manifest:
+        """Writes the table of a manifest's shards. Returns the manifest, which names the table."""
+        named, made = manifest.file_table, manifest_table.with_table(manifest, file)
+        if named is not None and named != made.file_table:
+            raise NotWhole(
+                f"{self.at(named.file)} is needed again, and this release of dataprep would write it differently from the release that made "
+                "the data set. Repair it with that release, or run the job again with output.overwrite: Always."
+            )
+        write_file(self._store, self.at(names.manifest_table(self.run_id)), file.pieces(), check=self.check_owner)
+        return made
 
     def side_files(self) -> Iterator[str]:
         """Yields the hidden files that belong to metadata or to earlier runs, except OWNER and this run's own files."""

@@ -1,12 +1,12 @@
 """Statistics of a data set. Workers collect the statistics of each shard while they write it, and the commit step merges them.
 
-A shard's statistics are stored in its report as one compressed string, so that a hundred thousand reports stay small in memory.
+A shard's statistics are stored in its report as one compressed string, so that reports are small.
 """
 
 import base64
 import json
 import zlib
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Final, Literal, TypeAlias
 
@@ -80,21 +80,29 @@ def room(*, features: int, shards: int) -> int:
     return max(_FEWEST_BUCKETS, min(MOST_BUCKETS, affordable))
 
 
-def merge_reports(reports: Iterable[ShardReport]) -> dict[str, SplitStatistics]:
-    """Merge the statistics of each split's reports, in the order of the reports."""
-    splits: dict[str, SplitStatistics] = {}
-    for report in reports:
-        split = splits.setdefault(report.split, SplitStatistics())
+class MergedStatistics:
+    """The statistics of each split, merged from one report after another."""
+
+    def __init__(self) -> None:
+        self._splits: dict[str, SplitStatistics] = {}
+
+    def add(self, report: ShardReport) -> None:
+        """Merges the statistics of a report. Reports are added in their order."""
+        split = self._splits.setdefault(report.split, SplitStatistics())
         split.records += report.records_out
         if not report.statistics:
-            continue
+            return
         document = json.loads(zlib.decompress(base64.b64decode(report.statistics)))
         for name, summary in document["features"].items():
             split.features.setdefault(name, Summary()).merge(Summary.from_json(summary))
         for name, counts in document["classes"].items():
             split.classes.setdefault(name, ClassCounts()).merge(ClassCounts.from_json(counts))
-    for name in {name for split in splits.values() for name, counts in split.classes.items() if not counts.is_class}:
-        # If a label is a number to predict in at least one split, its classes aren't counted in any split.
-        for split in splits.values():
-            split.classes.pop(name, None)
-    return splits
+
+    def by_split(self) -> dict[str, SplitStatistics]:
+        """Returns the statistics of each split, when all reports have been added."""
+        splits = self._splits
+        for name in {name for split in splits.values() for name, counts in split.classes.items() if not counts.is_class}:
+            # If a label is a number to predict in at least one split, its classes aren't counted in any split.
+            for split in splits.values():
+                split.classes.pop(name, None)
+        return splits

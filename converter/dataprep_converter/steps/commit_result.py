@@ -3,6 +3,7 @@
 import platform
 import zlib
 from bisect import bisect_left
+from collections import Counter
 from collections.abc import Sequence
 from typing import Final
 
@@ -25,10 +26,41 @@ _STAGES: Final = (*(stage for side in SIDES for stage in side), READ_WAIT)
 MAX_WARNINGS = 10
 
 
+class Totals:
+    """The sums over reports that describe the work, and that the manifest doesn't contain."""
+
+    def __init__(self) -> None:
+        self.shards = 0
+        self.bytes_in = 0
+        self.seconds = dict.fromkeys(_STAGES, 0.0)
+        self.bad_reasons: Counter[str] = Counter()
+        self.shard_seconds = 0.0
+        self._within = [0] * (len(SHARD_BOUNDS) + 1)
+
+    def add(self, report: ShardReport) -> None:
+        """Adds a report."""
+        self.shards += 1
+        self.bytes_in += report.bytes_in
+        for stage in _STAGES:
+            self.seconds[stage] += report.seconds.get(stage, 0.0)
+        self.bad_reasons.update(report.bad_reasons)
+        self.shard_seconds += report.took_seconds
+        if report.took_seconds:
+            self._within[bisect_left(SHARD_BOUNDS, report.took_seconds)] += 1
+
+    def shards_within(self) -> list[int]:
+        """For each bound, returns the number of shards that took at most this long, but longer than the previous bound.
+
+        The last number counts the shards that took longer than all bounds. Returns an empty list if no shard's time is known.
+        """
+        return self._within if any(self._within) else []
+
+
 def result_of(
-    manifest: Manifest, success: Success, folder: OutputFolder, *, reports: Sequence[ShardReport] = (), warnings: Sequence[str] = ()
+    manifest: Manifest, success: Success, folder: OutputFolder, *, totals: Totals | None = None, warnings: Sequence[str] = ()
 ) -> CommitResult:
     """Returns a summary of the finished data set for the operator and the command line."""
+    totals = totals or Totals()
     listed_files = manifest.files if len(manifest.files) <= MAX_OUTPUTS else []
     replicas = _replicas(folder) if listed_files else {}
     outputs = [
@@ -57,18 +89,18 @@ def result_of(
             filtered=manifest.filtered,
             added=manifest.added,
         ),
-        bytes_in=sum(report.bytes_in for report in reports),
+        bytes_in=totals.bytes_in,
         bytes_out=manifest.size,
         splits=[
             SplitStatus(name=split.name, records=split.records, shards=split.shards, bytes=split.size) for split in manifest.splits[:16]
         ],
         outputs=outputs,
         bad=manifest.bad_examples[:20],
-        seconds={stage: round(sum(report.seconds.get(stage, 0.0) for report in reports), 3) for stage in _STAGES} if reports else {},
-        bad_reasons={reason: count for reason in REFUSALS if (count := sum(report.bad_reasons.get(reason, 0) for report in reports))},
+        seconds={stage: round(seconds, 3) for stage, seconds in totals.seconds.items()} if totals.shards else {},
+        bad_reasons={reason: count for reason in REFUSALS if (count := totals.bad_reasons[reason])},
         channels=sagemaker.channels(folder.uri, manifest),
-        shard_seconds=round(sum(report.took_seconds for report in reports), 3),
-        shards_within=_count_by_bound([report.took_seconds for report in reports if report.took_seconds]),
+        shard_seconds=round(totals.shard_seconds, 3),
+        shards_within=totals.shards_within(),
         warnings=[warning[:512] for warning in [*lossy.warnings(manifest.lossy), *warnings][:MAX_WARNINGS]],
     )
 
@@ -79,17 +111,6 @@ def _replicas(folder: OutputFolder) -> dict[str, int]:
         return {}
     replications = {path: entry.details.replication for path, entry in folder.visible() if entry.details is not None}
     return {path: replication for path, replication in replications.items() if replication is not None}
-
-
-def _count_by_bound(seconds: Sequence[float]) -> list[int]:
-    """For each bound, returns the number of shards that took at most this long, but longer than the previous bound.
-
-    The last number counts the shards that took longer than all bounds.
-    """
-    counts = [0] * (len(SHARD_BOUNDS) + 1)
-    for each in seconds:
-        counts[bisect_left(SHARD_BOUNDS, each)] += 1
-    return counts if seconds else []
 
 
 def tool_versions() -> dict[str, str]:

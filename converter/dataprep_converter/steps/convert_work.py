@@ -11,6 +11,7 @@ from dataprep_api.dataset.report import ShardReport
 from dataprep_api.spec import DataPrepJobSpec
 from dataprep_converter.core.errors import InputChanged
 from dataprep_converter.dataset.output_folder import OutputFolder, RunFolder
+from dataprep_converter.dataset.stored_reports import BundleWriter
 from dataprep_converter.inputs.access import Access
 from dataprep_converter.pipeline.pipeline import Pipeline
 from dataprep_converter.pipeline.shard_samples import samples_of
@@ -62,12 +63,14 @@ def work(
         ThreadPoolExecutor(1, thread_name_prefix="publish") as publishing,
     ):
         rows = table_output.open_rows(spec, folder, access)
+        bundles = BundleWriter(folder, plan.head)
         task = _Task(plan, pipeline, folder, access, attempt, publishing, progress, watch)
         for report, is_new in task.reports(shards):
             if is_new:
                 logger.info("shard %s: %d records, %d bytes", report.file, report.records_out, report.size)
             if rows is not None:
                 rows.send(report, is_new=is_new)
+            bundles.add(report)
             progress.finish(report, is_new=is_new)
             watch(progress)
     return progress

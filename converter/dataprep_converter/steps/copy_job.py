@@ -20,13 +20,16 @@ from dataprep_api.dataset.report import Manifest, ShardReport, Success
 from dataprep_api.spec import DataPrepJobSpec
 from dataprep_converter.core.errors import BadSpec, InputChanged, NotWhole
 from dataprep_converter.dataset import crosscheck, overlaps, sidecars
-from dataprep_converter.dataset.listing import listing_fault, load_manifest, remove_stale_files, visible_sizes
+from dataprep_converter.dataset.expected_files import ExpectedFiles
+from dataprep_converter.dataset.listing import listing_fault, load_manifest, remove_stale_files
+from dataprep_converter.dataset.manifest_table import listed_metadata
 from dataprep_converter.dataset.output_folder import OutputFolder, RunFolder
+from dataprep_converter.dataset.stored_reports import BundleWriter
 from dataprep_converter.inputs.access import Access
 from dataprep_converter.pipeline.task_progress import TaskProgress
 from dataprep_converter.runtime.retry import RetryPolicy, retrying
 from dataprep_converter.sampling.plan import Plan
-from dataprep_converter.steps.commit_result import result_of
+from dataprep_converter.steps.commit_result import Totals, result_of
 from dataprep_converter.steps.draft import Draft
 from dataprep_converter.stores import Entry
 from dataprep_converter.stores.publish import copy_file, digest_of
@@ -113,8 +116,10 @@ def work(
 ) -> TaskProgress:
     """Copies the files of the given shards, except those that already exist. Several files are copied at a time."""
     progress = TaskProgress()
+    bundles = BundleWriter(OutputFolder(spec.output.uri, access).of_run(plan.head.run_id), plan.head)
     with _copy_files(spec, plan, access, [shard.number for shard in shards], attempt=attempt) as copied_files:
         for report, is_new in copied_files:
+            bundles.add(report)
             progress.finish(report, is_new=is_new)
             watch(progress)
     return progress
@@ -131,23 +136,29 @@ def commit(spec: DataPrepJobSpec, *, plan: Plan, access: Access) -> CommitResult
         # An earlier commit may have published the copy.
         folder.begin()
         with _copy_files(spec, plan, access, range(len(manifest.files)), attempt="commit") as copied_files:
-            reports = [report for report, _ in copied_files]
-        remove_stale_files(folder, keep=set(visible_sizes(manifest)))
+            totals = Totals()
+            for report, _ in copied_files:
+                totals.add(report)
+        remove_stale_files(folder, keep=ExpectedFiles.of_manifest(manifest))
         copier = _Copier(spec, OutputFolder(_source(spec)[0], access).of_run(plan.head.run_id), folder, access, Event())
-        of_shards = {report.index.file for report in reports if report.index is not None}
-        for file in manifest.metadata:
-            if file.file not in of_shards:
-                copier.copy(file.file, file.sha256)
+        others = [file for file in listed_metadata(manifest) if not file.file.startswith(f"{names.INDEX}/")]
+        for file in others:
+            copier.copy(file.file, file.sha256)
         placed = list(sidecars.location_files(folder.uri, manifest))
         folder.put_metadata(placed, hdfs=None)
-        kept = {file.file for file in manifest.metadata} | {path for path, _ in placed}
-        folder.remove([path for path in folder.side_files() if path not in kept])
+        indexes = ExpectedFiles()
+        for file in manifest.metadata:
+            indexes.add(file.file, file.size)
+        kept = {path for path, _ in placed}
+        folder.remove([path for path in indexes.others(folder.side_files()) if path not in kept])
         fault = listing_fault(manifest, folder)
         if fault is not None:
             raise NotWhole(f"{folder.uri}: {fault}.", uri=folder.uri)
+        if manifest.file_table is not None:
+            copier.copy(manifest.file_table.file, manifest.file_table.sha256)
         copier.copy(success.manifest, success.sha256)
         folder.put_success(success)
-    return result_of(manifest, success, folder, reports=reports)
+    return result_of(manifest, success, folder, totals=totals)
 
 
 @contextmanager

@@ -268,12 +268,13 @@ def _whose(owner: Owner, job: str) -> str:
 
 def _refuse_foreign_files(draft: Draft, folder: RunFolder) -> None:
     """Raises OutputExists when the folder contains a file that no run has planned."""
-    known_files = folder.known_files()
+    visible_files = [path for path, _ in folder.visible()]
+    known_files = folder.known_files(visible_files)
     if folder.run_id in folder.runs():
         # The stored plan may be damaged, and then the files that it lists are unknown.
         planned_files = {shard.file for shard in shards(draft.plan.head)}
         known_files |= planned_files | names.split_files(draft.plan.head.extension, planned_files)
-    for path, _ in folder.visible():
+    for path in visible_files:
         if path not in known_files:
             raise OutputExists(
                 f"{folder.uri} contains {path}, which no dataprep run planned there; it is never overwritten. Move it away or choose another output.uri.",

@@ -37,7 +37,8 @@ S = TypeVar("S", bound=StoredDocument)
 
 _RUN_ID: Final = re.compile(r"[0-9a-f]{16}")
 _OF_A_RUN: Final = re.compile(
-    r"plan\.json|units\.parquet|splits\.parquet|upload\.json|manifest\.json|made/.+|reports/\d{8,}\.json|quarantine/.+\.jsonl"
+    r"plan\.json|units\.parquet|splits\.parquet|upload\.json|manifest\.json|manifest-files\.parquet|made/.+"
+    r"|reports/\d{8,}\.json|reports/from-\d{8,}\.jsonl|quarantine/.+\.jsonl"
 )
 
 
@@ -110,9 +111,12 @@ class _RunFiles:
         self.own = [path for path in paths if _belongs(path, names.run_folder(run))]
         """Paths of the files in the run's folder."""
         self._head = _parse(PlanHead, names.plan_file(run), folder)
-        self._manifest = _parse(Manifest, names.manifest_file(run), folder)
+        self._manifest = _manifest(names.manifest_file(run), folder)
         with ThreadPoolExecutor(_PARALLEL, thread_name_prefix="reports") as readers:
-            reports = readers.map(lambda path: _parse(ShardReport, path, folder), [path for path in self.own if "/reports/" in path])
+            reports = readers.map(
+                lambda path: _parse(ShardReport, path, folder),
+                [path for path in self.own if "/reports/" in path and path.endswith(".json")],
+            )
             self._reports = [report for report in reports if report is not None and report.is_intact()]
 
     def visible(self) -> Iterator[tuple[str, list[_FileRecord]]]:
@@ -149,6 +153,15 @@ def _parse(model: type[S], path: str, folder: OutputFolder) -> S | None:
         return folder.parse(model, path, content) if content is not None else None
     except ValidationError:
         return None
+
+
+def _manifest(path: str, folder: OutputFolder) -> Manifest | None:
+    """Returns the manifest, or None if it is missing or damaged. If only its table is, the manifest has no files. Raises NewerFormat."""
+    head = _parse(Manifest, path, folder)
+    try:
+        return folder.with_table(head) if head is not None else None
+    except NotWhole:
+        return head
 
 
 def _pins_of_others(folder: OutputFolder, runs: Sequence[str], entries: Mapping[str, Entry]) -> set[str]:

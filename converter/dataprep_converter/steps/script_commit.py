@@ -21,7 +21,7 @@ from dataprep_converter.formats.decoder import Decoder, ReadsBlocks
 from dataprep_converter.formats.registry import decoder, encoder_class
 from dataprep_converter.inputs.access import Access
 from dataprep_converter.sampling.plan import Plan
-from dataprep_converter.steps.commit_result import result_of, tool_versions
+from dataprep_converter.steps.commit_result import Totals, result_of, tool_versions
 from dataprep_converter.steps.script_job import inputs_sha256, script_of
 from dataprep_converter.stores import Entry
 
@@ -75,13 +75,15 @@ def commit(spec: DataPrepJobSpec, *, plan: Plan, access: Access) -> CommitResult
                 uri=folder.uri,
             )
         reports = [_report(number, path, files[path], entries[path], plan) for number, path in enumerate(paths)]
+        totals = Totals()
         for report in reports:
             folder.put_report(report)
+            totals.add(report)
         folder.remove(list(folder.side_files()))
         manifest = _manifest(spec, plan, reports)
         success = folder.put_manifest(manifest)
         folder.put_success(success)
-    return result_of(manifest, success, folder, reports=reports, warnings=unswept)
+    return result_of(manifest, success, folder, totals=totals, warnings=unswept)
 
 
 def _read_files(paths: Sequence[str], folder: OutputFolder, access: Access, manifest: Manifest) -> dict[str, _OutputFile]:

@@ -51,7 +51,7 @@ class ScriptDraft(Draft):
 
     def store(self, folder: RunFolder) -> Plan:
         """Removes files of earlier runs, which could be mistaken for the program's files. Then stores the plan."""
-        folder.remove(sorted(folder.known_files() & {path for path, _ in folder.visible()}))
+        folder.remove(sorted(folder.known_files(path for path, _ in folder.visible())))
         return super().store(folder)
 
     def put_plan(self, folder: RunFolder) -> None:

@@ -16,7 +16,7 @@ from typing import Any, Final
 import pyarrow as pa
 
 from dataprep_api import canonical, names
-from dataprep_api.dataset.report import ShardReport
+from dataprep_api.dataset.report import ManifestFile, ShardReport
 from dataprep_api.spec import DataPrepJobSpec
 from dataprep_converter.core.errors import BadData, BadSpec, Missing, NotFound, NotWhole, OutputExists, OutputLost
 from dataprep_converter.dataset.output_folder import RunFolder
@@ -141,8 +141,8 @@ def open_rows(spec: DataPrepJobSpec, folder: RunFolder, access: Access) -> Table
 # --- the commit step ----------------------------------------------------------------------------------------------
 
 
-def commit(spec: DataPrepJobSpec, folder: RunFolder, reports: Sequence[ShardReport], access: Access) -> None:
-    """Makes the rows visible. Idempotent.
+def commit(spec: DataPrepJobSpec, folder: RunFolder, files: Sequence[ManifestFile], access: Access) -> None:
+    """Makes the rows of these files visible. Idempotent.
 
     Raises Missing, which names the shards without a block, and NotWhole when the number of rows in the table is wrong.
     """
@@ -151,7 +151,7 @@ def commit(spec: DataPrepJobSpec, folder: RunFolder, reports: Sequence[ShardRepo
     table = Table(spec.output.table.uri, access)
     upload = _upload(table, folder)
     if not upload.is_committed:
-        expected = {report.number: report.file for report in reports if report.records_out}
+        expected = {number: file.file for number, file in enumerate(files) if file.records}
         uploaded = upload.blocks()
         missing = [file for number, file in expected.items() if number not in uploaded]
         if missing:
@@ -160,7 +160,7 @@ def commit(spec: DataPrepJobSpec, folder: RunFolder, reports: Sequence[ShardRepo
             )
         folder.check_owner()
         upload.commit(set(expected))
-    rows, expected_rows = table.session().count, sum(report.records_out for report in reports)
+    rows, expected_rows = table.session().count, sum(file.records for file in files)
     if rows != expected_rows:
         raise NotWhole(f"{table.uri} has {rows:,} rows after {expected_rows:,} were written: another program is writing to this table.")
     _write_note(folder, _UploadNote(uri=table.uri, session=upload.id, version=_version(table)))

@@ -27,12 +27,20 @@ def publish(upload: Upload, store: Store, uri: str, *, size: int, sha256: str) -
     return upload.commit(replace=True)
 
 
-def write_file(store: Store, uri: str, pieces: Iterable[bytes], *, hdfs: HdfsOptions | None = None) -> None:
-    """Writes the pieces as one file, which replaces any existing one. The file isn't visible until it is complete."""
+def write_file(
+    store: Store, uri: str, pieces: Iterable[bytes], *, hdfs: HdfsOptions | None = None, check: Callable[[], None] | None = None
+) -> None:
+    """Writes the pieces as one file, which replaces any existing one. The file isn't visible until it is complete.
+
+    If `check` is given, it is called when all pieces have been sent, and raises an error if the file must not be completed.
+    """
     upload = store.create(uri, hdfs=hdfs)
     try:
         for piece in pieces:
             upload.write(piece)
+        if check is not None:
+            upload.stage()
+            check()
         upload.commit(replace=True)
     except BaseException:
         upload.abort()

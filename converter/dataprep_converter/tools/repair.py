@@ -17,7 +17,7 @@ from pydantic import ValidationError
 
 from dataprep_api import API_VERSION, KIND, names
 from dataprep_api.dataset import run_id
-from dataprep_api.dataset.plan import Owner, Shard, shards
+from dataprep_api.dataset.plan import Owner, Shard, bundles, shards
 from dataprep_api.dataset.report import Manifest, ShardReport, Success
 from dataprep_api.redaction import has_masked_text
 from dataprep_api.resources.job import DataPrepJob
@@ -25,6 +25,7 @@ from dataprep_converter.core.errors import BadSpec, InputChanged, NotFound, NotW
 from dataprep_converter.dataset import crosscheck
 from dataprep_converter.dataset.manifest_types import check_types
 from dataprep_converter.dataset.output_folder import OutputFolder, RunFolder
+from dataprep_converter.dataset.stored_reports import own_reports
 from dataprep_converter.inputs.access import Access
 from dataprep_converter.inputs.pinned import open_pinned
 from dataprep_converter.pipeline.shard_samples import selection_of
@@ -96,8 +97,13 @@ def repair(uri: str, access: Access, *, job: DataPrepJob | None = None, workers:
     for path in copies:
         folder.delete(path)
         other_faults.append(f"{path} was a copy of a shard and has been removed")
-    for shard in broken:
-        folder.delete(names.report_file(folder.run_id, shard.number))
+    # Bundles are deleted first, so that no bundle has a report that its shard no longer has.
+    numbers = {shard.number for shard in broken}
+    for bundle in bundles(head):
+        if not numbers.isdisjoint(bundle):
+            folder.delete(names.bundle_file(folder.run_id, bundle.start))
+    for number in sorted(numbers):
+        folder.delete(names.report_file(folder.run_id, number))
     if broken and _needs_generated_files(plan, folder):
         data_set.restore_generated_files(job_of_run)
     pool.run_tasks(job_of_run, kind, plan=plan, access=access, workers=workers, watch=lambda *_: None)
@@ -162,8 +168,8 @@ class _DamagedDataSet:
             return None
         if plan is None or plan.head.run_id != self.folder.run_id:
             return None
-        reports = [report for report in self.folder.reports(plan.head.shards) if report is not None]
-        return plan if not reports or any(report.plan_sha256 == plan.sha256 for report in reports) else None
+        plans = {report.plan_sha256 for report in own_reports(self.folder, plan.head.shards) if report is not None}
+        return plan if not plans or plan.sha256 in plans else None
 
     def plan_again(self, job: DataPrepJob) -> WholePlan:
         """Makes the plan again, stores it and returns it. Raises InputChanged if the inputs are no longer the original ones."""
@@ -215,8 +221,8 @@ class _DamagedDataSet:
     def reports(self, plan: Plan) -> Iterator[ShardReport | None]:
         """For each shard, yields its report, or None if the report or one of the files that it describes is damaged."""
         entries = dict(self.folder.visible())
-        indexes = self.folder.indexes()
-        for shard, report in zip(shards(plan.head), self.folder.reports(plan.head.shards), strict=True):
+        indexes = dict(self.folder.indexes())
+        for shard, report in zip(shards(plan.head), own_reports(self.folder, plan.head.shards), strict=True):
             if report is None or report.plan_sha256 != plan.sha256 or report.file != shard.file or not self._is_whole(report, entries):
                 yield None
                 continue
@@ -280,6 +286,7 @@ class _DamagedDataSet:
         self._unverified = manifest
         try:
             check_types(manifest, self.folder.at(path))
+            manifest = self.folder.with_table(manifest)
         except NotWhole:
             return None
         is_named = self.success is not None and hashlib.sha256(content or b"").hexdigest() == self.success.sha256
@@ -305,7 +312,9 @@ class _DamagedDataSet:
         small += [(report.index.file, report.index.sha256)] if report.index is not None else []
         if any(hashlib.sha256(self.folder.read(file) or b"").hexdigest() != sha256 for file, sha256 in small):
             return False
-        return next(crosscheck.quarantine_faults(report, self.folder), None) is None
+        if report.quarantine is None:
+            return True
+        return next(crosscheck.quarantine_faults(report.quarantine, report.quarantine_sha256, self.folder), None) is None
 
 
 def _success(folder: OutputFolder) -> Success | None:

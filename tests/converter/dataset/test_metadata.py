@@ -14,7 +14,7 @@ from tests.builders.jobs import output_of, run_job
 from tests.builders.scores import scores_job
 from tests.builders.specs import parse_job
 
-from dataprep_api.dataset.report import IndexFile, Manifest, ManifestFile, ManifestSplit, ShardReport
+from dataprep_api.dataset.report import Manifest, ManifestFile, ManifestSplit
 from dataprep_converter.cli.display import Display
 from dataprep_converter.dataset import sidecars
 from dataprep_converter.dataset.sidecars import FinishedDataSet, croissant, loaders, paths, sagemaker, tfds
@@ -57,7 +57,6 @@ def a_finished(
 ) -> FinishedDataSet:
     splits = list(dict.fromkeys(file.split for file in files))
     records = {split: sum(file.records for file in files if file.split == split) for split in splits}
-    index = IndexFile(file="_dataprep/index/x.idx", size=1, sha256="0", pin="0") if indexed else None
     spec = parse_job(
         {"source": {"csv": {"uris": ["/in.csv"]}}, "output": {"uri": "/out", "format": format_} | output}, name="metadata"
     ).spec
@@ -81,23 +80,14 @@ def a_finished(
         digest="0",
         raw_digest="0",
     )
-    report = ShardReport(
-        run_id="0",
-        plan_sha256="0",
-        number=0,
-        split="train",
-        file="x",
-        records_in=1,
-        records_out=1,
-        size=1,
-        raw_size=1,
-        sha256="0",
-        raw_sha256="0",
-        pin="0",
-        index=index,
+    return FinishedDataSet(
+        spec=spec,
+        uri="/out",
+        manifest=manifest,
+        features=list(features),
+        raw_sizes=[1] * len(files),
+        unindexed=0 if indexed else len(files),
     )
-    reports = [report] * len(files)
-    return FinishedDataSet(spec=spec, uri="/out", manifest=manifest, reports=reports, features=list(features))
 
 
 def a_file(name: str, split: str = "train", records: int = 3) -> ManifestFile:

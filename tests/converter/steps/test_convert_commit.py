@@ -28,6 +28,10 @@ def reports(output: Path, plan: Plan) -> list[Path]:
     return sorted((output / "_dataprep" / plan.head.run_id / "reports").glob("*.json"))
 
 
+def bundles_of(output: Path, plan: Plan) -> list[Path]:
+    return sorted((output / "_dataprep" / plan.head.run_id / "reports").glob("*.jsonl"))
+
+
 def test_a_complete_data_set_is_committed_and_again(converted: tuple[DataPrepJob, Plan, Path]) -> None:
     job, plan, output = converted
     assert not (output / "_SUCCESS").exists()
@@ -44,6 +48,8 @@ def test_a_shard_without_a_report_is_named(converted: tuple[DataPrepJob, Plan, P
     report = reports(output, plan)[2]
     file = json.loads(report.read_text())["file"]
     report.unlink()
+    for bundle in bundles_of(output, plan):
+        bundle.unlink()
     with pytest.raises(Missing, match=rf"^1 of 24 shards have no report: {file}\.$"):
         convert_commit.commit(job.spec, plan=plan, access=Access())
     assert not (output / "_SUCCESS").exists()

@@ -11,8 +11,9 @@ from dataclasses import dataclass, field
 from pkgutil import resolve_name
 from typing import Final, TypeAlias
 
-from dataprep_api.dataset.report import Manifest, ShardReport
+from dataprep_api.dataset.report import Manifest
 from dataprep_api.spec import DataPrepJobSpec
+from dataprep_converter.dataset.manifest_table import listed_metadata
 from dataprep_converter.formats.registry import FORMATS, format_of
 from dataprep_converter.records.feature import FeatureSpec
 from dataprep_converter.statistics.statistics import SplitStatistics
@@ -56,9 +57,11 @@ class FinishedDataSet:
     """
     manifest: Manifest
     """The manifest as it is before the metadata files are added."""
-    reports: Sequence[ShardReport]
-    """The shards' reports, in the order of `manifest.files`."""
     features: Sequence[FeatureSpec]
+    raw_sizes: Sequence[int]
+    """The size of each shard before compression, in the order of `manifest.files`."""
+    unindexed: int
+    """The number of shards without a record index."""
     statistics: Mapping[str, SplitStatistics] = field(default_factory=dict)
     """The statistics of each split, from all reports."""
 
@@ -86,7 +89,7 @@ def location_files(uri: str, manifest: Manifest) -> Made:
 
     Files that the manifest lists aren't yielded, because older versions of dataprep made these files without the data set's location.
     """
-    manifest_files = {file.file for file in manifest.metadata}
+    manifest_files = {file.file for file in listed_metadata(manifest)}
     for place in PLACED.values():
         make: Callable[[str, Manifest], Made] = resolve_name(place)
         yield from (file for file in make(uri, manifest) if file[0] not in manifest_files)

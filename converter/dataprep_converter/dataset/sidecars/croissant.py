@@ -6,14 +6,16 @@ correct in a copy of the folder. Publishers must add the data set's name, licens
 
 import json
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from pkgutil import resolve_name
 from typing import Any, Final, TypeAlias
 
 import pyarrow as pa
 
 from dataprep_api import names
-from dataprep_converter.dataset.sidecars import FinishedDataSet, Made
+from dataprep_api.dataset.report import Manifest
+from dataprep_converter.dataset.manifest_table import is_large
+from dataprep_converter.dataset.sidecars import FinishedDataSet, Made, sagemaker
 from dataprep_converter.dataset.sidecars.tfds import IMAGE
 from dataprep_converter.formats.registry import format_of
 from dataprep_converter.formats.text import csv_encoder
@@ -70,20 +72,6 @@ _CONTEXT: Final[Mapping[str, Any]] = {
 def make(finished: FinishedDataSet) -> Made:
     """Yields the file."""
     manifest = finished.manifest
-    kind = format_of(manifest.format).media_type
-    files = [
-        {
-            "@type": "cr:FileObject",
-            "@id": _id(file.file, number),
-            "name": file.file,
-            "description": f"{file.records} records of {file.split}",
-            "contentUrl": f"../{file.file}",
-            "contentSize": f"{file.size} B",
-            "encodingFormat": "application/gzip" if manifest.compression == "gzip" else kind,
-            "sha256": file.sha256,
-        }
-        for number, file in enumerate(manifest.files)
-    ]
     described = {
         "@context": _CONTEXT,
         "@type": "sc:Dataset",
@@ -91,7 +79,7 @@ def make(finished: FinishedDataSet) -> Made:
         "description": f"{manifest.records_out} records in the format {manifest.format}, made by dataprep.",
         "conformsTo": "http://mlcommons.org/croissant/1.0",
         "version": "1.0.0",
-        "distribution": files,
+        "distribution": _file_sets(manifest) if is_large(manifest.files) else _files(manifest),
         "recordSet": [
             _splits(finished),
             *(_classes(number, *label_classes) for number, label_classes in enumerate(manifest.labels.items())),
@@ -99,6 +87,42 @@ def make(finished: FinishedDataSet) -> Made:
         ],
     }
     yield FILE, json.dumps(described, indent=2, ensure_ascii=False).encode() + b"\n"
+
+
+def _files(manifest: Manifest) -> list[Mapping[str, Any]]:
+    return [
+        {
+            "@type": "cr:FileObject",
+            "@id": _id(file.file, number),
+            "name": file.file,
+            "description": f"{file.records} records of {file.split}",
+            "contentUrl": f"../{file.file}",
+            "contentSize": f"{file.size} B",
+            "encodingFormat": _encoding(manifest),
+            "sha256": file.sha256,
+        }
+        for number, file in enumerate(manifest.files)
+    ]
+
+
+def _file_sets(manifest: Manifest) -> list[Mapping[str, Any]]:
+    """Returns a set of files for each split, because a list of very many files would be larger than the manifest."""
+    beginnings = sagemaker.beginnings(manifest)
+    return [
+        {
+            "@type": "cr:FileSet",
+            "@id": f"files/{_id(split.name, number)}",
+            "name": split.name,
+            "description": f"{split.records} records in {split.shards} files",
+            "encodingFormat": _encoding(manifest),
+            "includes": f"../{beginnings[split.name]}*",
+        }
+        for number, split in enumerate(manifest.splits)
+    ]
+
+
+def _encoding(manifest: Manifest) -> str:
+    return "application/gzip" if manifest.compression == "gzip" else format_of(manifest.format).media_type
 
 
 def _splits(finished: FinishedDataSet) -> Mapping[str, Any]:
@@ -125,21 +149,26 @@ def _classes(number: int, label: str, classes: list[str]) -> Mapping[str, Any]:
 
 
 def _records(finished: FinishedDataSet) -> list[Mapping[str, Any]]:
-    """Returns a record set for each shard, or an empty list if Croissant can't describe the shards' columns."""
-    columns = _columns(finished)
-    return (
-        []
-        if not columns
-        else [
-            {
-                "@type": "cr:RecordSet",
-                "@id": f"records/{_id(file.file, number)}",
-                "name": f"records of {file.file}",
-                "field": [_column(_id(file.file, number), place, *column) for place, column in enumerate(columns)],
-            }
-            for number, file in enumerate(finished.manifest.files)
+    """Returns a record set for each shard, or for each split of very many shards. Returns an empty list if Croissant can't describe the
+    shards' columns."""
+    columns, manifest = _columns(finished), finished.manifest
+    if not columns:
+        return []
+    if is_large(manifest.files):
+        return [
+            _record_set(f"files/{_id(each.name, number)}", each.name, "fileSet", columns) for number, each in enumerate(manifest.splits)
         ]
-    )
+    return [_record_set(_id(file.file, number), file.file, "fileObject", columns) for number, file in enumerate(manifest.files)]
+
+
+def _record_set(file: str, name: str, kind: str, columns: Sequence[Column]) -> Mapping[str, Any]:
+    """Describes the records of a file or of a set of files, which has this identifier."""
+    return {
+        "@type": "cr:RecordSet",
+        "@id": f"records/{file}",
+        "name": f"records of {name}",
+        "field": [_column(file, kind, place, *column) for place, column in enumerate(columns)],
+    }
 
 
 def _columns(finished: FinishedDataSet) -> list[Column] | None:
@@ -182,8 +211,8 @@ def _type(feature: FeatureSpec) -> str:
     return "sc:ImageObject" if feature.name == IMAGE else _TYPES[feature.kind]
 
 
-def _column(file: str, number: int, name: str, kind: str, repeated: bool) -> Mapping[str, Any]:
-    source = {"fileObject": {"@id": file}, "extract": {"column": name}}
+def _column(file: str, source_kind: str, number: int, name: str, kind: str, repeated: bool) -> Mapping[str, Any]:
+    source = {source_kind: {"@id": file}, "extract": {"column": name}}
     field = _field(f"records/{file}/{_id(name, number)}", name, kind)
     return field | {"source": source} | ({"repeated": True} if repeated else {})
 

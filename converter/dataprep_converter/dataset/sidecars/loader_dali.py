@@ -100,7 +100,7 @@ def examples(finished: FinishedDataSet) -> str:
         raise loader_source.Unreadable(
             "NVIDIA DALI reads no compressed TFRecord. Make the data set with output.tfrecord.compression: None."
         )
-    if not all(report.index is not None for report in finished.reports):
+    if finished.unindexed:
         raise loader_source.Unreadable("NVIDIA DALI needs an index of the records. Make the data set with output.index: true.")
     if any(feature.sequence or feature.record for feature in finished.features):
         raise loader_source.Unreadable("NVIDIA DALI reads the features of tf.train.Example, and these records are others.")

@@ -224,7 +224,7 @@ def _pyarrow_type(feature: FeatureSpec) -> str:
 
 def examples(finished: FinishedDataSet) -> str:
     """Returns the file for `tfrecord`."""
-    is_indexed = bool(finished.reports) and all(report.index is not None for report in finished.reports)
+    is_indexed = bool(finished.manifest.files) and not finished.unindexed
     has_nulls = bool(finished.nullable)
     parts = _common(finished) | _parsing(finished.features) | {"null": _NULL * has_nulls, "checked": _CHECKED * has_nulls}
     needs = "Needs torch, numpy and tfrecord (its messages of protobuf alone)."

@@ -50,9 +50,9 @@ def fault(manifest: Manifest) -> str | None:
     for name, beginning in beginnings(manifest).items():
         if not beginning:
             return f"SageMaker selects the files of a channel by the prefix of their names, and the files of {name} have no prefix of their own; begin output.fileName with {{split}}."
-        others = [file.file for file in manifest.files if file.split != name and file.file.startswith(beginning)]
-        if others:
-            return f"SageMaker selects the files of a channel by the prefix of their names, and {others[0]} has the prefix of the files of {name}; begin output.fileName with {{split}}/."
+        other = next((file.file for file in manifest.files if file.split != name and file.file.startswith(beginning)), None)
+        if other is not None:
+            return f"SageMaker selects the files of a channel by the prefix of their names, and {other} has the prefix of the files of {name}; begin output.fileName with {{split}}/."
     return None
 
 

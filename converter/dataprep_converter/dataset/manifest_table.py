@@ -1,0 +1,131 @@
+"""The table beside a manifest with very many shards, `manifest-files.parquet`.
+
+A manifest with more than MOST_LISTED_FILES shards contains no list of files. Instead, it names a Parquet file, which has a row for each
+shard (`shard_table.SCHEMA`). In memory, such a manifest has sequences that make their elements from these rows, so code that uses a
+manifest doesn't depend on how it is stored.
+"""
+
+import hashlib
+from collections.abc import Sequence
+from typing import Any, Final, cast
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from dataprep_api import names
+from dataprep_api.dataset.report import Manifest, ManifestFile, ManifestTable, MetadataFile
+from dataprep_converter.core.errors import NotWhole
+from dataprep_converter.dataset import shard_table
+from dataprep_converter.dataset.shard_table import Rows
+from dataprep_converter.runtime.temporary import IN_MEMORY, TemporaryFile, room_for
+
+_parquet: Any = pq  # the type stubs lack Python's file objects and the methods of a ParquetFile
+
+MOST_LISTED_FILES: int = 65_536
+"""The largest number of shards that `manifest.json` lists itself."""
+_ROW_GROUP: Final = 65_536
+
+
+def is_large(files: Sequence[ManifestFile]) -> bool:
+    """Whether a manifest of these files needs a table."""
+    return len(files) > MOST_LISTED_FILES
+
+
+def with_shards(manifest: Manifest, batches: Sequence[pa.RecordBatch]) -> Manifest:
+    """Returns the manifest with these shards, their record indexes, and their files of bad records."""
+    files, quarantine = shard_table.files(batches), shard_table.quarantine(batches)
+    if is_large(files):
+        return manifest.model_copy(update={"files": files, "quarantine": quarantine, "metadata": shard_table.indexes(batches)})
+    return manifest.model_copy(
+        update={"files": list(files), "quarantine": list(quarantine), "metadata": list(shard_table.indexes(batches))}
+    )
+
+
+def with_metadata(manifest: Manifest, files: Sequence[MetadataFile]) -> Manifest:
+    """Returns the manifest with these metadata files after the record indexes that it has already."""
+    indexes = manifest.metadata
+    metadata = Rows(indexes.batches, indexes.make, list(files)) if isinstance(indexes, Rows) else [*indexes, *files]
+    return manifest.model_copy(update={"metadata": metadata})
+
+
+def table_of(manifest: Manifest) -> TemporaryFile | None:
+    """Returns the file with the table of the manifest's shards, or None for a manifest that lists its files itself. Raises StoreFull."""
+    if not is_large(manifest.files):
+        return None
+    table = pa.Table.from_batches(shard_table.batches_of(manifest.files), shard_table.SCHEMA)
+    file = TemporaryFile(names.manifest_table(manifest.run_id), in_memory=IN_MEMORY)
+    try:
+        with (
+            room_for(file.what),
+            _parquet.ParquetWriter(file.file, table.schema, compression="zstd", use_dictionary=["split"], write_statistics=False) as writer,
+        ):
+            writer.write_table(table, row_group_size=_ROW_GROUP)
+    except BaseException:
+        file.close()
+        raise
+    return file
+
+
+def with_table(manifest: Manifest, file: TemporaryFile) -> Manifest:
+    """Returns the manifest, which names the table in this file."""
+    table = ManifestTable(file=names.manifest_table(manifest.run_id), rows=len(manifest.files), sha256=sha256_of(file))
+    return manifest.model_copy(update={"file_table": table})
+
+
+def head_of(manifest: Manifest) -> Manifest:
+    """Returns the part of the manifest that `manifest.json` contains."""
+    if manifest.file_table is None:
+        return manifest
+    quarantine = [] if isinstance(manifest.quarantine, Rows) else manifest.quarantine
+    return manifest.model_copy(update={"files": [], "quarantine": quarantine, "metadata": listed_metadata(manifest)})
+
+
+def listed_metadata(manifest: Manifest) -> Sequence[MetadataFile]:
+    """Returns the metadata files that aren't in the table. If there is no table, these are all of them."""
+    return manifest.metadata.more if isinstance(manifest.metadata, Rows) else manifest.metadata
+
+
+def with_rows(head: Manifest, file: TemporaryFile, uri: str) -> Manifest:
+    """Returns the manifest that consists of this head and the table in the file. `uri` is the table's URI.
+
+    Raises NotWhole if the table isn't the one that the head names, or if dataprep wouldn't write such a table.
+    """
+    table = head.file_table
+    if table is None:
+        return head
+    sha256 = sha256_of(file)
+    if sha256 != table.sha256:
+        raise NotWhole(f"{uri} was changed: its SHA-256 is {sha256}, but the manifest states {table.sha256}.", uri=uri)
+    batches = _read(file, uri)
+    files = shard_table.files(batches)
+    if len(files) != table.rows:
+        raise NotWhole(f"{uri} was not written by dataprep: it has {len(files)} rows, but the manifest states {table.rows}.", uri=uri)
+    return head.model_copy(
+        update={
+            "files": files,
+            "quarantine": shard_table.quarantine(batches),
+            "metadata": shard_table.indexes(batches, head.metadata),
+        }
+    )
+
+
+def sha256_of(file: TemporaryFile) -> str:
+    """Returns the digest of the file's bytes."""
+    digest = hashlib.sha256()
+    for piece in file.pieces():
+        digest.update(piece)
+    return digest.hexdigest()
+
+
+def _read(file: TemporaryFile, uri: str) -> Sequence[pa.RecordBatch]:
+    """Returns the rows of the table, a row group at a time."""
+    try:
+        # Arrow's threads are not used, because a worker crashes if it exits while one of these threads is still freeing the bytes.
+        stored = _parquet.ParquetFile(file.file, pre_buffer=False)
+        if not stored.schema_arrow.equals(shard_table.SCHEMA):
+            expected = ", ".join(shard_table.SCHEMA.names)
+            raise NotWhole(f"{uri} was not written by dataprep: expected a table with the columns {expected}.", uri=uri)
+        groups = (cast("pa.Table", stored.read_row_group(number, use_threads=False)) for number in range(stored.num_row_groups))
+        return [batch for group in groups for batch in group.combine_chunks().to_batches()]
+    except pa.ArrowException as exc:
+        raise NotWhole(f"{uri} was not written by dataprep: {' '.join(str(exc).split())}.", uri=uri) from exc

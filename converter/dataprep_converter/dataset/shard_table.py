@@ -1,0 +1,184 @@
+"""The shards of a data set as Arrow columns. A shard takes about 130 bytes, or a tenth of a `ManifestFile`."""
+
+from bisect import bisect_right
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from itertools import accumulate
+from typing import Any, Final, TypeVar, overload
+
+import pyarrow as pa
+
+from dataprep_api import names
+from dataprep_api.dataset.report import Companion, ManifestFile, MetadataFile, ShardReport
+from dataprep_converter.core.tensors import pc
+
+T = TypeVar("T")
+
+_DIGEST: Final = pa.binary(32)
+_arrow: Any = pa  # the stubs can't type a list of different fields
+SCHEMA: Final[pa.Schema] = _arrow.schema(
+    [
+        pa.field("file", pa.string()),
+        pa.field("split", pa.string()),
+        pa.field("records", pa.int64()),
+        pa.field("size", pa.int64()),
+        pa.field("sha256", _DIGEST),
+        pa.field("rawSha256", _DIGEST),
+        pa.field("companions", pa.list_(pa.struct([("file", pa.string()), ("size", pa.int64()), ("sha256", _DIGEST)]))),
+        pa.field("indexSize", pa.int64()),
+        pa.field("indexSha256", _DIGEST),
+        pa.field("quarantine", pa.string()),
+    ]
+)
+"""A row for each shard. The columns are the fields of `ManifestFile`, the size and digest of the shard's record index, and the file of its
+bad records. The last three are null for shards without such a file."""
+_ROWS: Final = 8192
+"""The number of rows in a record batch."""
+_AT_ONCE: Final = 1024
+"""The number of rows that are turned into objects together."""
+
+
+class Rows(Sequence[T]):
+    """Objects that are made from the rows of a table when they are needed, followed by other objects."""
+
+    def __init__(self, batches: Sequence[pa.RecordBatch], make: Callable[[Mapping[str, Any]], T], more: Sequence[T] = ()) -> None:
+        self.batches = batches
+        self.more = more
+        self.make = make
+        self._starts = list(accumulate((batch.num_rows for batch in batches), initial=0))
+
+    def __len__(self) -> int:
+        return self._starts[-1] + len(self.more)
+
+    @overload
+    def __getitem__(self, index: int) -> T: ...
+
+    @overload
+    def __getitem__(self, index: slice) -> Sequence[T]: ...
+
+    def __getitem__(self, index: int | slice) -> T | Sequence[T]:
+        if isinstance(index, slice):
+            return [self[number] for number in range(*index.indices(len(self)))]
+        number = index + len(self) if index < 0 else index
+        if not 0 <= number < len(self):
+            raise IndexError(index)
+        if number >= self._starts[-1]:
+            return self.more[number - self._starts[-1]]
+        batch = bisect_right(self._starts, number) - 1
+        return self.make(self.batches[batch].slice(number - self._starts[batch], 1).to_pylist()[0])
+
+    def __iter__(self) -> Iterator[T]:
+        for batch in self.batches:
+            for start in range(0, batch.num_rows, _AT_ONCE):
+                yield from map(self.make, batch.slice(start, _AT_ONCE).to_pylist())
+        yield from self.more
+
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, Sequence) or isinstance(other, str) or len(self) != len(other):
+            return False
+        return all(mine == theirs for mine, theirs in zip(self, other, strict=True))
+
+    __hash__ = None  # type: ignore[assignment]  # like a list
+
+
+class ShardColumns:
+    """Gathers shards, one after another, in record batches with the columns of SCHEMA."""
+
+    def __init__(self) -> None:
+        self._batches: list[pa.RecordBatch] = []
+        self._rows: list[tuple[Any, ...]] = []
+
+    def add(self, shard: ManifestFile | ShardReport) -> None:
+        """Adds a shard."""
+        report = shard if isinstance(shard, ShardReport) else None
+        index = report.index if report is not None else None
+        self._rows.append(
+            (
+                shard.file,
+                shard.split,
+                shard.records_out if isinstance(shard, ShardReport) else shard.records,
+                shard.size,
+                bytes.fromhex(shard.sha256),
+                bytes.fromhex(shard.raw_sha256),
+                [(each.file, each.size, bytes.fromhex(each.sha256)) for each in shard.companions],
+                index.size if index is not None else None,
+                bytes.fromhex(index.sha256) if index is not None else None,
+                report.quarantine if report is not None else None,
+            )
+        )
+        if len(self._rows) == _ROWS:
+            self._end_batch()
+
+    def batches(self) -> list[pa.RecordBatch]:
+        """Returns all shards that were added."""
+        if self._rows:
+            self._end_batch()
+        return self._batches
+
+    def _end_batch(self) -> None:
+        columns = zip(*self._rows, strict=True)
+        arrays = [pa.array(column, field.type) for column, field in zip(columns, SCHEMA, strict=True)]
+        self._batches.append(pa.RecordBatch.from_arrays(arrays, schema=SCHEMA))
+        self._rows = []
+
+
+def files(batches: Sequence[pa.RecordBatch]) -> Rows[ManifestFile]:
+    """Returns the manifest's entries for these shards."""
+    return Rows(batches, _file)
+
+
+def indexes(batches: Sequence[pa.RecordBatch], more: Sequence[MetadataFile] = ()) -> Rows[MetadataFile]:
+    """Returns the manifest's entries for the record indexes of these shards, followed by `more`."""
+    return Rows(_with(batches, "indexSize", ["file", "indexSize", "indexSha256"]), _index, more)
+
+
+def quarantine(batches: Sequence[pa.RecordBatch]) -> Rows[str]:
+    """Returns the paths of the files with these shards' bad records."""
+    return Rows(_with(batches, "quarantine", ["quarantine"]), _quarantine)
+
+
+def digests(batches: Sequence[pa.RecordBatch], column: str) -> Iterator[tuple[str, str]]:
+    """Yields each shard's digest in this column, and its file."""
+    for batch in batches:
+        for row in batch.select([column, "file"]).to_pylist():
+            yield row[column].hex(), row["file"]
+
+
+def batches_of(shards: Sequence[ManifestFile]) -> Sequence[pa.RecordBatch]:
+    """Returns these shards as columns."""
+    if isinstance(shards, Rows):
+        return shards.batches
+    columns = ShardColumns()
+    for shard in shards:
+        columns.add(shard)
+    return columns.batches()
+
+
+def _with(batches: Sequence[pa.RecordBatch], needed: str, columns: Sequence[str]) -> list[pa.RecordBatch]:
+    """Returns the rows in which a column isn't null. Columns without nulls aren't copied."""
+    selected = [batch.select(columns) for batch in batches]
+    return [
+        batch.filter(pc.is_valid(batch.column(needed))) if batch.column(needed).null_count else batch
+        for batch in selected
+        if batch.column(needed).null_count < batch.num_rows
+    ]
+
+
+def _file(row: Mapping[str, Any]) -> ManifestFile:
+    return ManifestFile(
+        file=row["file"],
+        split=row["split"],
+        records=row["records"],
+        size=row["size"],
+        sha256=row["sha256"].hex(),
+        raw_sha256=row["rawSha256"].hex(),
+        companions=[Companion(file=each["file"], size=each["size"], sha256=each["sha256"].hex()) for each in row["companions"]],
+    )
+
+
+def _index(row: Mapping[str, Any]) -> MetadataFile:
+    return MetadataFile(file=names.index_file(row["file"]), size=row["indexSize"], sha256=row["indexSha256"].hex())
+
+
+def _quarantine(row: Mapping[str, Any]) -> str:
+    path: str = row["quarantine"]
+    return path

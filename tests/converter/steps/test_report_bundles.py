@@ -1,0 +1,127 @@
+"""Bundles of reports only save requests: the data set is the same whatever they contain."""
+
+import json
+from pathlib import Path
+
+import pytest
+from tests.builders.digits import EIGHT, digits_job
+
+from dataprep_api.dataset.plan import bundles, shards
+from dataprep_api.resources.job import DataPrepJob
+from dataprep_converter.core.errors import NotWhole
+from dataprep_converter.dataset.output_folder import OutputFolder, RunFolder
+from dataprep_converter.dataset.stored_reports import StoredReports
+from dataprep_converter.inputs.access import Access
+from dataprep_converter.sampling.plan import Plan
+from dataprep_converter.steps import convert_commit, convert_work, plan_step, remove
+
+
+@pytest.fixture
+def converted(few: Path, tmp_path: Path) -> tuple[DataPrepJob, Plan, RunFolder]:
+    """A job whose shards are all made, the job's plan and the folder of its run."""
+    job = digits_job(few, tmp_path / "out", output=EIGHT)
+    plan = plan_step.run_plan_step(job, Access()).plan
+    work(job, plan)
+    return job, plan, OutputFolder(job.spec.output.uri, Access()).of_run(plan.head.run_id)
+
+
+def work(job: DataPrepJob, plan: Plan) -> None:
+    convert_work.work(job.spec, plan=plan, shards=list(shards(plan.head)), access=Access(), attempt="a", watch=lambda _: None)
+
+
+def commit(job: DataPrepJob, plan: Plan) -> str:
+    return convert_commit.commit(job.spec, plan=plan, access=Access()).manifest_sha256
+
+
+def own(folder: RunFolder, number: int) -> Path:
+    return Path(folder.uri, "_dataprep", folder.run_id, f"reports/{number:08d}.json")
+
+
+def stored_bundles(folder: RunFolder) -> list[Path]:
+    return sorted(Path(folder.uri, "_dataprep", folder.run_id, "reports").glob("*.jsonl"))
+
+
+def test_a_bundle_has_the_bytes_of_the_reports(converted: tuple[DataPrepJob, Plan, RunFolder]) -> None:
+    _, plan, folder = converted
+    ranges = list(bundles(plan.head))
+    assert ranges
+    assert [path.read_bytes() for path in stored_bundles(folder)] == [
+        b"".join(own(folder, number).read_bytes() for number in numbers) for numbers in ranges
+    ]
+
+
+def test_the_reports_of_a_bundle_are_read_from_it(converted: tuple[DataPrepJob, Plan, RunFolder]) -> None:
+    _, plan, folder = converted
+    reports = StoredReports.of_plan(folder, plan)
+    assert list(reports) == [folder.report(number) for number in range(plan.head.shards)]
+    assert reports.bundled == sum(map(len, bundles(plan.head)))
+
+
+@pytest.mark.parametrize("content", [None, b"", b"{}\n", b"\xff\x00"])
+def test_a_missing_or_damaged_bundle_changes_nothing(converted: tuple[DataPrepJob, Plan, RunFolder], content: bytes | None) -> None:
+    job, plan, folder = converted
+    expected = commit(job, plan)
+    for bundle in stored_bundles(folder):
+        if content is None:
+            bundle.unlink()
+        else:
+            bundle.write_bytes(content)
+    assert commit(job, plan) == expected
+
+
+def test_a_changed_report_in_a_bundle_does_not_count(converted: tuple[DataPrepJob, Plan, RunFolder]) -> None:
+    job, plan, folder = converted
+    expected = commit(job, plan)
+    bundle = stored_bundles(folder)[0]
+    bundle.write_bytes(bundle.read_bytes().replace(b'"recordsOut":', b'"recordsOut":9'))
+    assert commit(job, plan) == expected
+
+
+def test_a_bundle_that_is_older_than_a_shard_changes_nothing(converted: tuple[DataPrepJob, Plan, RunFolder]) -> None:
+    job, plan, folder = converted
+    expected = commit(job, plan)
+    older = stored_bundles(folder)[0].read_bytes()
+    number = next(bundles(plan.head)).start
+    report = folder.report(number)
+    assert report is not None
+    own(folder, number).unlink()
+    Path(folder.uri, report.file).unlink()
+    work(job, plan)
+    assert stored_bundles(folder)[0].read_bytes() != older
+    stored_bundles(folder)[0].write_bytes(older)
+    again = folder.report(number)
+    assert again is not None
+    assert again.pin != report.pin
+    assert commit(job, plan) == expected
+
+
+def test_a_shard_that_differs_from_its_own_report_is_named(converted: tuple[DataPrepJob, Plan, RunFolder]) -> None:
+    job, plan, folder = converted
+    report = folder.report(next(bundles(plan.head)).start)
+    assert report is not None
+    path = Path(folder.uri, report.file)
+    path.write_bytes(bytes(len(path.read_bytes())))
+    with pytest.raises(NotWhole, match=rf"1 file was changed after it was written: {report.file}\.$"):
+        commit(job, plan)
+
+
+def test_a_finished_task_writes_a_missing_bundle_again(converted: tuple[DataPrepJob, Plan, RunFolder]) -> None:
+    job, plan, folder = converted
+    before = {path.name: path.read_bytes() for path in stored_bundles(folder)}
+    for bundle in stored_bundles(folder):
+        bundle.unlink()
+    work(job, plan)
+    assert {path.name: path.read_bytes() for path in stored_bundles(folder)} == before
+
+
+def test_bundles_are_removed_with_the_data_set(converted: tuple[DataPrepJob, Plan, RunFolder]) -> None:
+    job, plan, folder = converted
+    commit(job, plan)
+    remove.remove(folder.uri, Access(), runs=[folder.run_id])
+    assert [path for path in Path(folder.uri).rglob("*") if path.is_file()] == []
+
+
+def test_the_own_report_of_a_shard_is_an_object_a_line(converted: tuple[DataPrepJob, Plan, RunFolder]) -> None:
+    _, _, folder = converted
+    lines = stored_bundles(folder)[0].read_bytes().splitlines()
+    assert [json.loads(line)["number"] for line in lines] == list(range(len(lines)))
