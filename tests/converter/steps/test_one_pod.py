@@ -61,7 +61,7 @@ def rows_job(folder: Path, *, overwrite: str) -> DataPrepJob:
 
 
 def reports_in(folder: Path, run_id: str) -> list[ShardReport]:
-    files = sorted((folder / names.run_folder(run_id) / "reports").iterdir())
+    files = sorted((folder / names.run_folder(run_id) / "reports").glob("*.json"))
     return [ShardReport.model_validate_json(file.read_bytes()) for file in files]
 
 
