@@ -14,7 +14,7 @@
 import contextlib
 import hashlib
 import logging
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import TypeVar
 
 from pydantic import ValidationError
@@ -31,11 +31,11 @@ from dataprep_converter.core.errors import (
     InputChanged,
     NewerFormat,
     NotFound,
-    NotPermitted,
     NotWhole,
     OutputLost,
 )
 from dataprep_converter.dataset import fencing, manifest_table, script_files
+from dataprep_converter.dataset.folder_files import FolderFiles
 from dataprep_converter.dataset.manifest_types import check_types
 from dataprep_converter.inputs.access import Access
 from dataprep_converter.runtime import makers
@@ -44,7 +44,7 @@ from dataprep_converter.sampling.intermediate_files import IntermediateFiles
 from dataprep_converter.sampling.plan import Plan, Tables, WholePlan, load_codes, load_plan
 from dataprep_converter.sampling.stored_units import StoredUnits
 from dataprep_converter.sampling.units_file import UnitsFile
-from dataprep_converter.stores import Entry, MovesFiles, WritesAside
+from dataprep_converter.stores import MovesFiles
 from dataprep_converter.stores.publish import write_file
 
 S = TypeVar("S", bound=StoredDocument)
@@ -54,22 +54,12 @@ logger = logging.getLogger(__name__)
 _AT_ONCE = 4 << 20
 
 
-class OutputFolder:
+class OutputFolder(FolderFiles):
     """An output folder, independent of a run: its files, its owner, and the finished data set."""
-
-    def __init__(self, uri: str, access: Access) -> None:
-        self.uri = uri.rstrip("/")
-        self._given_uri = uri
-        self._access = access
-        self._store = access.store(uri)
 
     def of_run(self, run_id: str) -> "RunFolder":
         """Returns the same folder, with access to the files of one run."""
         return RunFolder(self._given_uri, self._access, run_id)
-
-    def at(self, relative: str) -> str:
-        """Returns the URI of a file in the folder."""
-        return names.join(self.uri, relative)
 
     def owner(self) -> Owner | None:
         """Returns the run that may write here, or None. Raises NotWhole if OWNER is damaged."""
@@ -125,16 +115,6 @@ class OutputFolder:
         with file:
             return manifest_table.with_rows(head, file, uri)
 
-    def visible(self) -> Iterator[tuple[str, Entry]]:
-        """Yields a (relative path, entry) pair for each visible file. A file is visible if no part of its path begins with `_` or `.`."""
-        for path, entry in self._list():
-            if not any(part[0] in "_." for part in path.split("/")):
-                yield path, entry
-
-    def all_files(self) -> Iterator[tuple[str, Entry]]:
-        """Yields a (relative path, entry) pair for each file, including hidden files."""
-        return self._list()
-
     def known_files(self, paths: Iterable[str]) -> set[str]:
         """Returns those of these visible files that dataprep runs have planned in this folder. A new run is allowed to delete these files."""
         unknown = set(paths)
@@ -164,61 +144,10 @@ class OutputFolder:
                     know([report.file, *(companion.file for companion in report.companions)])
         return known
 
-    def put_visible(self, relative: str, data: bytes, *, hdfs: HdfsOptions | None) -> None:
-        """Writes a small visible file."""
-        self._store.put(self.at(relative), data, hdfs=hdfs)
-
-    def put_hidden(self, relative: str, data: bytes) -> None:
-        """Writes a small hidden file."""
-        self._store.put(self.at(relative), data)
-
-    def delete(self, relative: str) -> None:
-        """Deletes a file."""
-        self._store.delete(self.at(relative))
-
-    def begin(self) -> None:
-        """Makes the folder writable. Call this method before the first change."""
-        if isinstance(self._store, WritesAside):
-            self._store.begin(self.uri)
-
-    def publish(self) -> None:
-        """Makes the folder visible to everyone, if the data set is finished or has been removed."""
-        if isinstance(self._store, WritesAside):
-            self._store.publish(self.uri)
-
-    def abandon(self, is_ours: Callable[[], bool]) -> None:
-        """If `is_ours` returns True, discards everything in the folder that hasn't been published."""
-        if isinstance(self._store, WritesAside):
-            self._store.abandon(self.uri, is_ours)
-
-    def indexes(self) -> Iterator[tuple[str, Entry]]:
-        """Yields a (relative path, entry) pair for each record index."""
-        return self._list(names.INDEX)
-
-    def side_entries(self) -> Iterator[tuple[str, Entry]]:
-        """Yields a (relative path, entry) pair for each file in the metadata folders."""
-        for below in (names.SIDE, names.TFDS):
-            yield from self._list(below)
-
     def runs(self) -> list[str]:
         """Returns the ids of the runs that have a plan or a manifest in this folder."""
         ids = {path.split("/")[1] for path, _ in self._list(names.SIDE) if path.endswith(("/plan.json", "/manifest.json"))}
         return sorted(ids)
-
-    def sweep(self) -> list[str]:
-        """Removes leftovers of unfinished uploads. Returns a warning if the store doesn't permit the removal."""
-        try:
-            swept = self._store.sweep(self.uri)
-        except (NotPermitted, NotFound) as exc:
-            return [
-                (
-                    f"{exc} No job needs this permission. "
-                    "If you don't grant it, give the bucket a lifecycle rule that removes unfinished uploads."
-                )
-            ]
-        if swept:
-            logger.info("removed leftovers of %d unfinished upload%s below %s", swept, "s" * (swept != 1), self.uri)
-        return []
 
     def parse(self, model: type[S], relative: str, content: bytes) -> S:
         """Parses a file of the folder. Raises NewerFormat for a newer format, and pydantic's ValidationError for a damaged file."""
@@ -227,17 +156,6 @@ class OutputFolder:
         except FormatError as exc:
             uri = self.at(relative)
             raise NewerFormat(f"{uri}: {exc}.", uri=uri) from exc
-
-    def _list(self, below: str = "") -> Iterator[tuple[str, Entry]]:
-        for entry in self._store.list(self.at(below) if below else self.uri):
-            yield entry.uri.removeprefix(self.uri).lstrip("/"), entry
-
-    def read(self, relative: str) -> bytes | None:
-        """Returns the content of a small file, or None if there is no such file."""
-        try:
-            return self._store.get(self.at(relative))
-        except NotFound:
-            return None
 
 
 class RunFolder(OutputFolder):

@@ -126,6 +126,20 @@ def files(batches: Sequence[pa.RecordBatch]) -> Rows[ManifestFile]:
     return Rows(batches, _file)
 
 
+def plain_fields(shards: Sequence[ManifestFile], *fields: str) -> Iterator[tuple[Any, ...]]:
+    """Yields the values of these fields of each shard, which may be `file`, `split`, `records` and `size`.
+
+    If the shards are rows of a table, the other fields aren't read, so this takes a tenth of the time.
+    """
+    if not isinstance(shards, Rows):
+        yield from (tuple(getattr(shard, field) for field in fields) for shard in shards)
+        return
+    for batch in shards.batches:
+        for start in range(0, batch.num_rows, _ROWS):
+            columns = batch.select(list(fields)).slice(start, _ROWS)
+            yield from zip(*(columns.column(place).to_pylist() for place in range(len(fields))), strict=True)
+
+
 def indexes(batches: Sequence[pa.RecordBatch], more: Sequence[MetadataFile] = ()) -> Rows[MetadataFile]:
     """Returns the manifest's entries for the record indexes of these shards, followed by `more`."""
     return Rows(_with(batches, "indexSize", ["file", "indexSize", "indexSha256"]), _index, more)

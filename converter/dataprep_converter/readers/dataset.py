@@ -211,7 +211,7 @@ def _manifest_of(state: Mapping[str, Any]) -> Manifest:
 
 def _units(manifest: Manifest, uri: str, access: Access) -> Listing[Unit]:
     folder = OutputFolder(uri, access)
-    entries = dict(folder.visible())
+    pins = {path: entry.pin for path, entry in folder.visible()}
     fault = listing_fault(manifest, folder)
     if fault is not None:
         raise BadData(f"{uri}: {fault}. See dataprep verify.", uri=uri)
@@ -222,7 +222,7 @@ def _units(manifest: Manifest, uri: str, access: Access) -> Listing[Unit]:
             uri=folder.at(file.file),
             records=file.records,
             size=file.size,
-            pin=entries[file.file].pin,
+            pin=pins[file.file],
             subset=file.split,
         )
     return {"manifest": _state(manifest)}

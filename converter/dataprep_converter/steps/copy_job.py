@@ -7,8 +7,7 @@ verified, repaired, extended and reused like the original. The plan is copied fi
 
 import logging
 from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from dataclasses import dataclass
 from threading import Event
 from typing import Final
@@ -27,6 +26,7 @@ from dataprep_converter.dataset.output_folder import OutputFolder, RunFolder
 from dataprep_converter.dataset.stored_reports import BundleWriter
 from dataprep_converter.inputs.access import Access
 from dataprep_converter.pipeline.task_progress import TaskProgress
+from dataprep_converter.runtime.ahead import mapped_ahead
 from dataprep_converter.runtime.retry import RetryPolicy, retrying
 from dataprep_converter.sampling.plan import Plan
 from dataprep_converter.steps.commit_result import Totals, result_of
@@ -173,12 +173,12 @@ def _copy_files(
     source, target = (OutputFolder(uri, access).of_run(plan.head.run_id) for uri in (_source(spec)[0], spec.output.uri))
     stop = Event()
     copier = _Copier(spec, source, target, access, stop)
-    threads = ThreadPoolExecutor(_FILES_AT_ONCE, thread_name_prefix="copy")
-    try:
-        yield threads.map(lambda number: copier.file(number, manifest, plan, attempt=attempt), numbers)
-    finally:
-        stop.set()
-        threads.shutdown(cancel_futures=True)
+    copied_files = mapped_ahead(lambda number: copier.file(number, manifest, plan, attempt=attempt), numbers, most=_FILES_AT_ONCE)
+    with closing(copied_files):
+        try:
+            yield copied_files
+        finally:
+            stop.set()
 
 
 @dataclass(frozen=True)

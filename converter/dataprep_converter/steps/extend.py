@@ -12,7 +12,6 @@ no matter at which point the new run is interrupted.
 
 import logging
 from collections.abc import Mapping
-from concurrent.futures import ThreadPoolExecutor
 from copy import deepcopy
 from dataclasses import dataclass, replace
 from typing import Any, Final
@@ -28,6 +27,7 @@ from dataprep_converter.dataset.output_folder import OutputFolder, RunFolder
 from dataprep_converter.inputs.access import Access
 from dataprep_converter.planning.growth import Base
 from dataprep_converter.planning.planner import NewPlan, make_plan
+from dataprep_converter.runtime.ahead import mapped_ahead
 from dataprep_converter.sampling.plan import Plan, Tables, check_versions
 from dataprep_converter.sampling.units import UnitTable
 from dataprep_converter.steps.convert_plan import ConversionDraft
@@ -148,8 +148,8 @@ def _take_over(plan: Plan, tables: Tables, existing: ExistingDataSet, folder: Ru
             report = report.model_copy(update={"quarantine": path})
         folder.put_report(report.model_copy(update={"run_id": folder.run_id, "plan_sha256": plan.sha256}))
 
-    with ThreadPoolExecutor(_AT_ONCE, thread_name_prefix="reports") as threads:
-        list(threads.map(take_report, range(plan.head.earlier_shards)))
+    for _ in mapped_ahead(take_report, range(plan.head.earlier_shards), most=_AT_ONCE):
+        pass
     logger.info("run %s extends run %s and its %d shards", folder.run_id, existing.base.head.run_id, plan.head.earlier_shards)
 
 

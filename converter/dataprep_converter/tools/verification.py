@@ -10,7 +10,7 @@ frames intact.
 
 import hashlib
 from bisect import bisect_left
-from collections.abc import Generator, Iterable, Iterator, Sequence
+from collections.abc import Collection, Generator, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import closing
 from dataclasses import dataclass
@@ -19,11 +19,11 @@ from typing import Any, Final
 
 import numpy as np
 
-from dataprep_api import names
 from dataprep_api.dataset.report import Manifest, ManifestFile
 from dataprep_converter.core.errors import BrokenRecord, NotFound, NotWhole
 from dataprep_converter.dataset import crosscheck
 from dataprep_converter.dataset.crosscheck import Fault
+from dataprep_converter.dataset.expected_files import Differences, ExpectedFiles
 from dataprep_converter.dataset.listing import missing_data_set
 from dataprep_converter.dataset.output_folder import OutputFolder
 from dataprep_converter.dataset.script_files import is_read
@@ -31,7 +31,7 @@ from dataprep_converter.formats import values
 from dataprep_converter.formats.decoder import Decoder, ReadsBlocks
 from dataprep_converter.formats.registry import by_feature, decoder
 from dataprep_converter.inputs.access import Access
-from dataprep_converter.stores import Entry
+from dataprep_converter.runtime.ahead import mapped_ahead
 
 PARSED_RECORDS: Final = 64
 """Number of records parsed per file, including the first and the last record."""
@@ -72,29 +72,28 @@ class Verification:
 
     def faults(self, *, every_record: bool = False) -> Generator[Fault]:
         """Yields the differences between the files and what was written: at most one fault per file, with the shards in manifest order."""
-        entries = dict(self.folder.visible())
-        yield from _listing_faults(self.manifest, entries)
-        yield from shard_faults(self.manifest, self.folder, self._access, entries=entries, every_record=every_record)
+        expected = ExpectedFiles.of_manifest(self.manifest)
+        differences = expected.compared(self.folder.visible())
+        yield from _listing_faults(expected, differences)
+        yield from _shard_faults(self.manifest, self.folder, self._access, expected, differences, every_record=every_record)
         yield from metadata_faults(self.manifest, self.folder)
         yield from crosscheck.faults(self.manifest, self._success, self.folder, self._access)
 
 
-def shard_faults(
-    manifest: Manifest, folder: OutputFolder, access: Access, *, entries: dict[str, Entry], every_record: bool = False
+def _shard_faults(
+    manifest: Manifest, folder: OutputFolder, access: Access, expected: ExpectedFiles, found: Differences, *, every_record: bool
 ) -> Iterator[Fault]:
     """Yields the faults of the listed shards and their companions."""
     stop = Event()
-    check = _ShardCheck(manifest, folder, access, every_record, stop)
-    threads = ThreadPoolExecutor(_FILES_AT_ONCE, thread_name_prefix="verify")
-    try:
-        present = [number for number, file in enumerate(manifest.files) if file.file in entries]
-        for fault in threads.map(lambda number: check.fault(number, entries[manifest.files[number].file]), present):
-            if fault is not None:
-                yield fault
-    finally:
-        # Don't wait for the remaining files after the first fault or Ctrl-C.
-        stop.set()
-        threads.shutdown(cancel_futures=True)
+    missing = {expected.path(number) for number in found.missing}
+    sizes = {expected.path(number): size for number, size in found.sizes.items()}
+    check = _ShardCheck(manifest, folder, access, every_record, stop, missing, sizes)
+    with closing(mapped_ahead(check.fault, manifest.files, most=_FILES_AT_ONCE)) as faults:
+        try:
+            yield from (fault for fault in faults if fault is not None)
+        finally:
+            # Don't wait for the remaining files after the first fault or Ctrl-C.
+            stop.set()
 
 
 def metadata_faults(manifest: Manifest, folder: OutputFolder) -> Iterator[Fault]:
@@ -107,17 +106,13 @@ def metadata_faults(manifest: Manifest, folder: OutputFolder) -> Iterator[Fault]
             yield Fault(file.file, f"{file.file} has SHA-256 {sha256} instead of {file.sha256}")
 
 
-def _listing_faults(manifest: Manifest, entries: dict[str, Entry]) -> Iterator[Fault]:
-    expected: dict[str, None] = {}
-    for file in manifest.files:
-        expected |= dict.fromkeys([file.file, *(companion.file for companion in file.companions)])
-    for path in expected:
-        if path not in entries:
-            yield Fault(path, f"{path} is missing")
-    visible_metadata = {file.file for file in manifest.metadata if not names.is_hidden(file.file)}
-    for path in entries:
-        if path not in expected and path not in visible_metadata:
-            yield Fault(path, f"{path} does not belong to this data set")
+def _listing_faults(expected: ExpectedFiles, found: Differences) -> Iterator[Fault]:
+    """Yields the shards and companions that are missing, and the files that don't belong to the data set."""
+    for number in found.missing:
+        if expected.shard(number) >= 0:  # metadata files are read later
+            yield Fault(expected.path(number), f"{expected.path(number)} is missing")
+    for path in found.foreign:
+        yield Fault(path, f"{path} does not belong to this data set")
 
 
 class _CancelledError(Exception):
@@ -133,16 +128,21 @@ class _ShardCheck:
     access: Access
     every_record: bool
     stop: Event
+    missing: Collection[str]
+    """The files that the store doesn't list."""
+    sizes: Mapping[str, int]
+    """The files that the store lists with a different size than the manifest, and these sizes."""
 
-    def fault(self, number: int, entry: Entry) -> Fault | None:
-        """Returns the first fault of a file, or None if it has no fault.
+    def fault(self, file: ManifestFile) -> Fault | None:
+        """Returns the first fault of a listed file, or None if it has no fault or isn't listed.
 
         A fault is a broken record with its offset, a wrong size, count, schema or digest, or a companion file with wrong content.
         """
-        file = self.manifest.files[number]
+        if file.file in self.missing:
+            return None
         fault = self._read(file)
-        if entry.size != file.size:
-            size = f"{file.file} has {entry.size} bytes instead of {file.size}"
+        if file.file in self.sizes:
+            size = f"{file.file} has {self.sizes[file.file]} bytes instead of {file.size}"
             return Fault(file.file, f"{size}; {fault}" if fault else size)
         if fault is not None:
             return Fault(file.file, fault)

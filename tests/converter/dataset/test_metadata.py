@@ -4,6 +4,7 @@ import ast
 import hashlib
 import json
 import runpy
+from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -57,6 +58,7 @@ def a_finished(
 ) -> FinishedDataSet:
     splits = list(dict.fromkeys(file.split for file in files))
     records = {split: sum(file.records for file in files if file.split == split) for split in splits}
+    shards = Counter(file.split for file in files)
     spec = parse_job(
         {"source": {"csv": {"uris": ["/in.csv"]}}, "output": {"uri": "/out", "format": format_} | output}, name="metadata"
     ).spec
@@ -75,7 +77,7 @@ def a_finished(
         bad=0,
         filtered=0,
         size=0,
-        splits=[ManifestSplit(name=split, records=records[split], size=10, shards=1) for split in splits],
+        splits=[ManifestSplit(name=split, records=records[split], size=10, shards=shards[split]) for split in splits],
         files=list(files),
         digest="0",
         raw_digest="0",

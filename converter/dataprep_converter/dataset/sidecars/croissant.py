@@ -106,14 +106,14 @@ def _files(manifest: Manifest) -> list[Mapping[str, Any]]:
 
 
 def _file_sets(manifest: Manifest) -> list[Mapping[str, Any]]:
-    """Returns a set of files for each split, because a list of very many files would be larger than the manifest."""
+    """Returns a set of files for each split, because a list of very many files would be larger than the shards' table."""
     beginnings = sagemaker.beginnings(manifest)
     return [
         {
             "@type": "cr:FileSet",
             "@id": f"files/{_id(split.name, number)}",
             "name": split.name,
-            "description": f"{split.records} records in {split.shards} files",
+            "description": f"{split.records} records of {split.name} in {split.shards} files",
             "encodingFormat": _encoding(manifest),
             "includes": f"../{beginnings[split.name]}*",
         }
@@ -149,25 +149,24 @@ def _classes(number: int, label: str, classes: list[str]) -> Mapping[str, Any]:
 
 
 def _records(finished: FinishedDataSet) -> list[Mapping[str, Any]]:
-    """Returns a record set for each shard, or for each split of very many shards. Returns an empty list if Croissant can't describe the
-    shards' columns."""
+    """Returns a record set for each shard. Returns an empty list if Croissant can't describe the shards' columns.
+
+    The columns of very many shards aren't described, because mlcroissant finds none of the files that are in sets of files outside the
+    description's folder, and so would read no records.
+    """
     columns, manifest = _columns(finished), finished.manifest
-    if not columns:
+    if not columns or is_large(manifest.files):
         return []
-    if is_large(manifest.files):
-        return [
-            _record_set(f"files/{_id(each.name, number)}", each.name, "fileSet", columns) for number, each in enumerate(manifest.splits)
-        ]
-    return [_record_set(_id(file.file, number), file.file, "fileObject", columns) for number, file in enumerate(manifest.files)]
+    return [_record_set(_id(file.file, number), file.file, columns) for number, file in enumerate(manifest.files)]
 
 
-def _record_set(file: str, name: str, kind: str, columns: Sequence[Column]) -> Mapping[str, Any]:
-    """Describes the records of a file or of a set of files, which has this identifier."""
+def _record_set(file: str, name: str, columns: Sequence[Column]) -> Mapping[str, Any]:
+    """Describes the records of the file with this identifier."""
     return {
         "@type": "cr:RecordSet",
         "@id": f"records/{file}",
         "name": f"records of {name}",
-        "field": [_column(file, kind, place, *column) for place, column in enumerate(columns)],
+        "field": [_column(file, place, *column) for place, column in enumerate(columns)],
     }
 
 
@@ -211,8 +210,8 @@ def _type(feature: FeatureSpec) -> str:
     return "sc:ImageObject" if feature.name == IMAGE else _TYPES[feature.kind]
 
 
-def _column(file: str, source_kind: str, number: int, name: str, kind: str, repeated: bool) -> Mapping[str, Any]:
-    source = {source_kind: {"@id": file}, "extract": {"column": name}}
+def _column(file: str, number: int, name: str, kind: str, repeated: bool) -> Mapping[str, Any]:
+    source = {"fileObject": {"@id": file}, "extract": {"column": name}}
     field = _field(f"records/{file}/{_id(name, number)}", name, kind)
     return field | {"source": source} | ({"repeated": True} if repeated else {})
 

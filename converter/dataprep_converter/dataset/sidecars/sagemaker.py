@@ -6,11 +6,13 @@ copy. `load_sagemaker.py` prints the same configuration for any other location.
 
 import json
 import os.path
+from dataclasses import dataclass
 from typing import Final
 
 from dataprep_api import names
 from dataprep_api.dataset.report import Manifest
 from dataprep_api.resources.status import Channels
+from dataprep_converter.dataset.shard_table import plain_fields
 from dataprep_converter.dataset.sidecars import Made, absolute
 from dataprep_converter.formats.registry import FORMATS, format_of
 
@@ -50,7 +52,8 @@ def fault(manifest: Manifest) -> str | None:
     for name, beginning in beginnings(manifest).items():
         if not beginning:
             return f"SageMaker selects the files of a channel by the prefix of their names, and the files of {name} have no prefix of their own; begin output.fileName with {{split}}."
-        other = next((file.file for file in manifest.files if file.split != name and file.file.startswith(beginning)), None)
+        files = plain_fields(manifest.files, "file", "split")
+        other = next((file for file, split in files if split != name and file.startswith(beginning)), None)
         if other is not None:
             return f"SageMaker selects the files of a channel by the prefix of their names, and {other} has the prefix of the files of {name}; begin output.fileName with {{split}}/."
     return None
@@ -66,14 +69,31 @@ def beginnings(manifest: Manifest) -> dict[str, str]:
 
     If all files of the split are in a folder of their own, the prefix is the folder's name and a slash.
     """
-    by_split: dict[str, str] = {}
-    for split in manifest.splits:
-        files = [file.file for file in manifest.files if file.split == split.name]
-        folder = f"{split.name}/"
-        common = os.path.commonprefix(files)  # noqa: RUF071 - S3's prefixes end anywhere, too
-        common = common if len(files) == 1 else common.rstrip("0123456789") or common
-        by_split[split.name] = folder if all(file.startswith(folder) for file in files) else common
-    return by_split
+    by_split = {split.name: _FileNames() for split in manifest.splits}
+    for file, split in plain_fields(manifest.files, "file", "split"):
+        by_split[split].add(file, folder=f"{split}/")
+    return {split: found.beginning(folder=f"{split}/") for split, found in by_split.items()}
+
+
+@dataclass
+class _FileNames:
+    """The names of a split's files, reduced to the first and the last in alphabetical order, which have the prefix that all have."""
+
+    count: int = 0
+    first: str = ""
+    last: str = ""
+    are_in_folder: bool = True
+
+    def add(self, file: str, *, folder: str) -> None:
+        self.first = file if self.count == 0 or file < self.first else self.first
+        self.last = max(self.last, file)
+        self.are_in_folder = self.are_in_folder and file.startswith(folder)
+        self.count += 1
+
+    def beginning(self, *, folder: str) -> str:
+        common = os.path.commonprefix([self.first, self.last])  # noqa: RUF071 - S3's prefixes end anywhere, too
+        common = common if self.count == 1 else common.rstrip("0123456789") or common
+        return folder if self.are_in_folder else common
 
 
 def compression(manifest: Manifest) -> str:

@@ -11,11 +11,12 @@ five digits. The files have the form that tensorflow_datasets 4.9.10 writes.
 
 import json
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Final
 
 from dataprep_api import names
-from dataprep_api.dataset.report import ManifestFile
+from dataprep_api.dataset.report import ManifestSplit
+from dataprep_converter.dataset.shard_table import plain_fields
 from dataprep_converter.dataset.sidecars import FinishedDataSet, Made
 from dataprep_converter.records.feature import FeatureSpec
 
@@ -37,11 +38,11 @@ def make(finished: FinishedDataSet) -> Made:
         return
     splits = []
     for split in manifest.splits:
-        files = [file for file in manifest.files if file.split == split.name]
-        template = _template(files, split.name, finished)
+        files = (file for file, name in plain_fields(manifest.files, "file", "split") if name == split.name)
+        template = _template(files, split, finished)
         if template is None:
             return
-        lengths = [str(file.records) for file in files]
+        lengths = [str(records) for name, records in plain_fields(manifest.files, "split", "records") if name == split.name]
         splits.append({"filepathTemplate": _UP + template, "name": split.name, "numBytes": str(split.size), "shardLengths": lengths})
     info = {
         "description": f"{manifest.records_out} records, made by dataprep.",
@@ -64,16 +65,16 @@ def make(finished: FinishedDataSet) -> Made:
             yield f"{FOLDER}/{name.replace('/', '.')}.labels.txt", "".join(f"{class_name}\n" for class_name in class_names).encode()
 
 
-def _template(files: Sequence[ManifestFile], split: str, finished: FinishedDataSet) -> str | None:
+def _template(files: Iterable[str], split: ManifestSplit, finished: FinishedDataSet) -> str | None:
     """Returns the template for file names, written with TFDS's fields, or None if TFDS would construct different names."""
     output = finished.spec.output
     several = len(finished.manifest.splits) > 1
-    own_template = names.file_name_template(output.template, shards=len(files), format_=output.format, several_splits=several)
-    fields = {"split": split, "ext": "tfrecords", "shard": "{SHARD_INDEX}", "shards": "{NUM_SHARDS}"}
+    own_template = names.file_name_template(output.template, shards=split.shards, format_=output.format, several_splits=several)
+    fields = {"split": split.name, "ext": "tfrecords", "shard": "{SHARD_INDEX}", "shards": "{NUM_SHARDS}"}
     template = re.sub(r"\{(\w+)(?::\d+)?\}", lambda match: fields[match[1]], own_template)
-    digits = max(5, len(str(len(files))))
+    digits = max(5, len(str(split.shards)))
     for number, file in enumerate(files):
-        if template.format(SHARD_INDEX=f"{number:0{digits}}", NUM_SHARDS=f"{len(files):0{digits}}") != file.file:
+        if template.format(SHARD_INDEX=f"{number:0{digits}}", NUM_SHARDS=f"{split.shards:0{digits}}") != file:
             return None
     return template
 
