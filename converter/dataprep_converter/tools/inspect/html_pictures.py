@@ -14,6 +14,7 @@ import numpy.typing as npt
 
 from dataprep_api.dataset.report import Manifest, ManifestFile
 from dataprep_converter.dataset.output_folder import OutputFolder
+from dataprep_converter.dataset.shard_table import plain_fields
 from dataprep_converter.formats.registry import by_feature, decoder
 from dataprep_converter.inputs.access import Access
 
@@ -59,7 +60,8 @@ def contact_sheet(manifest: Manifest, folder: OutputFolder, access: Access) -> C
     label = _label(manifest)
     classes = set(split.label_counts.get(label, {})) if label is not None else set()
     sheet: ContactSheet | None = None
-    for file in _files_to_read([file for file in manifest.files if file.split == split.name and file.records]):
+    fields = plain_fields(manifest.files, "split", "records")
+    for file in _files_to_read(manifest.files, [number for number, (name, count) in enumerate(fields) if name == split.name and count]):
         uri = folder.at(file.file)
         with access.store(uri).open(uri) as source:
             format_ = decoder(manifest)
@@ -80,13 +82,14 @@ def contact_sheet(manifest: Manifest, folder: OutputFolder, access: Access) -> C
     return sheet
 
 
-def _files_to_read(files: Sequence[ManifestFile]) -> Iterator[ManifestFile]:
-    """Yields a few evenly spaced files, until their total size would exceed a limit."""
-    step = max(1, len(files) // _FILES)
+def _files_to_read(files: Sequence[ManifestFile], numbers: Sequence[int]) -> Iterator[ManifestFile]:
+    """Yields a few of the files with these numbers, evenly spaced, until their total size would exceed a limit."""
+    step = max(1, len(numbers) // _FILES)
     size = 0
-    for number, file in enumerate(files[::step][:_FILES]):
+    for place, number in enumerate(numbers[::step][:_FILES]):
+        file = files[number]
         size += file.size
-        if number and size > _READ_BYTES:
+        if place and size > _READ_BYTES:
             return
         yield file
 

@@ -145,7 +145,7 @@ def _count_ignored(folder: OutputFolder, manifest: Manifest) -> int:
 
 def first_records(manifest: Manifest, folder: OutputFolder, access: Access, *, count: int) -> list[dict[str, list[Any]]]:
     """Returns the first records of the first non-empty file, each as a mapping from feature to list of values. Decimals are texts."""
-    for file in [each for each in manifest.files if is_read(each.file, manifest)] if count else ():
+    for file in (each for each in manifest.files if count and is_read(each.file, manifest)):
         uri = folder.at(file.file)
         with access.store(uri).open(uri) as source:
             format_ = decoder(manifest)
