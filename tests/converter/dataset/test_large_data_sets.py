@@ -5,7 +5,9 @@ Here, a manifest with more than three shards has a table.
 
 import hashlib
 import json
+import os
 import runpy
+import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -47,11 +49,17 @@ def make(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Make:
 
     def made(name: str, output: dict[str, Any], *, limit: int, rows: str = ROWS) -> Path:
         monkeypatch.setattr(manifest_table, "MOST_LISTED_FILES", limit)
-        (tmp_path / "in").mkdir(exist_ok=True)
-        (tmp_path / "in/rows.csv").write_text(f"x,label\n{rows}")
+        write(tmp_path / "in/rows.csv", rows)
         return output_of(job(tmp_path, name, output))
 
     return made
+
+
+def write(path: Path, rows: str) -> None:
+    """Writes a file of rows, whose time is always the same, because equal inputs have equal times."""
+    path.parent.mkdir(exist_ok=True)
+    path.write_text(f"x,label\n{rows}")
+    os.utime(path, (0, 0))
 
 
 def job(root: Path, name: str, output: dict[str, Any]) -> Any:
@@ -136,12 +144,11 @@ def test_a_data_set_is_extended_beyond_the_limit(make: Make, tmp_path: Path) -> 
         output = {"format": "tfrecord", "index": True, "shards": {"count": 2}, "overwrite": "Extend"}
         folder = make(f"out-{limit}", output, limit=limit)
         assert not list(folder.glob("_dataprep/*/manifest-files.parquet"))
-        (tmp_path / "in/more.csv").write_text("x,label\n" + "".join(f"{row},0\n" for row in range(100, 140)))
-        run_job(job(tmp_path, folder.name, output))
-        (tmp_path / "in/yet more.csv").write_text("x,label\n" + "".join(f"{row},0\n" for row in range(200, 240)))
-        run_job(job(tmp_path, folder.name, output))
-        for path in ("more", "yet more"):
-            (tmp_path / f"in/{path}.csv").unlink()
+        for name in ("more", "yet more"):
+            write(tmp_path / f"in/{name}.csv", "".join(f"{row},0\n" for row in range(100, 140)))
+            run_job(job(tmp_path, folder.name, output))
+        for name in ("more", "yet more"):
+            (tmp_path / f"in/{name}.csv").unlink()
         grown.append(folder)
     small, large = grown
     assert len(list(large.glob("_dataprep/*/manifest-files.parquet"))) == 1
@@ -182,8 +189,9 @@ def test_croissant_has_a_set_of_files_for_each_split(make: Make) -> None:
     assert [each["@id"] for each in described["recordSet"]] == ["splits"]
 
 
-def test_the_loader_for_numpy_counts_every_record(make: Make, capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_loader_for_numpy_counts_every_record(make: Make, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
     folder = make("out", {"format": "npz"}, limit=3)
+    monkeypatch.setattr(sys, "argv", ["load_numpy.py"])
     manifest = load_manifest(str(folder), Access())
     runpy.run_path(str(folder / "_dataprep/loaders/load_numpy.py"), run_name="__main__")
     assert capsys.readouterr().out == "".join(f"{each.name}: {each.records} of {each.records} records\n" for each in manifest.splits)

@@ -8,7 +8,7 @@ from tests.builders.specs import parse_job
 from tests.converter.stores.places import Place
 
 from dataprep_api.dataset.messages import CommitResult
-from dataprep_api.dataset.plan import Maker, task
+from dataprep_api.dataset.plan import FEWEST_BUNDLED, Maker, task
 from dataprep_api.dataset.report import Manifest, Success
 from dataprep_api.resources.job import DataPrepJob
 from dataprep_converter.dataset.output_folder import OutputFolder
@@ -60,6 +60,12 @@ def of_rows(place: Place) -> SmallJob:
     """Return a job whose rows are in one CSV file."""
     place.store().put(place.at("in/rows.csv"), ROWS.encode())
     return of_csv(place, place.at("in/rows.csv"))
+
+
+def of_many_shards(place: Place) -> SmallJob:
+    """Return a job whose only task has enough shards for a file of their reports."""
+    of = of_rows(place)
+    return SmallJob(place, of.source, {"workers": {"parallelism": 1}}, {"shards": {"count": FEWEST_BUNDLED}})
 
 
 _LEAST_PART_BYTES: Final = {"oss": 100 << 10, "s3": 5 << 20, "gs": 5 << 20, "abfs": 100 << 10}

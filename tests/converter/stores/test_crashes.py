@@ -12,6 +12,7 @@ import signal
 import traceback
 from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
+from typing import Final
 
 import pytest
 from tests.converter.stores import small_jobs
@@ -22,6 +23,7 @@ from tests.converter.stores.small_jobs import SmallJob, Whole, assert_nothing_br
 
 from dataprep_api.resources.job import DataPrepJob
 from dataprep_converter.core.errors import ConvertError
+from dataprep_converter.dataset import manifest_table
 from dataprep_converter.inputs.access import Access
 from dataprep_converter.runtime.retry import RetryPolicy
 from dataprep_converter.steps import convert_work as converter_working
@@ -70,7 +72,7 @@ def finished_and_counted(job: SmallJob, *, life: Life = small_jobs.live) -> tupl
     return small_jobs.whole(job.place, "whole"), counted.names
 
 
-def killed_for_real(job: DataPrepJob, place: Place, point: Point, *, life: Life = small_jobs.live) -> bool:
+def killed_for_real(job: DataPrepJob, place: Place, point: Point | Before, *, life: Life = small_jobs.live) -> bool:
     """Run the job in a child process. Return whether the child was killed."""
     child = os.fork()
     if child == 0:
@@ -133,6 +135,32 @@ def test_a_kill_at_every_operation_costs_nothing_on_files(local: Place, made: Ca
         small_jobs.live(job.to(output), accessed(local))
         assert_whole(local, output, expected)
     assert killed >= len(points) - 2
+
+
+MANY_SHARDS: Final = (
+    Before("put", "/from-00000000.jsonl"),
+    Before("create", "/manifest-files.parquet"),
+    Before("write", "/manifest-files.parquet"),
+    Before("commit", "/manifest-files.parquet"),
+    Before("put", "/manifest.json"),
+)
+"""The points before the reports are stored together, before and while the manifest's table is written, and when it is written."""
+
+
+def test_a_kill_while_the_files_of_many_shards_are_written_costs_nothing(local: Place, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(manifest_table, "MOST_LISTED_FILES", 3)
+    job = small_jobs.of_many_shards(local)
+    expected, names = finished_and_counted(job)
+    points: list[Point | Before] = [*MANY_SHARDS, *(points_of(names) if ALL else ())]
+
+    killed = 0
+    for number, point in enumerate(points):
+        output = f"life-{number}"
+        killed += killed_for_real(job.to(output), local, point)
+        assert_nothing_broken(local, output, expected)
+        small_jobs.live(job.to(output), accessed(local))
+        assert_whole(local, output, expected)
+    assert killed >= len(points) - (2 if ALL else 0)
 
 
 @pytest.mark.parametrize("overwrite", ["Never", "IfChanged", pytest.param("Always", marks=pytest.mark.nightly)])

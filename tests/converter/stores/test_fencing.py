@@ -24,6 +24,7 @@ from tests.converter.stores.small_jobs import SmallJob
 from dataprep_api.dataset.plan import task
 from dataprep_api.resources.job import DataPrepJob
 from dataprep_converter.core.errors import OutputLost
+from dataprep_converter.dataset import manifest_table
 from dataprep_converter.dataset.output_folder import OutputFolder
 from dataprep_converter.dataset.stored_plan import load_plan
 from dataprep_converter.inputs.access import Access
@@ -196,6 +197,17 @@ def test_a_commit_that_sleeps_while_another_run_takes_over_does_no_harm_on_files
     assert {name.partition(" ")[0] for name in operations} == {
         *("commit", "create", "get", "list", "make", "move", "open", "put", "read", "remove", "stage", "sweep", "write")
     }
+
+
+@pytest.mark.parametrize("when", ["create", "commit"])
+def test_a_commit_that_sleeps_before_it_writes_the_manifests_table_does_no_harm(
+    local: Place, monkeypatch: pytest.MonkeyPatch, when: str
+) -> None:
+    monkeypatch.setattr(manifest_table, "MOST_LISTED_FILES", 1)
+    runs = Runs(small_jobs.of_rows(local))
+    for situation in SITUATIONS if ALL else SITUATIONS[:2]:
+        output = str(SITUATIONS.index(situation))
+        runs.fence(output, runs.lay(output), Before(when, "/manifest-files.parquet"), situation)
 
 
 FINISH: Final = Before("commit", "/_SUCCESS")
