@@ -11,6 +11,7 @@ from tests.interop.loader_sets import NULL_TYPES, NULLS, WHOLE
 
 import environments
 import javareaders
+from dataprep_converter.dataset import manifest_table
 
 pytestmark = [pytest.mark.interop, pytest.mark.heavy]
 
@@ -210,3 +211,11 @@ def test_mlcroissant_reads_splits_classes_and_the_columns_of_tables(tmp_path: Pa
         rows = [{key.rsplit("/", 1)[1]: value for key, value in record.items()} for name in sorted(found) for record in found[name]]
         assert rows == [{"n": row["n"], "x": row["x"]} for row in WHOLE]
     assert [each["classes/image/class/label/name"] for each in images["classes/image/class/label"]] == ["admiral", "flower", "temple"]
+
+
+def test_mlcroissant_accepts_a_set_of_files_for_each_split(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(manifest_table, "MOST_LISTED_FILES", 3)
+    described = loader_sets.numbers(tmp_path, format="csv") / "_dataprep/croissant.json"
+    assert [each["@type"] for each in json.loads(described.read_bytes())["distribution"]] == ["cr:FileSet", "cr:FileSet"]
+    (found,) = json.loads(environments.run("mlcroissant", CROISSANT, [described]))
+    assert found == {"splits": [{"splits/name": "train", "splits/records": 5}, {"splits/name": "validation", "splits/records": 2}]}
