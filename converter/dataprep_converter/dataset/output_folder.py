@@ -35,8 +35,8 @@ from dataprep_converter.core.errors import (
     OutputLost,
 )
 from dataprep_converter.dataset import fencing, manifest_table, script_files
-from dataprep_converter.dataset.folder_files import FolderFiles
 from dataprep_converter.dataset.manifest_types import check_types
+from dataprep_converter.dataset.stored_folder import StoredFolder
 from dataprep_converter.inputs.access import Access
 from dataprep_converter.runtime import makers
 from dataprep_converter.runtime.temporary import IN_MEMORY, TemporaryFile
@@ -54,7 +54,7 @@ logger = logging.getLogger(__name__)
 _AT_ONCE = 4 << 20
 
 
-class OutputFolder(FolderFiles):
+class OutputFolder(StoredFolder):
     """An output folder, independent of a run: its files, its owner, and the finished data set."""
 
     def of_run(self, run_id: str) -> "RunFolder":

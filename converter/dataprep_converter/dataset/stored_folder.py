@@ -12,7 +12,7 @@ from dataprep_converter.stores import Entry, WritesAside
 logger = logging.getLogger(__name__)
 
 
-class FolderFiles:
+class StoredFolder:
     """The files of an output folder: reads, lists, writes and deletes them."""
 
     def __init__(self, uri: str, access: Access) -> None:
