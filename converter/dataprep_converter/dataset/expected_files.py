@@ -1,25 +1,31 @@
-"""The files that a folder should contain, as columns, which are compared with a listing of the folder while it is read."""
+"""The files that a folder should contain, as columns, which are compared with a listing of the folder while it is read.
 
+A file takes about 50 bytes. Paths and pins are only compared, so their digests are kept. The paths themselves are needed only for messages,
+so they are compressed.
+"""
+
+import zlib
+from array import array
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
+from hashlib import blake2b
 from itertools import islice
-from typing import Any, Final, TypeVar
+from typing import Final, TypeVar
 
 import numpy as np
 import numpy.typing as npt
-import pyarrow as pa
 
 from dataprep_api import names
 from dataprep_api.dataset.report import Manifest, ManifestFile, ShardReport
-from dataprep_converter.core.tensors import pc
 from dataprep_converter.stores import Entry
 
 T = TypeVar("T")
 
-_ROWS: Final = 8192
-"""The number of rows in a chunk."""
-_AT_ONCE: Final = 65_536
-"""The number of listed files that are looked up together."""
+_AT_ONCE: Final = 8192
+"""The number of paths that are compressed together, and the number of listed files that are looked up together."""
+_KEY: Final = np.dtype("S16")
+"""A digest of a path or of a pin. The bytes of an absent pin are zero."""
+_NO_KEY: Final = b""
 _SHOWN: Final = 5
 
 
@@ -40,9 +46,15 @@ class ExpectedFiles:
     """Files with their sizes and, if they are known, their pins. The files are numbered in the order in which they are added."""
 
     def __init__(self) -> None:
-        self._chunks: list[tuple[pa.Array[Any], pa.Array[Any], pa.Array[Any], pa.Array[Any]]] = []
-        self._rows: list[tuple[str, int, str | None, int]] = []
-        self._columns: list[Any] = []  # of pyarrow.ChunkedArray, once all files have been added
+        self._packed: list[bytes] = []
+        self._paths: list[str] = []
+        """The last paths, which aren't compressed yet."""
+        self._unpacked: tuple[int, list[str]] = (-1, [])
+        """The paths that were looked up last, and where they are in `_packed`."""
+        self._keys, self._pins = bytearray(), bytearray()
+        self._sizes, self._shards = array("q"), array("i")
+        self._order: npt.NDArray[np.int64] | None = None
+        """The numbers of the files in the order of their keys, once all files have been added."""
 
     @classmethod
     def of_manifest(cls, manifest: Manifest) -> "ExpectedFiles":
@@ -56,13 +68,19 @@ class ExpectedFiles:
         return files
 
     def __len__(self) -> int:
-        return len(self._all()[0])
+        return len(self._sizes)
 
     def add(self, path: str, size: int, *, pin: str | None = None, shard: int = -1) -> None:
         """Adds a file, which belongs to the shard with this number if there is one."""
-        self._rows.append((path, size, pin, shard))
-        if len(self._rows) == _ROWS:
-            self._end_chunk()
+        self._keys += _key(path)
+        self._pins += _key(pin) if pin is not None else bytes(_KEY.itemsize)
+        self._sizes.append(size)
+        self._shards.append(shard)
+        self._order = None
+        self._paths.append(path)
+        if len(self._paths) == _AT_ONCE:
+            self._packed.append(zlib.compress(_encoded("\0".join(self._paths)), 1))
+            self._paths = []
 
     def add_shard(self, number: int, shard: ManifestFile | ShardReport, *, pin: str | None = None) -> None:
         """Adds a shard's file and companions."""
@@ -72,23 +90,24 @@ class ExpectedFiles:
 
     def path(self, number: int) -> str:
         """Returns the path of a file."""
-        found: str = self._all()[0][number].as_py()
-        return found
+        chunk, place = divmod(number, _AT_ONCE)
+        if chunk == len(self._packed):
+            return self._paths[place]
+        if chunk != self._unpacked[0]:
+            self._unpacked = chunk, zlib.decompress(self._packed[chunk]).decode(errors="surrogatepass").split("\0")
+        return self._unpacked[1][place]
 
     def size(self, number: int) -> int:
         """Returns the size of a file."""
-        found: int = self._all()[1][number].as_py()
-        return found
+        return self._sizes[number]
 
     def has_pin(self, number: int) -> bool:
         """Whether the pin of a file is known."""
-        found: bool = self._all()[2][number].is_valid
-        return found
+        return bool(_array(self._pins)[number] != _NO_KEY)
 
     def shard(self, number: int) -> int:
         """Returns the number of the shard to which a file belongs."""
-        found: int = self._all()[3][number].as_py()
-        return found
+        return self._shards[number]
 
     def others(self, paths: Iterable[str]) -> Iterator[str]:
         """Yields the paths that aren't those of expected files."""
@@ -98,25 +117,22 @@ class ExpectedFiles:
     def compared(self, listing: Iterable[tuple[str, Entry]], *, ours: Collection[str] = (), ignores_others: bool = False) -> Differences:
         """Returns how the listing differs from these files. The files in `ours` may be in the listing as well, and with `ignores_others`, any
         other files too."""
-        paths, sizes, pins, _ = self._all()
-        found = np.zeros(len(paths), np.bool_)
+        sizes, pins = np.frombuffer(self._sizes, np.int64), _array(self._pins)
+        found = np.zeros(len(self), np.bool_)
         differences = Differences()
         for some in _pieces(listing):
             numbers = self._numbers([path for path, _ in some])
             if not ignores_others:
                 differences.foreign += [path for (path, _), number in zip(some, numbers, strict=True) if number < 0 and path not in ours]
-            known = np.flatnonzero(numbers >= 0)
-            numbers = numbers[known]
+            entries = [some[place][1] for place in np.flatnonzero(numbers >= 0)]
+            numbers = numbers[numbers >= 0]
             found[numbers] = True
-            rows = pa.array(numbers)
-            for place, number, size, pin in zip(
-                known.tolist(), numbers.tolist(), sizes.take(rows).to_pylist(), pins.take(rows).to_pylist(), strict=True
-            ):
-                entry = some[place][1]
-                if entry.size != size:
-                    differences.sizes[number] = entry.size
-                elif pin is not None and entry.pin != pin:
-                    differences.changed.append(number)
+            listed = np.array([entry.size for entry in entries], np.int64)
+            resized = listed != sizes[numbers]
+            differences.sizes.update(zip(numbers[resized].tolist(), listed[resized].tolist(), strict=True))
+            pinned = np.flatnonzero(~resized & (pins[numbers] != _NO_KEY))
+            changed = _keys(entries[place].pin for place in pinned) != pins[numbers[pinned]]
+            differences.changed += numbers[pinned][changed].tolist()
         differences.missing = np.flatnonzero(~found).tolist()
         differences.sizes = dict(sorted(differences.sizes.items()))
         differences.changed.sort()
@@ -141,24 +157,31 @@ class ExpectedFiles:
 
     def _numbers(self, paths: Sequence[str]) -> npt.NDArray[np.int64]:
         """Returns the number of each file, or -1 for a path that isn't expected."""
-        places: Any = pc.index_in(pa.array(paths, pa.string()), value_set=self._all()[0])
-        numbers: npt.NDArray[np.int64] = places.cast(pa.int64()).fill_null(-1).to_numpy(zero_copy_only=False)
-        return numbers
+        if not len(self):
+            return np.full(len(paths), -1)
+        known, keys = _array(self._keys), _keys(paths)
+        if self._order is None:
+            self._order = np.argsort(known, kind="stable")
+        places = np.searchsorted(known, keys, sorter=self._order)
+        numbers = self._order[np.minimum(places, len(self) - 1)]
+        return np.where(known[numbers] == keys, numbers, -1)
 
-    def _all(self) -> list[Any]:
-        if self._rows:
-            self._end_chunk()
-        if not self._columns:
-            types: tuple[Any, ...] = (pa.string(), pa.int64(), pa.string(), pa.int64())
-            self._columns = [pa.chunked_array([chunk[place] for chunk in self._chunks], kind) for place, kind in enumerate(types)]
-        return self._columns
 
-    def _end_chunk(self) -> None:
-        paths, sizes, pins, shards = zip(*self._rows, strict=True)
-        self._chunks.append(
-            (pa.array(paths, pa.string()), pa.array(sizes, pa.int64()), pa.array(pins, pa.string()), pa.array(shards, pa.int64()))
-        )
-        self._rows, self._columns = [], []
+def _encoded(text: str) -> bytes:
+    """Returns the bytes of a path or a pin. A path whose bytes aren't UTF-8 contains surrogates."""
+    return text.encode(errors="surrogatepass")
+
+
+def _key(text: str) -> bytes:
+    return blake2b(_encoded(text), digest_size=_KEY.itemsize).digest()
+
+
+def _keys(texts: Iterable[str]) -> npt.NDArray[np.bytes_]:
+    return _array(b"".join(map(_key, texts)))
+
+
+def _array(keys: bytes | bytearray) -> npt.NDArray[np.bytes_]:
+    return np.frombuffer(keys, _KEY)
 
 
 def _pieces(items: Iterable[T]) -> Iterator[list[T]]:

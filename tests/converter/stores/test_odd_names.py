@@ -9,12 +9,13 @@ import pytest
 from tests.builders.jobs import run_job
 from tests.builders.specs import parse_job
 
+from dataprep_api.dataset.plan import shards
 from dataprep_api.errors import SpecError
 from dataprep_api.exits import Exit
 from dataprep_api.resources.job import DataPrepJob
-from dataprep_converter.core.errors import BadSpec, ConvertError, NotFound, OutputExists
+from dataprep_converter.core.errors import BadSpec, ConvertError, NotFound, NotWhole, OutputExists
 from dataprep_converter.inputs.access import Access
-from dataprep_converter.steps import plan_step
+from dataprep_converter.steps import convert_commit, convert_work, plan_step
 from dataprep_converter.steps.remove import remove
 from dataprep_converter.stores import StoreSettings, files
 from dataprep_converter.stores.files import FileStore
@@ -119,6 +120,51 @@ def test_a_name_of_300_characters_is_refused(lines: Path, tmp_path: Path, where:
         BadSpec, match=r"is too long for its file system \(one part of the path has 300 bytes; most file systems allow 255\)"
     ):
         run_job(job)
+
+
+@pytest.mark.parametrize("bundled", [False, True])
+def test_a_foreign_file_whose_name_is_not_utf_8_is_named(lines: Path, tmp_path: Path, bundled: bool) -> None:
+    folder = tmp_path / "out"
+    output = {"shards": {"count": 8}} if bundled else {}
+    run_job(a_job(str(lines), folder, output=output))
+    strange = os.fsdecode(b"caf\xe9.txt")
+    (folder / strange).write_bytes(b"")
+    with pytest.raises(NotWhole) as told:
+        verify(str(folder), Access())
+    assert str(told.value) == f"{folder}: {strange} does not belong to this data set."
+    for overwrite in ("IfChanged", "Always"):
+        with pytest.raises(OutputExists, match=f"{folder} contains {strange}, which no dataprep run planned there"):
+            run_job(a_job(str(lines), folder, overwrite=overwrite, output=output))
+    copying = parse_job({"source": {"dataset": {"uri": str(folder)}}, "output": {"uri": str(tmp_path / "copy"), "format": "copy"}})
+    with pytest.raises(NotWhole, match=rf"1 file does not belong to this data set: {strange}\. See dataprep verify\."):
+        run_job(copying)
+    (folder / strange).unlink()
+    run_job(copying)
+    verify(str(tmp_path / "copy"), Access())
+
+
+def test_a_data_set_beside_a_file_whose_name_is_not_utf_8_is_not_extended(lines: Path, tmp_path: Path) -> None:
+    folder = tmp_path / "out"
+    job = a_job(str(lines), folder, overwrite="Extend", output={"shards": {"records": 1}})
+    run_job(job)
+    (lines / "more.txt").write_text("five\n")
+    strange = os.fsdecode(b"caf\xe9.txt")
+    (folder / strange).write_bytes(b"")
+    with pytest.raises(ConvertError, match=f"{folder} has changed since it was written, so it isn't extended"):
+        run_job(job)
+    (folder / strange).unlink()
+    assert run_job(job)[1].records.out == 5
+
+
+def test_a_file_whose_name_is_not_utf_8_fails_the_commit_step(lines: Path, tmp_path: Path) -> None:
+    job = a_job(str(lines), tmp_path / "out")
+    plan = plan_step.run_plan_step(job, Access()).plan
+    convert_work.work(job.spec, plan=plan, shards=list(shards(plan.head)), access=Access(), attempt="a", watch=lambda _: None)
+    strange = os.fsdecode(b"caf\xe9.txt")
+    (tmp_path / "out" / strange).write_bytes(b"")
+    with pytest.raises(NotWhole) as told:
+        convert_commit.commit(job.spec, plan=plan, access=Access())
+    assert str(told.value) == f"{tmp_path}/out: 1 file does not belong to this data set: {strange}."
 
 
 # --- files that were cut short -----------------------------------------------------------------------------------------
