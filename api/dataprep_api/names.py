@@ -137,14 +137,19 @@ def index_file(file: str) -> str:
     return f"{INDEX}/{file}.idx"
 
 
+def reports_folder(run_id: str) -> str:
+    """Return the folder of the shards' reports."""
+    return f"{run_folder(run_id)}/reports"
+
+
 def report_file(run_id: str, shard: int) -> str:
     """Return the path of one shard's report. A shard is committed when its report exists."""
-    return f"{run_folder(run_id)}/reports/{shard:08d}.json"
+    return f"{reports_folder(run_id)}/{shard:08d}.json"
 
 
 def bundle_file(run_id: str, first_shard: int) -> str:
     """Return the path of the file that repeats the reports of consecutive shards, which begin with this shard."""
-    return f"{run_folder(run_id)}/reports/from-{first_shard:08d}.jsonl"
+    return f"{reports_folder(run_id)}/from-{first_shard:08d}.jsonl"
 
 
 def manifest_file(run_id: str) -> str:

@@ -370,6 +370,13 @@ class RunFolder(OutputFolder):
         content = self.read(path)
         return self._intact_report(path, content) if content is not None else None
 
+    def existing_reports(self) -> Iterator[int]:
+        """Yields the numbers of the shards that have a report, intact or not."""
+        for path, _ in self._list(names.reports_folder(self.run_id)):
+            number = path.rpartition("/")[2].removesuffix(".json")
+            if number.isdecimal() and path == names.report_file(self.run_id, int(number)):
+                yield int(number)
+
     def put_bundle(self, reports: Sequence[ShardReport]) -> None:
         """Stores the reports of consecutive shards once more, together. Does nothing if they are already stored like this."""
         path = names.bundle_file(self.run_id, reports[0].number)

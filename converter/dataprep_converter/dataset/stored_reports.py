@@ -2,17 +2,21 @@
 
 Each shard has its own report, which commits the shard. When a worker has finished several consecutive shards of a task, it also stores
 their reports together, as a *bundle*. Bundles only save requests: whatever a bundle doesn't give is read from the shards' own reports. A
+report in a bundle counts only if the shard's own report exists, because only that report commits the shard: a listing tells this. A
 bundle can be older than the own report of a shard that was made again. Then the two differ at least in the pins of files, so a caller that
 finds a file with another pin reads the shard's own report (`own`).
 """
 
 import logging
-from collections.abc import Container, Generator, Iterable, Iterator
+from collections.abc import Container, Generator, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
 from dataclasses import dataclass, field
 from hashlib import sha256
 from typing import Final
+
+import numpy as np
+import numpy.typing as npt
 
 from dataprep_api.dataset.plan import FEWEST_BUNDLED, MOST_BUNDLED, PlanHead, bundles
 from dataprep_api.dataset.report import ShardReport
@@ -35,7 +39,7 @@ class StoredReports:
     folder: RunFolder
     count: int
     """The number of shards."""
-    bundles: Iterable[range] = ()
+    bundles: Sequence[range] = ()
     """The ranges of shards that may have a bundle, in order."""
     plan_sha256: str = ""
     """The plan to which the reports in bundles must belong."""
@@ -47,7 +51,7 @@ class StoredReports:
     @classmethod
     def of_plan(cls, folder: RunFolder, plan: Plan, *, own: Container[int] = frozenset()) -> "StoredReports":
         """Returns the reports of the shards in this plan."""
-        return cls(folder, plan.head.shards, bundles(plan.head), plan.sha256, own)
+        return cls(folder, plan.head.shards, list(bundles(plan.head)), plan.sha256, own)
 
     @classmethod
     def of_data_set(cls, folder: RunFolder, count: int, *, own: Container[int] = frozenset()) -> "StoredReports":
@@ -55,14 +59,15 @@ class StoredReports:
         found = _plan_head(folder) if count >= FEWEST_BUNDLED else None
         if found is None or found[0].shards != count:
             return cls(folder, count)
-        return cls(folder, count, bundles(found[0]), sha256(found[1]).hexdigest(), own)
+        return cls(folder, count, list(bundles(found[0])), sha256(found[1]).hexdigest(), own)
 
     def __iter__(self) -> Generator[ShardReport | None]:
         """Yields each shard's report, or None if the report is missing or damaged."""
         self.bundled = 0
+        exist = self._exist()
         with (
             ThreadPoolExecutor(_PARALLEL_READS, thread_name_prefix="reports") as readers,
-            closing(mapped_ahead(lambda part: self._read(*part, readers), self._parts(), most=_BUNDLES_AHEAD)) as parts,
+            closing(mapped_ahead(lambda part: self._read(*part, exist, readers), self._parts(), most=_BUNDLES_AHEAD)) as parts,
         ):
             for reports, bundled in parts:
                 self.bundled += bundled
@@ -77,12 +82,22 @@ class StoredReports:
             done = bundle.stop
         yield from ((part, False) for part in _pieces(range(done, self.count)))
 
-    def _read(self, numbers: range, is_bundled: bool, readers: ThreadPoolExecutor) -> tuple[list[ShardReport | None], int]:
+    def _exist(self) -> npt.NDArray[np.bool_]:
+        """Returns whether each shard's own report exists. Without bundles, this isn't needed, so nothing is listed."""
+        exist = np.zeros(self.count, np.bool_)
+        for number in self.folder.existing_reports() if self.bundles else ():
+            if number < self.count:
+                exist[number] = True
+        return exist
+
+    def _read(
+        self, numbers: range, is_bundled: bool, exist: npt.NDArray[np.bool_], readers: ThreadPoolExecutor
+    ) -> tuple[list[ShardReport | None], int]:
         """Returns the reports of these shards, and how many of them are from a bundle."""
         found: dict[int, ShardReport | None] = {}
         for report in self.folder.bundle(numbers.start) if is_bundled else ():
             belongs = (report.run_id, report.plan_sha256) == (self.folder.run_id, self.plan_sha256)
-            if belongs and report.number in numbers and report.number not in self.own:
+            if belongs and report.number in numbers and exist[report.number] and report.number not in self.own:
                 found[report.number] = report
         bundled = len(found)
         missing = [number for number in numbers if number not in found]

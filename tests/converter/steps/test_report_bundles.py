@@ -5,15 +5,18 @@ from pathlib import Path
 
 import pytest
 from tests.builders.digits import EIGHT, digits_job
+from tests.builders.jobs import run_job
 
 from dataprep_api.dataset.plan import bundles, shards
 from dataprep_api.resources.job import DataPrepJob
-from dataprep_converter.core.errors import NotWhole
+from dataprep_converter.core.errors import Missing, NotWhole
+from dataprep_converter.dataset.listing import is_untouched, load_manifest
 from dataprep_converter.dataset.output_folder import OutputFolder, RunFolder
 from dataprep_converter.dataset.stored_reports import StoredReports
 from dataprep_converter.inputs.access import Access
 from dataprep_converter.sampling.plan import Plan
 from dataprep_converter.steps import convert_commit, convert_work, plan_step, remove
+from dataprep_converter.tools.verification import verify
 
 
 @pytest.fixture
@@ -55,6 +58,58 @@ def test_the_reports_of_a_bundle_are_read_from_it(converted: tuple[DataPrepJob, 
     reports = StoredReports.of_plan(folder, plan)
     assert list(reports) == [folder.report(number) for number in range(plan.head.shards)]
     assert reports.bundled == sum(map(len, bundles(plan.head)))
+
+
+def test_reports_can_be_read_any_number_of_times(converted: tuple[DataPrepJob, Plan, RunFolder]) -> None:
+    _, plan, folder = converted
+    reports = StoredReports.of_plan(folder, plan)
+    first, bundled = list(reports), reports.bundled
+    assert list(reports) == first
+    assert reports.bundled == bundled > 0
+
+
+@pytest.mark.parametrize("name", ["1.json", "00000001.json.json", "x.json", "from-00000001.json", "99999999.json"])
+def test_other_files_beside_the_reports_change_nothing(converted: tuple[DataPrepJob, Plan, RunFolder], name: str) -> None:
+    _, plan, folder = converted
+    expected = list(StoredReports.of_plan(folder, plan))
+    own(folder, 0).with_name(name).write_bytes(b"{}")
+    assert list(StoredReports.of_plan(folder, plan)) == expected
+
+
+def test_a_shard_without_its_own_report_is_missing(converted: tuple[DataPrepJob, Plan, RunFolder]) -> None:
+    """Otherwise, the data set would be finished, and `verify` would find the fault."""
+    job, plan, folder = converted
+    report = folder.report(next(bundles(plan.head)).start + 1)
+    assert report is not None
+    own(folder, report.number).unlink()
+    with pytest.raises(Missing, match=rf"^1 of {plan.head.shards} shards have no report: {report.file}\.$"):
+        commit(job, plan)
+    work(job, plan)
+    commit(job, plan)
+    verify(folder.uri, Access())
+
+
+def test_a_finished_data_set_without_a_report_is_not_reused(converted: tuple[DataPrepJob, Plan, RunFolder]) -> None:
+    job, plan, folder = converted
+    commit(job, plan)
+    manifest = load_manifest(folder.uri, Access())
+    assert is_untouched(manifest, folder)
+    own(folder, next(bundles(plan.head)).start).unlink()
+    assert not is_untouched(manifest, folder)
+    run_job(
+        job.model_copy(
+            update={"spec": job.spec.model_copy(update={"output": job.spec.output.model_copy(update={"overwrite": "IfChanged"})})}
+        )
+    )
+    verify(folder.uri, Access())
+
+
+def test_a_small_job_does_not_list_its_reports(few: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    job = digits_job(few, tmp_path / "out", output=EIGHT | {"shards": {"count": 2}})
+    plan = plan_step.run_plan_step(job, Access()).plan
+    work(job, plan)
+    monkeypatch.delattr(RunFolder, "existing_reports")
+    commit(job, plan)
 
 
 @pytest.mark.parametrize("content", [None, b"", b"{}\n", b"\xff\x00"])
