@@ -21,7 +21,7 @@ from dataprep_converter.dataset.manifest_table import listed_metadata, with_meta
 from dataprep_converter.dataset.output_folder import OutputFolder, RunFolder
 from dataprep_converter.dataset.shard_table import digests
 from dataprep_converter.dataset.sidecars import FinishedDataSet
-from dataprep_converter.dataset.stored_reports import StoredReports
+from dataprep_converter.dataset.stored_reports import StoredReports, own_reports
 from dataprep_converter.formats.nested.descriptions import description
 from dataprep_converter.formats.registry import encoder_class
 from dataprep_converter.inputs.access import Access
@@ -48,15 +48,13 @@ def commit(spec: DataPrepJobSpec, *, plan: Plan, access: Access, again: Manifest
     with folder.owned():
         # An earlier commit may have published the data set.
         folder.begin()
-        reports = StoredReports.of_plan(folder, plan)
-        folded = fold(plan, reports)
-        _judge_bad_records(spec.on_bad_record, folded)
+        folded, bundled = _current_reports(spec, plan, folder)
         split_files = names.split_files(plan.head.extension, (shard.file for shard in shards(plan.head)))
         unswept = remove_stale_files(folder, keep=folded.files, ours=split_files)
-        different = _check_listing(folded, folder, ours=split_files, only_own=not reports.bundled)
+        different = _check_listing(folded, folder, ours=split_files, only_own=not bundled)
         if different:
             # These shards may have been made again after their reports were bundled.
-            folded = fold(plan, StoredReports.of_plan(folder, plan, own=different))
+            folded = _judged(spec.on_bad_record, plan, StoredReports.of_plan(folder, plan, own=different))
             _check_listing(folded, folder, ours=split_files, only_own=True)
         merged_statistics = folded.statistics.by_split()
         access.follow(spec, plan.head.parts)
@@ -87,13 +85,30 @@ def commit(spec: DataPrepJobSpec, *, plan: Plan, access: Access, again: Manifest
     )
 
 
-def _judge_bad_records(policy: BadRecords, folded: FoldedReports) -> None:
-    if folded.bad == 0:
-        return
-    fault = too_many(policy, bad=folded.bad, total=folded.records_in)
+def _current_reports(spec: DataPrepJobSpec, plan: Plan, folder: RunFolder) -> tuple[FoldedReports, int]:
+    """Returns the reports of all shards, and how many of them are from bundles. Raises the errors of `_judged`.
+
+    Reports in bundles may be older than their shards. So these errors are raised only for the shards' own reports.
+    """
+    reports = StoredReports.of_plan(folder, plan)
+    try:
+        return _judged(spec.on_bad_record, plan, reports), reports.bundled
+    except Missing:
+        raise
+    except (BadData, NotWhole):
+        if not reports.bundled:
+            raise
+    return _judged(spec.on_bad_record, plan, own_reports(folder, plan.head.shards)), 0
+
+
+def _judged(policy: BadRecords, plan: Plan, reports: StoredReports) -> FoldedReports:
+    """Folds the reports. Raises the errors of `fold`, and BadData if the job doesn't allow so many bad records."""
+    folded = fold(plan, reports)
+    fault = too_many(policy, bad=folded.bad, total=folded.records_in) if folded.bad else None
     if fault is not None:
         first = folded.bad_examples[0]
         raise BadData(f"{fault}; the first: {first.uri}, record {first.row}: {first.reason}", uri=first.uri)
+    return folded
 
 
 def _check_listing(folded: FoldedReports, folder: RunFolder, *, ours: set[str], only_own: bool) -> set[int]:

@@ -48,8 +48,6 @@ def test_a_shard_without_a_report_is_named(converted: tuple[DataPrepJob, Plan, P
     report = reports(output, plan)[2]
     file = json.loads(report.read_text())["file"]
     report.unlink()
-    for bundle in bundles_of(output, plan):
-        bundle.unlink()
     with pytest.raises(Missing, match=rf"^1 of 24 shards have no report: {file}\.$"):
         convert_commit.commit(job.spec, plan=plan, access=Access())
     assert not (output / "_SUCCESS").exists()

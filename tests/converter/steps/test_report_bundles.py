@@ -2,14 +2,17 @@
 
 import json
 from pathlib import Path
+from typing import Any
 
 import pytest
 from tests.builders.digits import EIGHT, digits_job
 from tests.builders.jobs import run_job
 
+from dataprep_api.dataset.messages import BadRecord
 from dataprep_api.dataset.plan import bundles, shards
+from dataprep_api.dataset.report import ShardReport
 from dataprep_api.resources.job import DataPrepJob
-from dataprep_converter.core.errors import Missing, NotWhole
+from dataprep_converter.core.errors import BadData, Missing, NotWhole
 from dataprep_converter.dataset.listing import is_untouched, load_manifest
 from dataprep_converter.dataset.output_folder import OutputFolder, RunFolder
 from dataprep_converter.dataset.stored_reports import StoredReports
@@ -22,7 +25,7 @@ from dataprep_converter.tools.verification import verify
 @pytest.fixture
 def converted(few: Path, tmp_path: Path) -> tuple[DataPrepJob, Plan, RunFolder]:
     """A job whose shards are all made, the job's plan and the folder of its run."""
-    job = digits_job(few, tmp_path / "out", output=EIGHT)
+    job = digits_job(few, tmp_path / "out", output=EIGHT, onBadRecord={"policy": "Skip", "maxCount": 0})
     plan = plan_step.run_plan_step(job, Access()).plan
     work(job, plan)
     return job, plan, OutputFolder(job.spec.output.uri, Access()).of_run(plan.head.run_id)
@@ -148,6 +151,43 @@ def test_a_bundle_that_is_older_than_a_shard_changes_nothing(converted: tuple[Da
     assert again is not None
     assert again.pin != report.pin
     assert commit(job, plan) == expected
+
+
+def with_bad_record(report: ShardReport) -> dict[str, Any]:
+    """Returns the fields of a report that says that one of its records was bad."""
+    example = BadRecord(uri="in", row=3, reason="broken")
+    return {"bad": 1, "records_out": report.records_out - 1, "bad_examples": [example]}
+
+
+def put_in_bundle(folder: RunFolder, report: ShardReport, update: dict[str, Any]) -> None:
+    """Replaces the report in its bundle by an older one with these fields."""
+    path = stored_bundles(folder)[0]
+    older = report.model_copy(update=update)
+    path.write_bytes(path.read_bytes().replace(report.to_bytes(), older.to_bytes()))
+
+
+@pytest.mark.parametrize("fault", ["bad records", "numbers"])
+def test_a_fault_that_only_a_bundle_has_fails_no_commit(converted: tuple[DataPrepJob, Plan, RunFolder], fault: str) -> None:
+    job, plan, folder = converted
+    expected = commit(job, plan)
+    report = folder.report(next(bundles(plan.head)).start + 2)
+    assert report is not None
+    update = with_bad_record(report) if fault == "bad records" else {"records_in": report.records_in + 1}
+    put_in_bundle(folder, report, update | {"pin": "older"})
+    assert commit(job, plan) == expected
+
+
+@pytest.mark.parametrize("fault", ["bad records", "numbers"])
+def test_a_fault_that_a_bundle_hides_fails_the_commit(converted: tuple[DataPrepJob, Plan, RunFolder], fault: str) -> None:
+    job, plan, folder = converted
+    report = folder.report(next(bundles(plan.head)).start + 2)
+    assert report is not None
+    put_in_bundle(folder, report, {"pin": "older"})
+    update = with_bad_record(report) if fault == "bad records" else {"records_in": report.records_in + 1}
+    own(folder, report.number).write_bytes(report.model_copy(update=update).to_bytes())
+    error, text = (BadData, "the first: in, record 3: broken") if fault == "bad records" else (NotWhole, "records, but")
+    with pytest.raises(error, match=text):
+        commit(job, plan)
 
 
 def test_a_shard_that_differs_from_its_own_report_is_named(converted: tuple[DataPrepJob, Plan, RunFolder]) -> None:
