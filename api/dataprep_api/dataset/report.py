@@ -2,9 +2,9 @@
 
 import hashlib
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any, ClassVar, Literal, Self
+from typing import Any, ClassVar, Literal, Self, TypeVar
 
-from pydantic import model_validator
+from pydantic import field_serializer, model_validator
 
 from dataprep_api import canonical
 from dataprep_api.dataset.messages import BadRecord
@@ -12,6 +12,8 @@ from dataprep_api.dataset.stored import StoredDocument
 from dataprep_api.spec import Model
 
 MAX_BAD_EXAMPLES = 20
+
+Element = TypeVar("Element")
 
 
 class Companion(Model):
@@ -184,6 +186,12 @@ class ManifestTable(Model):
     sha256: str
 
 
+class TableRows(Sequence[Element]):
+    """Elements of a manifest that are rows of its table, followed by elements that `manifest.json` lists."""
+
+    listed: Sequence[Element]
+
+
 class Manifest(StoredDocument):
     """The content of `manifest.json`. The manifest contains no times or hosts, so identical runs give identical manifests."""
 
@@ -239,8 +247,15 @@ class Manifest(StoredDocument):
         has_table = isinstance(content, dict) and content.get("fileTable") is not None
         return content | {"files": []} if has_table else content
 
+    @field_serializer("files", "quarantine", "metadata")
+    def _listed(self, elements: Sequence[Any]) -> list[Any]:
+        """Return the elements that `manifest.json` contains."""
+        if self.file_table is not None and isinstance(elements, TableRows):
+            return list(elements.listed)
+        return list(elements)
+
     def document(self) -> dict[str, Any]:
-        """Return the content of the file, as JSON values."""
+        """Return the content of the file, as JSON values. It has no `files` if a table lists them."""
         document = super().document()
         if self.file_table is not None:
             del document["files"]

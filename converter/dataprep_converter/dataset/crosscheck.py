@@ -17,7 +17,6 @@ from dataprep_api.dataset.plan import Owner, PlanHead
 from dataprep_api.dataset.report import Manifest, ManifestFile, ManifestSplit, ShardReport, Success, digest_of_files
 from dataprep_api.dataset.run_id import of_content
 from dataprep_converter.core.errors import NotFound
-from dataprep_converter.dataset.manifest_table import head_of
 from dataprep_converter.dataset.output_folder import OutputFolder, RunFolder
 from dataprep_converter.dataset.stored_reports import own_reports
 from dataprep_converter.inputs.access import Access
@@ -85,7 +84,7 @@ def _run_of(owner: bytes, folder: OutputFolder) -> str | None:
 def manifest_faults(manifest: Manifest, folder: OutputFolder) -> Iterator[Fault]:
     """Yields the contradictions within a manifest."""
     path = names.manifest_file(manifest.run_id)
-    if folder.read(path) != head_of(manifest).to_bytes():
+    if folder.read(path) != manifest.to_bytes():
         yield Fault(path, f"{path} was edited: dataprep would have written it differently")
     if not content_is_of(manifest.run_id, manifest):
         yield Fault(path, f"{path}: run {manifest.run_id} was not made from the spec and inputs in this manifest")

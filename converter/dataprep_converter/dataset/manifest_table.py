@@ -72,17 +72,9 @@ def with_table(manifest: Manifest, file: TemporaryFile) -> Manifest:
     return manifest.model_copy(update={"file_table": table})
 
 
-def head_of(manifest: Manifest) -> Manifest:
-    """Returns the part of the manifest that `manifest.json` contains."""
-    if manifest.file_table is None:
-        return manifest
-    quarantine = [] if isinstance(manifest.quarantine, Rows) else manifest.quarantine
-    return manifest.model_copy(update={"files": [], "quarantine": quarantine, "metadata": listed_metadata(manifest)})
-
-
 def listed_metadata(manifest: Manifest) -> Sequence[MetadataFile]:
     """Returns the metadata files that aren't in the table. If there is no table, these are all of them."""
-    return manifest.metadata.more if isinstance(manifest.metadata, Rows) else manifest.metadata
+    return manifest.metadata.listed if isinstance(manifest.metadata, Rows) else manifest.metadata
 
 
 def with_rows(head: Manifest, file: TemporaryFile, uri: str) -> Manifest:

@@ -415,7 +415,7 @@ class RunFolder(OutputFolder):
         if file is not None:
             with file:
                 manifest = self._put_table(manifest, file)
-        content = manifest_table.head_of(manifest).to_bytes()
+        content = manifest.to_bytes()
         path = names.manifest_file(self.run_id)
         self._store.put(self.at(path), content)
         return Success(run_id=self.run_id, manifest=path, sha256=hashlib.sha256(content).hexdigest())

@@ -8,7 +8,7 @@ from typing import Any, Final, TypeVar, overload
 import pyarrow as pa
 
 from dataprep_api import names
-from dataprep_api.dataset.report import Companion, ManifestFile, MetadataFile, ShardReport
+from dataprep_api.dataset.report import Companion, ManifestFile, MetadataFile, ShardReport, TableRows
 from dataprep_converter.core.tensors import pc
 
 T = TypeVar("T")
@@ -37,17 +37,17 @@ _AT_ONCE: Final = 1024
 """The number of rows that are turned into objects together."""
 
 
-class Rows(Sequence[T]):
-    """Objects that are made from the rows of a table when they are needed, followed by other objects."""
+class Rows(TableRows[T]):
+    """Objects that are made from the rows of a table when they are needed, followed by objects that `manifest.json` lists."""
 
-    def __init__(self, batches: Sequence[pa.RecordBatch], make: Callable[[Mapping[str, Any]], T], more: Sequence[T] = ()) -> None:
+    def __init__(self, batches: Sequence[pa.RecordBatch], make: Callable[[Mapping[str, Any]], T], listed: Sequence[T] = ()) -> None:
         self.batches = batches
-        self.more = more
+        self.listed = listed
         self.make = make
         self._starts = list(accumulate((batch.num_rows for batch in batches), initial=0))
 
     def __len__(self) -> int:
-        return self._starts[-1] + len(self.more)
+        return self._starts[-1] + len(self.listed)
 
     @overload
     def __getitem__(self, index: int) -> T: ...
@@ -62,7 +62,7 @@ class Rows(Sequence[T]):
         if not 0 <= number < len(self):
             raise IndexError(index)
         if number >= self._starts[-1]:
-            return self.more[number - self._starts[-1]]
+            return self.listed[number - self._starts[-1]]
         batch = bisect_right(self._starts, number) - 1
         return self.make(self.batches[batch].slice(number - self._starts[batch], 1).to_pylist()[0])
 
@@ -70,7 +70,7 @@ class Rows(Sequence[T]):
         for batch in self.batches:
             for start in range(0, batch.num_rows, _AT_ONCE):
                 yield from map(self.make, batch.slice(start, _AT_ONCE).to_pylist())
-        yield from self.more
+        yield from self.listed
 
     def __eq__(self, other: object) -> bool:
         if not isinstance(other, Sequence) or isinstance(other, str) or len(self) != len(other):
@@ -140,9 +140,9 @@ def plain_fields(shards: Sequence[ManifestFile], *fields: str) -> Iterator[tuple
             yield from zip(*(columns.column(place).to_pylist() for place in range(len(fields))), strict=True)
 
 
-def indexes(batches: Sequence[pa.RecordBatch], more: Sequence[MetadataFile] = ()) -> Rows[MetadataFile]:
-    """Returns the manifest's entries for the record indexes of these shards, followed by `more`."""
-    return Rows(_with(batches, "indexSize", ["file", "indexSize", "indexSha256"]), _index, more)
+def indexes(batches: Sequence[pa.RecordBatch], listed: Sequence[MetadataFile] = ()) -> Rows[MetadataFile]:
+    """Returns the manifest's entries for the record indexes of these shards, followed by `listed`."""
+    return Rows(_with(batches, "indexSize", ["file", "indexSize", "indexSha256"]), _index, listed)
 
 
 def quarantine(batches: Sequence[pa.RecordBatch]) -> Rows[str]:

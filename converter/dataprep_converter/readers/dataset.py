@@ -20,7 +20,6 @@ from dataprep_converter.core.errors import BadData, BadSpec, BrokenRecord, Input
 from dataprep_converter.core.lru import LruCache
 from dataprep_converter.core.tensors import NUMPY_NAMES, Array, is_tensor, masked, null_mask, pc, to_arrow, to_numpy, value_type
 from dataprep_converter.dataset.listing import listing_fault, load_manifest
-from dataprep_converter.dataset.manifest_table import head_of
 from dataprep_converter.dataset.output_folder import OutputFolder
 from dataprep_converter.formats import values
 from dataprep_converter.formats.columnar.tables_decoder import kept_values
@@ -201,8 +200,8 @@ _GROWING: Final = frozenset({"files", "fileTable", "badExamples", "quarantine", 
 
 def _state(manifest: Manifest) -> dict[str, Any]:
     """The part of the manifest that workers need."""
-    head = head_of(manifest).model_copy(update={"file_table": None})
-    return {name: value for name, value in head.document().items() if name not in _GROWING}
+    without_files = manifest.model_copy(update={"file_table": None, "files": [], "quarantine": [], "metadata": []})
+    return {name: value for name, value in without_files.document().items() if name not in _GROWING}
 
 
 def _manifest_of(state: Mapping[str, Any]) -> Manifest:

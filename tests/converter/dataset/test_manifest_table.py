@@ -63,6 +63,19 @@ def test_the_head_names_the_table_and_lists_no_files(large: Path) -> None:
     }
 
 
+def test_the_document_is_the_head_whether_the_table_was_read_or_not(large: Path) -> None:
+    manifest = load_manifest(str(large), Access())
+    assert "files" not in manifest.document()
+    assert manifest.document() == head(large)
+    assert manifest.to_bytes() == manifest_file(large).read_bytes()
+    assert Manifest.model_validate_json(manifest.to_bytes()).to_bytes() == manifest.to_bytes()
+
+
+def test_the_document_of_a_manifest_without_a_table_lists_all_shards(small: Path, large: Path) -> None:
+    manifest = load_manifest(str(large), Access()).model_copy(update={"file_table": None})
+    assert manifest.document()["files"] == head(small)["files"]
+
+
 def test_the_manifest_is_the_same_with_and_without_a_table(small: Path, large: Path) -> None:
     assert alike(load_manifest(str(small), Access()), load_manifest(str(large), Access()))
 

@@ -23,7 +23,6 @@ from dataprep_api.redaction import for_display, one_line
 from dataprep_converter.core.errors import NewerFormat, NotFound
 from dataprep_converter.core.redaction import raw
 from dataprep_converter.dataset.listing import missing_data_set
-from dataprep_converter.dataset.manifest_table import head_of
 from dataprep_converter.dataset.output_folder import OutputFolder
 from dataprep_converter.dataset.script_files import is_read
 from dataprep_converter.dataset.sidecars.statistics import read_statistics as stored_statistics
@@ -53,7 +52,7 @@ def show(uri: str, access: Access, *, records: int, as_json: bool, stream: TextI
     samples = first_records(manifest, folder, access, count=records)
     if as_json:
         document = {
-            "manifest": json.loads(head_of(manifest).to_bytes()),
+            "manifest": json.loads(manifest.to_bytes()),
             "ignored": _count_ignored(folder, manifest),
             "statistics": statistics,
             "records": [_jsonable(sample) for sample in samples],
