@@ -48,10 +48,8 @@ def with_metadata(manifest: Manifest, files: Sequence[MetadataFile]) -> Manifest
     return manifest.model_copy(update={"metadata": metadata})
 
 
-def table_of(manifest: Manifest) -> TemporaryFile | None:
-    """Returns the file with the table of the manifest's shards, or None for a manifest that lists its files itself. Raises StoreFull."""
-    if not is_large(manifest.files):
-        return None
+def table_of(manifest: Manifest) -> TemporaryFile:
+    """Returns a file with the table of the manifest's shards. Raises StoreFull."""
     table = pa.Table.from_batches(shard_table.batches_of(manifest.files), shard_table.SCHEMA)
     file = TemporaryFile(names.manifest_table(manifest.run_id), in_memory=IN_MEMORY)
     try:

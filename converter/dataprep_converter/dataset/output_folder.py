@@ -21,7 +21,7 @@ from pydantic import ValidationError
 
 from dataprep_api import names
 from dataprep_api.dataset.plan import Maker, Owner, PlanHead, shards
-from dataprep_api.dataset.report import Manifest, ShardReport, Success
+from dataprep_api.dataset.report import Manifest, ManifestTable, ShardReport, Success
 from dataprep_api.dataset.stored import StoredDocument
 from dataprep_api.errors import FormatError
 from dataprep_api.spec import HdfsOptions
@@ -45,7 +45,7 @@ from dataprep_converter.sampling.plan import Plan, Tables, WholePlan, load_codes
 from dataprep_converter.sampling.stored_units import StoredUnits
 from dataprep_converter.sampling.units_file import UnitsFile
 from dataprep_converter.stores import MovesFiles
-from dataprep_converter.stores.publish import write_file
+from dataprep_converter.stores.publish import digest_of, write_file
 
 S = TypeVar("S", bound=StoredDocument)
 
@@ -407,29 +407,46 @@ class RunFolder(OutputFolder):
         return all(entry is not None and (entry.size, entry.pin) == (size, pin) for entry, size, pin in entries)
 
     def put_manifest(self, manifest: Manifest) -> Success:
-        """Writes the manifest, after its table if it needs one. Returns the content for `_SUCCESS`.
+        """Writes a new manifest, after its table if it needs one. Returns the content for `_SUCCESS`."""
+        if not manifest_table.is_large(manifest.files):
+            return self._put_head(manifest)
+        with manifest_table.table_of(manifest) as file:
+            self._put_table(file)
+            return self._put_head(manifest_table.with_table(manifest, file))
 
-        If the manifest names a table, raises NotWhole unless this release writes the same table.
+    def put_manifest_again(self, manifest: Manifest) -> Success:
+        """Writes the manifest of a finished data set again. Returns the content for `_SUCCESS`.
+
+        The manifest's table is written only if it is missing or was changed. Raises NotWhole if this release would write another table.
         """
-        file = manifest_table.table_of(manifest)
-        if file is not None:
-            with file:
-                manifest = self._put_table(manifest, file)
+        named = manifest.file_table
+        if named is not None and not self._has_table(named):
+            with manifest_table.table_of(manifest) as file:
+                if manifest_table.with_table(manifest, file).file_table != named:
+                    raise NotWhole(
+                        f"{self.at(named.file)} is missing or was changed, and this release of dataprep would write it differently from the "
+                        "release that made the data set. Repair it with that release, or run the job again with output.overwrite: Always."
+                    )
+                self._put_table(file)
+        return self._put_head(manifest)
+
+    def _put_head(self, manifest: Manifest) -> Success:
+        """Writes `manifest.json`."""
         content = manifest.to_bytes()
         path = names.manifest_file(self.run_id)
         self._store.put(self.at(path), content)
         return Success(run_id=self.run_id, manifest=path, sha256=hashlib.sha256(content).hexdigest())
 
-    def _put_table(self, manifest: Manifest, file: TemporaryFile) -> Manifest:
-        """Writes the table of a manifest's shards. Returns the manifest, which names the table."""
-        named, made = manifest.file_table, manifest_table.with_table(manifest, file)
-        if named is not None and named != made.file_table:
-            raise NotWhole(
-                f"{self.at(named.file)} is needed again, and this release of dataprep would write it differently from the release that made "
-                "the data set. Repair it with that release, or run the job again with output.overwrite: Always."
-            )
+    def _put_table(self, file: TemporaryFile) -> None:
+        """Writes the table of the manifest's shards."""
         write_file(self._store, self.at(names.manifest_table(self.run_id)), file.pieces(), check=self.check_owner)
-        return made
+
+    def _has_table(self, table: ManifestTable) -> bool:
+        """Whether the table exists and has the digest that the manifest states."""
+        try:
+            return digest_of(self._store, self.at(table.file)) == table.sha256
+        except NotFound:
+            return False
 
     def side_files(self) -> Iterator[str]:
         """Yields the hidden files that belong to metadata or to earlier runs, except OWNER and this run's own files."""

@@ -72,11 +72,11 @@ def commit(spec: DataPrepJobSpec, *, plan: Plan, access: Access, again: Manifest
         )
         if again is None:
             manifest = _write_metadata(finished, folder, folded.indexes)
+            success = folder.put_manifest(manifest)
+            table_output.commit(spec, folder, manifest.files, access)
         else:
             manifest = _check_same_data(_rewrite_metadata(finished, folder, folded.indexes, before=again), again)
-        success = folder.put_manifest(manifest)
-        if again is None:
-            table_output.commit(spec, folder, manifest.files, access)
+            success = folder.put_manifest_again(manifest)
         # Intermediate files are removed before `_SUCCESS` is written, so that a finished data set never needs a clean-up.
         folder.remove_intermediate()
         folder.put_success(success)

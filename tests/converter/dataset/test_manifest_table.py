@@ -139,6 +139,49 @@ def test_a_broken_shard_is_repaired(large: Path) -> None:
     assert verify(str(large), Access(), every_record=True).digest == manifest.digest
 
 
+def write_tables_differently(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Makes tables have other bytes, as another release of pyarrow may do."""
+    monkeypatch.setattr(manifest_table, "_ROW_GROUP", 5)
+
+
+def test_an_intact_table_is_kept_although_this_release_writes_tables_differently(large: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    before = {path: path.read_bytes() for path in (manifest_file(large), table(large))}
+    write_tables_differently(monkeypatch)
+    (large / load_manifest(str(large), Access()).files[5].file).unlink()
+    repair(str(large), Access())
+    assert {path: path.read_bytes() for path in before} == before
+    verify(str(large), Access())
+
+
+def test_the_table_of_a_finished_data_set_is_written_again(large: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    manifest = load_manifest(str(large), Access())
+    folder = OutputFolder(str(large), Access()).of_run(manifest.run_id)
+    path, content = table(large), table(large).read_bytes()
+    for damaged in (None, content[:-1]):
+        path.unlink() if damaged is None else path.write_bytes(damaged)
+        assert folder.put_manifest_again(manifest) == folder.success()
+        assert path.read_bytes() == content
+    path.unlink()
+    write_tables_differently(monkeypatch)
+    with pytest.raises(NotWhole) as refused:
+        folder.put_manifest_again(manifest)
+    assert str(refused.value) == (
+        f"{path} is missing or was changed, and this release of dataprep would write it differently from the release that made the data set. "
+        "Repair it with that release, or run the job again with output.overwrite: Always."
+    )
+
+
+def test_a_repair_makes_no_table_for_a_manifest_that_lists_its_files(small: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """An earlier release may have listed more files than this release does."""
+    before = manifest_file(small).read_bytes()
+    monkeypatch.setattr(manifest_table, "MOST_LISTED_FILES", 3)
+    (small / load_manifest(str(small), Access()).files[5].file).unlink()
+    repair(str(small), Access())
+    assert manifest_file(small).read_bytes() == before
+    assert not list(small.glob("_dataprep/*/manifest-files.parquet"))
+    verify(str(small), Access())
+
+
 @pytest.mark.parametrize("damage", ["missing", "changed"])
 def test_a_damaged_table_is_named_and_repaired(large: Path, damage: str) -> None:
     path, content, uri = table(large), table(large).read_bytes(), str(table(large))
