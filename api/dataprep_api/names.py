@@ -80,6 +80,10 @@ SUCCESS: Final = "_SUCCESS"
 OWNER: Final = f"{SIDE}/OWNER"
 INDEX: Final = f"{SIDE}/index"
 TFDS: Final = "_tfds"
+VISIBLE: Final = re.compile(r"[^/._][^/]*(/[^/._][^/]*)*")
+"""The paths of visible files."""
+_OF_RUN: Final = re.compile(rf"{SIDE}/[0-9a-f]{{16}}/")
+"""The beginning of the paths of a run's files."""
 REMOVED: Final = f"{SIDE}/removed"
 """On file systems, a run removes files by moving them into this folder. A run that takes over the output removes the folder."""
 
@@ -278,6 +282,25 @@ def split_files(extension: str, files: Iterable[str]) -> set[str]:
 def is_hidden(path: str) -> bool:
     """Whether programs that read a folder usually ignore this file, because a part of its path begins with `_` or `.`."""
     return any(part[0] in "_." for part in path.split("/"))
+
+
+def is_visible(path: str) -> bool:
+    """Whether this is the path of a file in a folder, relative to the folder, and no part of the path begins with `_` or `.`."""
+    return VISIBLE.fullmatch(path) is not None
+
+
+def is_inside(path: str, folder: str) -> bool:
+    """Whether this is the path of a file below a folder. `folder` ends with a slash."""
+    return path.startswith(folder) and not any(part in ("", ".", "..") for part in path.removeprefix(folder).split("/"))
+
+
+def is_metadata(path: str) -> bool:
+    """Whether this may be the path of a file for the data set's readers: in `_dataprep`, in `_tfds`, or a file that `split_files` returns."""
+    if any(is_inside(path, f"{folder}/") for folder in (SIDE, TFDS)):
+        return path != OWNER and not path.startswith(f"{REMOVED}/") and _OF_RUN.match(path) is None
+    return is_visible(path) and path.rpartition("/")[2] in {
+        rules.split_file.name for rules in RULES.values() if rules.split_file is not None
+    }
 
 
 def template_fault(template: str, *, several_splits: bool, several_shards: bool) -> str | None:

@@ -165,3 +165,37 @@ def test_only_mds_has_visible_files_of_a_split() -> None:
 )
 def test_a_file_is_hidden_by_any_part_of_its_path(path: str, hidden: bool) -> None:
     assert names.is_hidden(path) == hidden
+
+
+@pytest.mark.parametrize("path", ["", "/a", "a/", "a//b", ".", "../a", "a/../b", "a/./b", "_a", "a/_b", "a/.b"])
+def test_other_paths_are_not_those_of_visible_files(path: str) -> None:
+    assert not names.is_visible(path)
+    assert names.is_visible("a/b.c")
+
+
+@pytest.mark.parametrize(
+    ("path", "inside"),
+    [("f/a", True), ("f/_a/.b", True), ("f/", False), ("f", False), ("fa", False), ("f/../a", False), ("f/a/../b", False), ("f//a", False)],
+)
+def test_a_path_is_inside_a_folder_only_without_dot_segments(path: str, inside: bool) -> None:
+    assert names.is_inside(path, "f/") == inside
+
+
+@pytest.mark.parametrize(
+    ("path", "expected"),
+    [
+        ("_dataprep/croissant.json", True),
+        ("_dataprep/index/train-00000-of-00001.tfrecords.idx", True),
+        ("_tfds/dataset/1.0.0/features.json", True),
+        ("train/index.json", True),
+        ("train/other.json", False),
+        ("_other/index.json", False),
+        ("_SUCCESS", False),
+        ("_dataprep/OWNER", False),
+        ("_dataprep/removed/0123456789abcdef/x", False),
+        ("_dataprep/0123456789abcdef/plan.json", False),
+        ("_dataprep/../x", False),
+    ],
+)
+def test_only_files_for_readers_are_metadata(path: str, expected: bool) -> None:
+    assert names.is_metadata(path) == expected

@@ -157,6 +157,10 @@ def differences(report: ShardReport, file: ManifestFile, *, number: int, run_id:
         differing.append("records")
     if (report.run_id, report.number) != (run_id, number):
         differing.append("run and number")
+    if report.index is not None and report.index.file != names.index_file(report.file):
+        differing.append("index")
+    if report.quarantine is not None and not names.is_inside(report.quarantine, f"{names.quarantine_folder(run_id)}/"):
+        differing.append("quarantine")
     return differing
 
 

@@ -17,6 +17,7 @@ from dataprep_api.dataset.report import Manifest, ManifestFile, ManifestTable, M
 from dataprep_converter.core.errors import NotWhole
 from dataprep_converter.dataset import shard_table
 from dataprep_converter.dataset.shard_table import Rows
+from dataprep_converter.dataset.table_rows import check_rows
 from dataprep_converter.runtime.temporary import IN_MEMORY, TemporaryFile, room_for
 
 _parquet: Any = pq  # the type stubs lack Python's file objects and the methods of a ParquetFile
@@ -86,13 +87,10 @@ def with_rows(head: Manifest, file: TemporaryFile, uri: str) -> Manifest:
     sha256 = sha256_of(file)
     if sha256 != table.sha256:
         raise NotWhole(f"{uri} was changed: its SHA-256 is {sha256}, but the manifest states {table.sha256}.", uri=uri)
-    batches = _read(file, uri)
-    files = shard_table.files(batches)
-    if len(files) != table.rows:
-        raise NotWhole(f"{uri} was not written by dataprep: it has {len(files)} rows, but the manifest states {table.rows}.", uri=uri)
+    batches = _read(file, table.rows, head.run_id, uri)
     return head.model_copy(
         update={
-            "files": files,
+            "files": shard_table.files(batches),
             "quarantine": shard_table.quarantine(batches),
             "metadata": shard_table.indexes(batches, head.metadata),
         }
@@ -107,15 +105,21 @@ def sha256_of(file: TemporaryFile) -> str:
     return digest.hexdigest()
 
 
-def _read(file: TemporaryFile, uri: str) -> Sequence[pa.RecordBatch]:
-    """Returns the rows of the table, a row group at a time."""
+def _read(file: TemporaryFile, rows: int, run_id: str, uri: str) -> Sequence[pa.RecordBatch]:
+    """Returns the rows of the table of this run, a row group at a time. Raises NotWhole unless the table has this number of rows."""
     try:
         # Arrow's threads are not used, because a worker crashes if it exits while one of these threads is still freeing the bytes.
         stored = _parquet.ParquetFile(file.file, pre_buffer=False)
         if not stored.schema_arrow.equals(shard_table.SCHEMA):
             expected = ", ".join(shard_table.SCHEMA.names)
             raise NotWhole(f"{uri} was not written by dataprep: expected a table with the columns {expected}.", uri=uri)
+        if stored.metadata.num_rows != rows:
+            raise NotWhole(
+                f"{uri} was not written by dataprep: it has {stored.metadata.num_rows} rows, but the manifest states {rows}.", uri=uri
+            )
         groups = (cast("pa.Table", stored.read_row_group(number, use_threads=False)) for number in range(stored.num_row_groups))
-        return [batch for group in groups for batch in group.combine_chunks().to_batches()]
-    except pa.ArrowException as exc:
+        batches = [batch for group in groups for batch in group.combine_chunks().to_batches()]
+        check_rows(batches, run_id, uri)
+    except (pa.ArrowException, OSError) as exc:
         raise NotWhole(f"{uri} was not written by dataprep: {' '.join(str(exc).split())}.", uri=uri) from exc
+    return batches

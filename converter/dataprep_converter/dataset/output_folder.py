@@ -35,6 +35,7 @@ from dataprep_converter.core.errors import (
     OutputLost,
 )
 from dataprep_converter.dataset import fencing, manifest_table, script_files
+from dataprep_converter.dataset.manifest_paths import check_paths
 from dataprep_converter.dataset.manifest_types import check_types
 from dataprep_converter.dataset.stored_folder import StoredFolder
 from dataprep_converter.inputs.access import Access
@@ -99,6 +100,7 @@ class OutputFolder(StoredFolder):
             at = ".".join(map(str, fault["loc"]))
             raise NotWhole(f"{uri} was not written by dataprep: {at and f'{at}: '}{fault['msg']}.", uri=uri) from exc
         check_types(manifest, uri)
+        check_paths(manifest, uri)
         return self.with_table(manifest)
 
     def with_table(self, head: Manifest) -> Manifest:

@@ -23,6 +23,7 @@ from dataprep_api.redaction import has_masked_text
 from dataprep_api.resources.job import DataPrepJob
 from dataprep_converter.core.errors import BadSpec, InputChanged, NotFound, NotWhole, OutputExists
 from dataprep_converter.dataset import crosscheck
+from dataprep_converter.dataset.manifest_paths import check_paths
 from dataprep_converter.dataset.manifest_types import check_types
 from dataprep_converter.dataset.output_folder import OutputFolder, RunFolder
 from dataprep_converter.dataset.stored_reports import own_reports
@@ -286,6 +287,7 @@ class _DamagedDataSet:
         self._unverified = manifest
         try:
             check_types(manifest, self.folder.at(path))
+            check_paths(manifest, self.folder.at(path))
             manifest = self.folder.with_table(manifest)
         except NotWhole:
             return None
