@@ -189,6 +189,32 @@ def test_croissant_has_a_set_of_files_for_each_split(make: Make) -> None:
     assert [each["@id"] for each in described["recordSet"]] == ["splits"]
 
 
+@pytest.mark.parametrize(
+    ("template", "expected"),
+    [
+        ("{split}[x]-{shard}.{ext}", [("train", "../train[[]x]-*"), ("test", "../test[[]x]-*")]),
+        ("{split}/{shard}.{ext}", [("train", "../train/*"), ("test", "../test/*")]),
+        ("{shard}-{split}.{ext}", []),
+        ("{shard}{split}.{ext}", []),
+    ],
+)
+def test_croissant_has_no_set_for_a_split_whose_files_share_their_prefix(
+    make: Make, template: str, expected: list[tuple[str, str]]
+) -> None:
+    folder = make("out", KINDS["csv"] | {"fileName": template}, limit=3)
+    described = json.loads((folder / croissant.FILE).read_bytes())
+    assert [(each["name"], each["includes"]) for each in described["distribution"]] == expected
+
+
+def test_croissant_has_only_the_sets_with_a_prefix_of_their_own(make: Make, monkeypatch: pytest.MonkeyPatch) -> None:
+    splits = [{"name": "train", "fraction": 0.5}, {"name": "trainer", "fraction": 0.5}]
+    monkeypatch.setitem(HALVES, "into", splits)
+    for template, expected in (("{split}{shard}.{ext}", ["trainer"]), ("{split}-{shard}.{ext}", ["train", "trainer"])):
+        folder = make(template, KINDS["csv"] | {"fileName": template}, limit=3)
+        described = json.loads((folder / croissant.FILE).read_bytes())
+        assert [each["name"] for each in described["distribution"]] == expected
+
+
 def test_the_loader_for_numpy_counts_every_record(make: Make, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
     folder = make("out", {"format": "npz"}, limit=3)
     monkeypatch.setattr(sys, "argv", ["load_numpy.py"])

@@ -4,6 +4,7 @@ The file describes the features, the classes, and the shards with their digests.
 correct in a copy of the folder. Publishers must add the data set's name, license and author.
 """
 
+import glob
 import json
 import re
 from collections.abc import Callable, Mapping, Sequence
@@ -106,7 +107,10 @@ def _files(manifest: Manifest) -> list[Mapping[str, Any]]:
 
 
 def _file_sets(manifest: Manifest) -> list[Mapping[str, Any]]:
-    """Returns a set of files for each split, because a list of very many files would be larger than the shards' table."""
+    """Returns a set of files for each split, because a list of very many files would be larger than the shards' table.
+
+    A set is described by the common prefix of its files. A split has no set if its files have no prefix that only they have.
+    """
     beginnings = sagemaker.beginnings(manifest)
     return [
         {
@@ -115,9 +119,10 @@ def _file_sets(manifest: Manifest) -> list[Mapping[str, Any]]:
             "name": split.name,
             "description": f"{split.records} records of {split.name} in {split.shards} files",
             "encodingFormat": _encoding(manifest),
-            "includes": f"../{beginnings[split.name]}*",
+            "includes": f"../{glob.escape(beginning)}*",
         }
         for number, split in enumerate(manifest.splits)
+        if (beginning := beginnings[split.name]) and sagemaker.file_of_other_split(manifest, split.name, beginning) is None
     ]
 
 

@@ -52,8 +52,7 @@ def fault(manifest: Manifest) -> str | None:
     for name, beginning in beginnings(manifest).items():
         if not beginning:
             return f"SageMaker selects the files of a channel by the prefix of their names, and the files of {name} have no prefix of their own; begin output.fileName with {{split}}."
-        files = plain_fields(manifest.files, "file", "split")
-        other = next((file for file, split in files if split != name and file.startswith(beginning)), None)
+        other = file_of_other_split(manifest, name, beginning)
         if other is not None:
             return f"SageMaker selects the files of a channel by the prefix of their names, and {other} has the prefix of the files of {name}; begin output.fileName with {{split}}/."
     return None
@@ -62,6 +61,12 @@ def fault(manifest: Manifest) -> str | None:
 def _inputs() -> list[str]:
     supported = [name for name, format_ in FORMATS.items() if format_.is_sagemaker_input]
     return [*_LISTED_FIRST, *(name for name in supported if name not in _LISTED_FIRST)]
+
+
+def file_of_other_split(manifest: Manifest, name: str, beginning: str) -> str | None:
+    """Returns the first file that isn't in the split with this name, but has the prefix of the split's files. Returns None if there is none."""
+    files = plain_fields(manifest.files, "file", "split")
+    return next((file for file, split in files if split != name and file.startswith(beginning)), None)
 
 
 def beginnings(manifest: Manifest) -> dict[str, str]:
