@@ -213,9 +213,13 @@ def test_mlcroissant_reads_splits_classes_and_the_columns_of_tables(tmp_path: Pa
     assert [each["classes/image/class/label/name"] for each in images["classes/image/class/label"]] == ["admiral", "flower", "temple"]
 
 
-def test_mlcroissant_accepts_a_set_of_files_for_each_split(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize(("template", "sets"), [(None, 2), ("{split}[x]-{shard}.{ext}", 2), ("{shard}-{split}.{ext}", 0)])
+def test_mlcroissant_accepts_a_set_of_files_for_each_split(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, template: str | None, sets: int
+) -> None:
     monkeypatch.setattr(manifest_table, "MOST_LISTED_FILES", 3)
-    described = loader_sets.numbers(tmp_path, format="csv") / "_dataprep/croissant.json"
-    assert [each["@type"] for each in json.loads(described.read_bytes())["distribution"]] == ["cr:FileSet", "cr:FileSet"]
+    named = {"fileName": template} if template else {}
+    described = loader_sets.numbers(tmp_path, format="csv", **named) / "_dataprep/croissant.json"
+    assert [each["@type"] for each in json.loads(described.read_bytes())["distribution"]] == ["cr:FileSet"] * sets
     (found,) = json.loads(environments.run("mlcroissant", CROISSANT, [described]))
     assert found == {"splits": [{"splits/name": "train", "splits/records": 5}, {"splits/name": "validation", "splits/records": 2}]}
