@@ -35,7 +35,8 @@ FILE_BYTES: Final[Mapping[Kind, int]] = {"images": 110_000, "parquet": 256 * MIB
 
 _FILES_AT_ONCE: Final = 8
 """The number of files that a process examines or reads at the same time, if each file takes one or two requests."""
-_REPORTS_AT_ONCE: Final = 16
+_BUNDLES_AT_ONCE: Final = 4
+"""The bundles of reports that the commit step reads at the same time."""
 
 
 @dataclass(frozen=True)
@@ -234,7 +235,7 @@ def _commit(job: Job, known: Coefficients) -> Cost:
     base, growth = known.line("commit", "peak_mib")
     _, cpu = known.line("commit", "commit_cpu_seconds")
     lists, gets, requests = (known.per("commit", f"commit_{kind}_requests", "shards") * job.shards for kind in ("list", "get", "all"))
-    waiting = lists * PAGE_SECONDS + gets * ANSWER_SECONDS / _REPORTS_AT_ONCE
+    waiting = lists * PAGE_SECONDS + gets * ANSWER_SECONDS / _BUNDLES_AT_ONCE
     return Cost("commit", "commit", Time.longest({"answers": waiting, "CPU": job.shards * cpu}), requests, base + growth * job.shards)
 
 

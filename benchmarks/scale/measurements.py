@@ -18,6 +18,7 @@ from dataprep_api.dataset.report import ShardReport
 from dataprep_api.resources.job import DataPrepJob
 from dataprep_api.spec import DataPrepJobSpec
 from dataprep_converter.dataset.output_folder import OutputFolder, RunFolder
+from dataprep_converter.dataset.stored_reports import BundleWriter
 from dataprep_converter.planning.planner import make_plan
 from dataprep_converter.runtime import allocator
 from dataprep_converter.sampling.plan import Plan
@@ -103,7 +104,8 @@ def work(disk: str, kind: str, count: int, fields: Fields, *, most_shards: int) 
 def prepare_commit(disk: str, count: int, server: Mapping[str, str]) -> Figures:
     """Stores the plan of a job with `count` shards of ten images each, and the files that workers would leave for the commit step.
 
-    Without a server, the shards and their reports are played. With an S3 server, they are real objects, and each shard is one byte long.
+    Without a server, the shards, their reports and the bundles of reports are played. With an S3 server, they are real objects, and each shard
+    is one byte long.
     """
     access = _access(Path(disk), "images", count * IMAGES_OF_A_SHARD, server=server)
     spec = spec_of("images", _output(server), SHARDED)
@@ -191,14 +193,17 @@ def _first_report(spec: DataPrepJobSpec, plan: Plan, access: PlayedAccess) -> Sh
 
 
 def _put_shards(folder: RunFolder, store: Store, head: PlanHead, like: ShardReport) -> None:
-    def put(shard: Shard) -> None:
+    def put(shard: Shard) -> ShardReport:
         entry = store.put(folder.at(shard.file), b"x")
         index = store.put(folder.at(names.index_file(shard.file)), b"x")
-        folder.put_report(report_of(shard, like=like, entry=entry, index=index))
+        report = report_of(shard, like=like, entry=entry, index=index)
+        folder.put_report(report)
+        return report
 
+    bundles = BundleWriter(folder, head)
     with ThreadPoolExecutor(_AT_ONCE) as threads:
-        for _ in threads.map(put, shards(head)):
-            pass
+        for report in threads.map(put, shards(head)):
+            bundles.add(report)
 
 
 @contextmanager

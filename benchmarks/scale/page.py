@@ -113,7 +113,7 @@ def _formulas(known: Coefficients) -> str:
          f"{known.shuffle_mib:,.0f} MiB of the source per CPU s"),
         ("memory of a worker", "workers", "constant",
          f"{worker[0]:.0f} MiB with {known.sizes('work-images')[0]:,} units, {worker[-1]:.0f} MiB with {known.sizes('work-images')[-1]:,}"),
-        ("commit: requests", "commit", "S reports, 16 at a time; several listings of S / 1000 pages",
+        ("commit: requests", "commit", "a bundle of reports for each task, 4 at a time (a task with fewer than 8 shards: its reports); several listings of S / 1000 pages",
          f"{reads:,.0f} reads and {pages:.1f} pages per 1000 shards, reports of {known.figure('commit', 'report_bytes'):,.0f} bytes"),
         ("commit: compare, merge, write the manifest", "commit", "CPU for each shard",
          f"{1e3 * known.line('commit', 'commit_cpu_seconds')[1]:.2f} CPU ms per shard"),
@@ -221,8 +221,9 @@ _LIMITS: Final = f"""\
 - **A shuffle of a source that is decoded in units** (CSV, Parquet, TFRecord and so on) makes each task read the complete source: P · N bytes.
   With a thousand workers and 100 TB, these are 100 PB. Shuffle such a source while training, or shuffle files whose samples are files.
 - **A join is computed by the plan pod**, and its rows must fit on the disk of this pod. A retry of the plan step computes the join again.
-- **The commit step is one pod.** Its time and its memory grow with the number of shards (see the formulas), so give a job of many TB larger
-  shards (`output.shards.targetSize`) and the commit pod enough memory.
+- **The commit step is one pod.** It reads the bundles of reports, and lists the shards, their indexes and their reports, each in one
+  sequence of pages. Its time grows with the number of shards, and its memory by several hundred bytes for each shard (see the formulas).
+  Larger shards (`output.shards.targetSize`) shorten it.
 - **A job has at most 10,000 tasks**, so a task of a job of 100 TB makes 10 GB. A pod that is lost repeats only its unfinished shards.
 - **The store's limit of requests** is shared by all workers. A job of small files reaches it long before the workers are busy. Set
   `requestsPerSecond` in `spec.stores` if other programs use the store.

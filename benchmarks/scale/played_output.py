@@ -1,4 +1,5 @@
-"""Played shards and their reports, as workers leave them for the commit step. The reports are in one local file, the pack."""
+"""Played shards, their reports and bundles of reports, as workers leave them for the commit step. The reports are in one local file, the
+pack."""
 
 import hashlib
 from collections.abc import Iterator
@@ -11,7 +12,7 @@ from benchmarks.scale.played_files import pins
 from benchmarks.scale.played_store import OUTPUT, ComputedFiles
 
 from dataprep_api import names
-from dataprep_api.dataset.plan import PlanHead, Shard, shards
+from dataprep_api.dataset.plan import PlanHead, Shard, bundles, shards
 from dataprep_api.dataset.report import IndexFile, ShardReport
 from dataprep_converter.stores import Entry
 
@@ -37,7 +38,7 @@ def report_of(shard: Shard, *, like: ShardReport, entry: Entry, index: Entry) ->
 
 
 def write_reports(folder: Path, head: PlanHead, like: ShardReport) -> None:
-    """Writes the pack with a report for each shard of the plan."""
+    """Writes the pack with a report for each shard of the plan, in order. So each bundle is a part of the pack."""
     ends = np.empty(head.shards, np.int64)
     with (folder / _PACK).open("wb") as pack:
         for shard, entry, index in zip(shards(head), _Shards(head).entries(), _Shards(head, is_index=True).entries(), strict=True):
@@ -47,12 +48,12 @@ def write_reports(folder: Path, head: PlanHead, like: ShardReport) -> None:
 
 
 def played_output(folder: Path, head: PlanHead) -> dict[str, ComputedFiles]:
-    """Returns the played shards, indexes and reports by their prefixes, for the store."""
+    """Returns the played shards, indexes, and reports with their bundles by their prefixes, for the store."""
     (split,) = head.splits
     return {
         f"{OUTPUT}/{split.name}-": _Shards(head),
         f"{OUTPUT}/{names.INDEX}/": _Shards(head, is_index=True),
-        f"{OUTPUT}/{names.report_file(head.run_id, 0).rpartition('/')[0]}/": _Reports(head, folder),
+        f"{OUTPUT}/{names.reports_folder(head.run_id)}/": _Reports(head, folder),
     }
 
 
@@ -82,36 +83,46 @@ class _Shards:
 
 
 class _Reports:
-    """The reports in a pack. Only the requested reports are in memory."""
+    """The reports in a pack, and the bundles, each of which is a part of the pack. Only the requested reports are in memory."""
 
     def __init__(self, head: PlanHead, folder: Path) -> None:
         self._run_id = head.run_id
         self._pack = folder / _PACK
         self._ends = np.load(folder / _ENDS, mmap_mode="r")
+        self._bundles = {names.bundle_file(head.run_id, bundle.start): bundle for bundle in bundles(head)}
 
     def entries(self) -> Iterator[Entry]:
         """See `ComputedFiles`."""
         for number in range(len(self._ends)):
-            yield self._entry(number)
+            yield self._entry(names.report_file(self._run_id, number), range(number, number + 1))
+        for path, bundle in self._bundles.items():
+            yield self._entry(path, bundle)
 
     def entry(self, uri: str) -> Entry | None:
         """See `ComputedFiles`."""
-        digits = uri.rpartition("/")[2].removesuffix(".json")
-        return self._entry(int(digits)) if digits.isdigit() and int(digits) < len(self._ends) else None
+        path = uri.removeprefix(f"{OUTPUT}/")
+        numbers = self._numbers(path)
+        return self._entry(path, numbers) if numbers else None
 
     def read(self, uri: str, offset: int, length: int) -> bytes:
         """See `ComputedFiles`."""
-        number = int(uri.rpartition("/")[2].removesuffix(".json"))
         with self._pack.open("rb") as pack:
-            pack.seek(self._start(number) + offset)
+            pack.seek(self._start(self._numbers(uri.removeprefix(f"{OUTPUT}/")).start) + offset)
             return pack.read(length)
+
+    def _numbers(self, path: str) -> range:
+        """Returns the numbers of the reports in this file. The range is empty if there is no such file."""
+        digits = path.rpartition("/")[2].removesuffix(".json")
+        if digits.isdigit():
+            return range(int(digits), min(int(digits) + 1, len(self._ends)))
+        return self._bundles.get(path, range(0))
 
     def _start(self, number: int) -> int:
         return int(self._ends[number - 1]) if number else 0
 
-    def _entry(self, number: int) -> Entry:
-        size = int(self._ends[number]) - self._start(number)
-        return Entry(f"{OUTPUT}/{names.report_file(self._run_id, number)}", size, f"{number:032x}")
+    def _entry(self, path: str, numbers: range) -> Entry:
+        size = int(self._ends[numbers.stop - 1]) - self._start(numbers.start)
+        return Entry(f"{OUTPUT}/{path}", size, f"{numbers.start:032x}")
 
 
 def _pins(count: int) -> Iterator[str]:

@@ -128,6 +128,15 @@ def test_a_played_data_set_is_committed(tmp_path: Path) -> None:
     assert committed["commit_put_requests"] > 0
 
 
+def test_the_bundles_of_a_played_data_set_are_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(measurements, "WORKERS", 1)
+    measurements.prepare_commit(str(tmp_path), 80, {})
+    committed = measurements.commit(str(tmp_path), 80, {})
+
+    assert committed["shards"] == 80
+    assert committed["commit_get_requests"] < 20
+
+
 @pytest.mark.slow
 def test_a_measurement_has_a_process_of_its_own(tmp_path: Path) -> None:
     bench = Bench(tmp_path, seconds=300)
