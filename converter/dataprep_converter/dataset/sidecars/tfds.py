@@ -12,6 +12,8 @@ five digits. The files have the form that tensorflow_datasets 4.9.10 writes.
 import json
 import re
 from collections.abc import Iterable, Mapping, Sequence
+from io import BytesIO
+from sys import intern
 from typing import Any, Final
 
 from dataprep_api import names
@@ -42,7 +44,8 @@ def make(finished: FinishedDataSet) -> Made:
         template = _template(files, split, finished)
         if template is None:
             return
-        lengths = [str(records) for name, records in plain_fields(manifest.files, "split", "records") if name == split.name]
+        # Most shards have equal lengths, and equal texts are stored once.
+        lengths = [intern(str(records)) for name, records in plain_fields(manifest.files, "split", "records") if name == split.name]
         splits.append({"filepathTemplate": _UP + template, "name": split.name, "numBytes": str(split.size), "shardLengths": lengths})
     info = {
         "description": f"{manifest.records_out} records, made by dataprep.",
@@ -136,4 +139,9 @@ def _leaf(python_name: str, kind: str, content: Mapping[str, Any]) -> Mapping[st
 
 
 def _to_json(content: Mapping[str, Any]) -> bytes:
-    return json.dumps(content, indent=2, sort_keys=True, ensure_ascii=False).encode() + b"\n"
+    # The parts are written one after another, because the list of the parts of very many shards takes several times as much memory.
+    written = BytesIO()
+    for part in json.JSONEncoder(indent=2, sort_keys=True, ensure_ascii=False).iterencode(content):
+        written.write(part.encode())
+    written.write(b"\n")
+    return written.getvalue()
