@@ -1,4 +1,4 @@
-"""Small files of a remote store are read ahead. The tests use a fake store, which opens local files and keeps track of the open files."""
+"""Files of a remote store are examined several at a time. The tests use a fake store, which opens local files and records which are open."""
 
 import gzip
 import threading
@@ -11,7 +11,7 @@ from tests.builders.archives import a_tar
 
 from dataprep_converter.core.errors import Unreachable
 from dataprep_converter.inputs.access import Access
-from dataprep_converter.readers.base.examined import each_opened, examined
+from dataprep_converter.readers.base.examined import examined, open_once
 from dataprep_converter.stores import Entry, Input, PinnedInput, Store
 from dataprep_converter.stores.files import FileStore
 
@@ -76,41 +76,52 @@ def contents(source: Input) -> bytes:
     return source.read_at(0, source.size)
 
 
+def size_of(store: Store, entry: Entry) -> int:
+    with open_once(store, entry) as source:
+        return len(contents(source))
+
+
 @pytest.mark.parametrize("is_remote", [False, True])
-def test_every_file_is_yielded_in_order_with_its_content(tmp_path: Path, is_remote: bool) -> None:
-    sizes = [0, 1, 5, SMALL, SMALL + 1, 3, 2 * SMALL, 4, 4, 4, 4, 4]
-    files = entries(tmp_path, sizes)
-    local = Access()
-    access = FakeAccess(FakeRemoteStore(local.store(str(tmp_path)))) if is_remote else local
-
-    found = [(path, contents(source), source.size) for _, path, _, source in each_opened(access, files)]
-
-    assert found == [(f"{number:03}", bytes([number]) * size, size) for number, size in enumerate(sizes)]
+@pytest.mark.parametrize("size", [0, 1, SMALL, SMALL + 1])
+def test_a_file_that_is_opened_once_has_its_content(tmp_path: Path, is_remote: bool, size: int) -> None:
+    local = Access().store(str(tmp_path))
+    fake: Any = FakeRemoteStore(local)
+    ((_, _, entry),) = entries(tmp_path, [size])
+    with open_once(fake if is_remote else local, entry) as source:
+        assert (contents(source), source.size) == (bytes(size), size)
 
 
-def test_small_files_are_read_at_the_same_time(tmp_path: Path) -> None:
+def test_a_small_file_is_closed_as_soon_as_it_is_read(tmp_path: Path) -> None:
+    fake: Any = FakeRemoteStore(Access().store(str(tmp_path)))
+    (_, _, small), (_, _, large) = entries(tmp_path, [SMALL, SMALL + 1])
+    with open_once(fake, small), open_once(fake, large):
+        assert fake.is_open == {large.uri}
+    assert fake.is_open == set()
+
+
+def test_a_file_that_has_grown_since_it_was_listed_is_not_read_into_memory(tmp_path: Path) -> None:
+    fake: Any = FakeRemoteStore(Access().store(str(tmp_path)))
+    ((_, _, entry),) = entries(tmp_path, [10])
+    (tmp_path / "000").write_bytes(bytes(SMALL + 1))
+    with open_once(fake, entry) as source:
+        assert source.size == SMALL + 1
+        assert fake.is_open == {entry.uri}
+
+
+@pytest.mark.parametrize("size", [10, SMALL + 1])
+def test_files_are_read_at_the_same_time(tmp_path: Path, size: int) -> None:
     store = FakeRemoteStore(Access().store(str(tmp_path)), meeting=8)
-    assert len([*each_opened(FakeAccess(store), entries(tmp_path, [10] * 16))]) == 16
-
-
-def test_a_large_file_is_opened_when_its_turn_comes_and_closed_after_it(tmp_path: Path) -> None:
-    store = FakeRemoteStore(Access().store(str(tmp_path)))
-    files = entries(tmp_path, [SMALL + 1] * 3)
-    for _, _, entry, _ in each_opened(FakeAccess(store), files):
-        assert store.is_open == {entry.uri}
+    found = examined(FakeAccess(store), entries(tmp_path, [size] * 16), size_of)
+    assert [each.result for each in found] == [size] * 16
     assert store.is_open == set()
-    assert store.opened == [entry.uri for _, _, entry in files]
 
 
 def test_an_error_comes_when_the_file_is_due(tmp_path: Path) -> None:
     store = FakeRemoteStore(Access().store(str(tmp_path)), fails="002")
-    found: list[str] = []
+    found = examined(FakeAccess(store), entries(tmp_path, [10] * 5), size_of)
+    assert [next(found).path, next(found).path] == ["000", "001"]
     with pytest.raises(Unreachable, match=r"002 can't be reached"):
-        found += [path for _, path, _, _ in each_opened(FakeAccess(store), entries(tmp_path, [10] * 5))]
-    opened = each_opened(FakeAccess(store), entries(tmp_path, [10] * 5))
-    assert [next(opened)[1], next(opened)[1]] == ["000", "001"]
-    with pytest.raises(Unreachable, match=r"002 can't be reached"):
-        next(opened)
+        next(found)
 
 
 def test_files_on_this_disk_are_not_read_ahead(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -123,7 +134,7 @@ def test_files_on_this_disk_are_not_read_ahead(tmp_path: Path, monkeypatch: pyte
         return really(self, uri)
 
     monkeypatch.setattr(FileStore, "open", counted)
-    for number, _ in enumerate(each_opened(Access(), files), start=1):
+    for number, _ in enumerate(examined(Access(), files, size_of), start=1):
         assert len(opened) == number
 
 
@@ -172,13 +183,4 @@ def test_members_of_an_archive_are_examined_one_after_the_other(tmp_path: Path) 
         return threading.current_thread().name
 
     assert {each.result for each in examined(access, files, examine)} == {threading.current_thread().name}
-    assert [source.read_at(0, 10) for _, _, _, source in each_opened(access, files)] == [b"x" * 10] * 20
-
-
-def test_a_file_that_has_grown_since_it_was_listed_is_not_read_into_memory(tmp_path: Path) -> None:
-    store = FakeRemoteStore(Access().store(str(tmp_path)))
-    files = entries(tmp_path, [10])
-    (tmp_path / "000").write_bytes(bytes(SMALL + 1))
-    for _, _, entry, source in each_opened(FakeAccess(store), files):
-        assert source.size == SMALL + 1
-        assert store.opened == [entry.uri, entry.uri]
+    assert [each.result for each in examined(access, files, size_of)] == [10] * 20

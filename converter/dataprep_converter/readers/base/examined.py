@@ -60,24 +60,14 @@ def _is_read_in_order(store: Store) -> bool:
     return isinstance(store, ReadsFiles | ArchiveStore)
 
 
-def each_opened(access: Access, files: Iterable[ListedFile]) -> Iterator[tuple[int, str, Entry, Input]]:
-    """Opens the files one after another. The contents of small files of a remote store are read ahead.
-
-    Yields each file with an Input, which is closed when the next file is requested.
-    """
-    for file in examined(access, files, _small_content):
-        source = access.store(file.entry.uri).open(file.entry.uri) if file.result is None else _ContentInput(file.result)
-        with source:
-            yield file.root, file.path, file.entry, source
-
-
-def _small_content(store: Store, entry: Entry) -> bytes | None:
-    """Returns the content of a small remote file."""
-    if entry.size > _SMALL_BYTES or _is_read_in_order(store):
-        return None
-    with store.open(entry.uri) as source:
-        # The file might have been replaced by a larger one since it was listed.
-        return source.read_at(0, source.size) if source.size <= _SMALL_BYTES else None
+def open_once(store: Store, entry: Entry) -> Input:
+    """Opens a file that is read once from its beginning. A small file of a remote store is read in a single request."""
+    source = store.open(entry.uri)
+    # The file might have been replaced by a larger one since it was listed.
+    if max(entry.size, source.size) > _SMALL_BYTES or _is_read_in_order(store):
+        return source
+    with source:
+        return _ContentInput(source.read_at(0, source.size))
 
 
 def _each(call: Callable[[Item], Result], items: Iterable[Item]) -> Generator[Result, None, None]:

@@ -18,7 +18,7 @@ from dataprep_converter.inputs.encodings import in_utf8
 from dataprep_converter.inputs.pinned import ForwardReader
 from dataprep_converter.readers import Discovery, Listing
 from dataprep_converter.readers.base.blocks import Block
-from dataprep_converter.readers.base.examined import each_opened
+from dataprep_converter.readers.base.examined import ListedFile, open_once
 from dataprep_converter.readers.base.partitions import (
     ListFiles,
     Partitions,
@@ -34,7 +34,9 @@ from dataprep_converter.readers.text.csv_rows import Rows
 from dataprep_converter.readers.text.csv_starts import FileStart, Preamble, dialect_of, infer_columns, selected_names
 from dataprep_converter.readers.text.defaults import check_exist, with_defaults
 from dataprep_converter.readers.text.not_text import refuse_binary
-from dataprep_converter.readers.text.stretches import StretchReader, cut, open_forward, units_of
+from dataprep_converter.readers.text.stretches import StretchReader, open_forward
+from dataprep_converter.readers.text_scan.files import examined_texts
+from dataprep_converter.readers.text_scan.found import TextFile, examine_rest
 from dataprep_converter.records.batch import TEXT, TEXTS, marked
 from dataprep_converter.sampling.units import Unit
 from dataprep_converter.stores import Entry, Input
@@ -89,6 +91,7 @@ class _Planner:
 
     def __init__(self, source: CsvSource, access: Access) -> None:
         self._source = source
+        self._encoding = source.encoding or "Utf8"
         self._access = access
         self._inference: dict[str, Any] = {}
         """The entries of the state that describe inferred columns: `TEXTS` and `warnings`."""
@@ -103,17 +106,31 @@ class _Planner:
 
     def units(self, files: ListFiles) -> Listing[Unit]:
         """Yields the units in the order of the URIs and, for each URI, sorted by path."""
-        for root, path, entry, source in each_opened(self._access, files()):
-            yield from self._units_of(root, path, entry, source)
+        for file in examined_texts(self._access, self._with_columns(files()), self._examine):
+            self._check_header(file.result.names, file.entry.uri)
+            yield from file.result.units(file.root, file.path, file.entry)
         columns = [column.model_dump(by_alias=True, exclude_none=True) for column in self._columns or []]
         return self._inference | {"columns": columns} | ({"nullWords": list(self._dialect.missing)} if self._dialect.missing else {})
 
-    def _units_of(self, root: int, path: str, entry: Entry, source: Input) -> Iterator[Unit]:
-        with open_forward(source, entry, self._source.encoding or "Utf8") as forward:
+    def _with_columns(self, files: Iterator[ListedFile]) -> Iterator[ListedFile]:
+        """Yields the files. Determines the columns from the first file that has any, before this file is yielded."""
+        for root, path, entry in files:
+            if self._columns is None:
+                with (
+                    open_once(self._access.store(entry.uri), entry) as source,
+                    open_forward(source, entry, self._encoding, ahead=False) as forward,
+                ):
+                    start = self._start(forward, entry.uri)
+                    self._infer_columns(replace(start, data=in_utf8(start.data, forward.encoding)), entry.uri)
+            yield root, path, entry
+
+    def _examine(self, source: Input, entry: Entry, *, ahead: bool) -> TextFile:
+        with open_forward(source, entry, self._encoding, ahead=ahead) as forward:
             start = self._start(forward, entry.uri)
-            self._settle(replace(start, data=in_utf8(start.data, forward.encoding)), entry.uri)
-            file_stretches = cut(forward, start.data, line=start.line, scan=self._scan, uri=entry.uri, limit=_LIMIT)
-            yield from units_of(root, path, entry, file_stretches, forward)
+            # Don't read a large file to its end if its header is wrong.
+            self._check_header(start.names, entry.uri)
+            found = examine_rest(forward, start.data, line=start.line, scan=self._scan, uri=entry.uri, limit=_LIMIT)
+            return replace(found, names=start.names)
 
     def _scan(self, data: bytes, at_end: bool) -> Rows:
         return self._dialect.rows(data, at_end=at_end)
@@ -139,21 +156,25 @@ class _Planner:
                 )
             length *= 2
 
-    def _settle(self, start: FileStart, uri: str) -> None:
-        """Takes the columns from the first file, and compares the headers of the other files with these columns. For an invalid header or
+    def _infer_columns(self, start: FileStart, uri: str) -> None:
+        """Takes the columns from a file that begins with `start`. Does nothing if the file has neither a header nor a row. For an invalid
         column, raises BadSpec, which names the file."""
-        if self._columns is None:
-            inferred = infer_columns(start, self._dialect, rule=self._rule, uri=uri, of=_OF)
-            self._named_by = uri
-            if inferred is not None:
-                self._columns = inferred.columns
-                if inferred.texts:
-                    self._inference[TEXTS] = inferred.texts
-                _parser(self._source, self._dialect, inferred.columns)
-                warnings = inferred.warnings(selected_names(inferred.columns, self._source.select, of=_OF), of=_OF)
-                if warnings:
-                    self._inference["warnings"] = warnings
-        elif start.names is not None:
-            expected = [column.name for column in self._columns]
-            if start.names != expected:
-                raise BadSpec(f"{uri}: its header has the columns {', '.join(start.names)}; {self._named_by} has {', '.join(expected)}.")
+        inferred = infer_columns(start, self._dialect, rule=self._rule, uri=uri, of=_OF)
+        if inferred is None:
+            return
+        self._columns = inferred.columns
+        self._named_by = uri
+        if inferred.texts:
+            self._inference[TEXTS] = inferred.texts
+        _parser(self._source, self._dialect, inferred.columns)
+        warnings = inferred.warnings(selected_names(inferred.columns, self._source.select, of=_OF), of=_OF)
+        if warnings:
+            self._inference["warnings"] = warnings
+
+    def _check_header(self, names: Sequence[str] | None, uri: str) -> None:
+        """Raises BadSpec, which names the file, if the names in the file's header aren't those of the columns."""
+        if self._columns is None or names is None:
+            return
+        expected = [column.name for column in self._columns]
+        if list(names) != expected:
+            raise BadSpec(f"{uri}: its header has the columns {', '.join(names)}; {self._named_by} has {', '.join(expected)}.")

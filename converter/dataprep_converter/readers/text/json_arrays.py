@@ -15,7 +15,7 @@ An array with an empty element, as after an extra comma, is refused, because an 
 import re
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final
 
 import numpy as np
@@ -27,8 +27,8 @@ from dataprep_converter.inputs.pinned import ForwardReader
 from dataprep_converter.readers.columnar.columns import shown
 from dataprep_converter.readers.text import stretches
 from dataprep_converter.readers.text.lines import Lines
-from dataprep_converter.readers.text.stretches import BOM, Stretch, cut, units_of
-from dataprep_converter.sampling.units import Unit
+from dataprep_converter.readers.text.stretches import BOM, Stretch, cut
+from dataprep_converter.readers.text_scan.found import TextFile, found_in
 from dataprep_converter.stores import Entry
 
 START_BYTES: Final = 1 << 20
@@ -95,33 +95,32 @@ def read_start(forward: ForwardReader) -> tuple[bytes, bool]:
     return start.removeprefix(BOM), True
 
 
-def units_of_array(root: int, path: str, entry: Entry, start: bytes, forward: ForwardReader) -> Iterator[Unit]:
-    """Yields the units of a file that is a single array. Raises BadData for an array that isn't closed, and for text after the array.
-    Raises ArrayInFirstLine, before any unit is yielded, if the array ends on the file's first line and more text follows."""
+def examine_array(entry: Entry, start: bytes, forward: ForwardReader) -> TextFile:
+    """Finds the elements of a file that is a single array. `start` contains the first bytes, which have already been read.
+
+    An array that isn't closed, and text after the array, become the file's fault. Raises ArrayInFirstLine if the array ends on the file's
+    first line and more text follows.
+    """
     is_past_first_line = False
 
-    def watched() -> Iterator[tuple[Stretch, bytes]]:
+    def watched() -> Iterator[Stretch]:
         nonlocal is_past_first_line
-        for stretch, data in cut(forward, start, line=1, scan=_scan_file, uri=entry.uri, limit=_LIMIT):
-            if not is_past_first_line:
-                # A stretch ends before a comma, or at the end of the text if the array is closed.
-                text = data[: stretch.size].lstrip(_BLANKS)
-                is_past_first_line = b"\n" in (text if stretch.size < len(data) else text.rstrip(_BLANKS))
-            yield stretch, data
+        with _faults_of(entry.uri):
+            try:
+                for stretch, data in cut(forward, start, line=1, scan=_scan_file, uri=entry.uri, limit=_LIMIT):
+                    if not is_past_first_line:
+                        # A stretch ends before a comma, or at the end of the text if the array is closed.
+                        text = data[: stretch.size].lstrip(_BLANKS)
+                        is_past_first_line = b"\n" in (text if stretch.size < len(data) else text.rstrip(_BLANKS))
+                    yield stretch
+            except _ClosedEarly as exc:
+                if exc.on_first_line and not is_past_first_line:
+                    raise ArrayInFirstLine from exc
+                raise
 
-    held: list[Unit] = []
-    with _faults_of(entry.uri):
-        try:
-            for unit in units_of(root, path, entry, watched(), forward, form={"array": True}):
-                held.append(unit)
-                if is_past_first_line:
-                    yield from held
-                    held = []
-        except _ClosedEarly as exc:
-            if exc.on_first_line and not is_past_first_line:
-                raise ArrayInFirstLine from exc
-            raise
-        yield from held
+    found = found_in(watched(), forward, form={"array": True})
+    # As long as the array might be only the first line, nothing of it is listed.
+    return found if found.fault is None or is_past_first_line else replace(found, stretches=[])
 
 
 def sample_of(start: bytes, uri: str) -> Lines:

@@ -7,8 +7,9 @@ are bad, and a reason is reported for each of them.
 
 import json
 import sys
-from collections.abc import Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any, Final
 
 import numpy as np
@@ -21,9 +22,10 @@ from dataprep_converter.core.good_runs import good_runs
 from dataprep_converter.core.tensors import Array, pc
 from dataprep_converter.formats.nested.json_texts import json_column
 from dataprep_converter.inputs.access import Access
+from dataprep_converter.inputs.encodings import Encoding
+from dataprep_converter.inputs.pinned import ForwardReader
 from dataprep_converter.readers import Discovery, Listing
 from dataprep_converter.readers.base.blocks import Block
-from dataprep_converter.readers.base.examined import each_opened
 from dataprep_converter.readers.base.partitions import (
     ListFiles,
     Partitions,
@@ -38,8 +40,10 @@ from dataprep_converter.readers.text.defaults import with_defaults
 from dataprep_converter.readers.text.json_columns import AnyColumn, Path, infer_columns
 from dataprep_converter.readers.text.json_nested import NestedColumn, unknown_key
 from dataprep_converter.readers.text.json_starts import first_records
-from dataprep_converter.readers.text.lines import Lines, not_utf8, scan, units_of_lines, with_lines
+from dataprep_converter.readers.text.lines import LIMIT, Lines, not_utf8, scan, with_lines
 from dataprep_converter.readers.text.stretches import Reading, StretchReader, open_forward
+from dataprep_converter.readers.text_scan.files import examined_texts
+from dataprep_converter.readers.text_scan.found import TextFile, examine_rest
 from dataprep_converter.records.batch import STRUCTS
 from dataprep_converter.sampling.units import Unit
 from dataprep_converter.stores import Entry, Input
@@ -96,27 +100,32 @@ class JsonlReader(StretchReader):
 
 def _units(jsonl: JsonlSource, files: ListFiles, access: Access) -> Listing[Unit]:
     uri, columns = _columns(jsonl, files, access)
-    for root, path, entry, source in each_opened(access, files()):
-        try:
-            yield from _units_of_file(root, path, entry, source, jsonl)
-        except json_arrays.ArrayInFirstLine:
-            yield from _units_of_file(root, path, entry, source, jsonl, has_lines=True)
-            if entry.uri == uri:
-                _, columns = _columns(jsonl, files, access, has_lines=True)
+    for file in examined_texts(access, files(), partial(_examine, encoding=jsonl.encoding or "Utf8")):
+        yield from file.result.units(file.root, file.path, file.entry)
+        if file.result.is_unlike_its_start and file.entry.uri == uri:
+            _, columns = _columns(jsonl, files, access, has_lines=True)
     state: dict[str, Any] = {"columns": [[_document(column), list(path)] for column, path in columns]}
     is_kept = access.structs.keeps and any(isinstance(column, NestedColumn) and pa.types.is_struct(column.kind) for column, _ in columns)
     return state | ({STRUCTS: True} if is_kept else {})
 
 
-def _units_of_file(root: int, path: str, entry: Entry, source: Input, jsonl: JsonlSource, *, has_lines: bool = False) -> Iterator[Unit]:
-    """Yields the units of a file. Unless `has_lines` is set, raises ArrayInFirstLine if the file begins like an array but consists of
-    lines."""
-    with open_forward(source, entry, jsonl.encoding or "Utf8") as forward:
+def _examine(source: Input, entry: Entry, *, ahead: bool, encoding: Encoding) -> TextFile:
+    """Finds the records of a file, which are the elements of an array or lines."""
+    with open_forward(source, entry, encoding, ahead=ahead) as forward:
         start, is_array = json_arrays.read_start(forward)
-        if is_array and not has_lines:
-            yield from json_arrays.units_of_array(root, path, entry, start, forward)
-        else:
-            yield from units_of_lines(root, path, entry, start, forward, skip_blank=True)
+        if not is_array:
+            return _examine_lines(entry, start, forward)
+        try:
+            return json_arrays.examine_array(entry, start, forward)
+        except json_arrays.ArrayInFirstLine:
+            pass
+    with open_forward(source, entry, encoding, ahead=ahead) as forward:
+        start, _ = json_arrays.read_start(forward)
+        return replace(_examine_lines(entry, start, forward), is_unlike_its_start=True)
+
+
+def _examine_lines(entry: Entry, start: bytes, forward: ForwardReader) -> TextFile:
+    return examine_rest(forward, start, line=1, scan=partial(scan, skip_blank=True), uri=entry.uri, limit=LIMIT)
 
 
 def _columns(jsonl: JsonlSource, files: ListFiles, access: Access, *, has_lines: bool = False) -> tuple[str, list[tuple[AnyColumn, Path]]]:

@@ -7,6 +7,7 @@ A line with invalid syntax is a bad record, and so is a line whose indexes don't
 
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any, ClassVar, Final
 
 import numpy as np
@@ -20,15 +21,14 @@ from dataprep_converter.core.tensors import Array, arrow_type, pc, to_arrow, to_
 from dataprep_converter.inputs.access import Access
 from dataprep_converter.readers import Discovery, Listing
 from dataprep_converter.readers.base.blocks import Block
-from dataprep_converter.readers.base.examined import each_opened
 from dataprep_converter.readers.base.listing import input_files
-from dataprep_converter.readers.text.lines import Lines, with_lines
+from dataprep_converter.readers.text.lines import LIMIT, Lines, with_lines
 from dataprep_converter.readers.text.lines import scan as scan_lines
-from dataprep_converter.readers.text.stretches import BOM, StretchReader, cut, open_forward, units_of
+from dataprep_converter.readers.text.stretches import StretchReader
+from dataprep_converter.readers.text_scan.files import examine_lines, examined_texts
 from dataprep_converter.records.batch import SAMPLE, Batch, Raw
 from dataprep_converter.sampling.units import Unit, Units
 
-_LIMIT: Final = "a line of more than {} MiB; is the file not text?"
 _IS_SPACE: Final = np.isin(np.arange(256), np.frombuffer(b" \t\r\n\v\f", np.uint8))
 _NUMBER: Final = r"(?i)^[+-]?(([0-9]+\.?[0-9]*|\.[0-9]+)(e[+-]?[0-9]+)?|inf|infinity|nan)$"
 _WHOLE: Final = "^[0-9]{1,16}$"
@@ -93,11 +93,9 @@ class LibsvmReader(Closeable):
 
 
 def _units(source: LibsvmSource, access: Access) -> Listing[Unit]:
-    for root, path, entry, file in each_opened(access, input_files(access, source.uris)):
-        with open_forward(file, entry, "Utf8") as forward:
-            first_bytes = forward.read(len(BOM))
-            stretches = cut(forward, b"" if first_bytes == BOM else first_bytes, line=1, scan=scan, uri=entry.uri, limit=_LIMIT)
-            yield from units_of(root, path, entry, stretches, forward)
+    examine = partial(examine_lines, scan=scan, encoding="Utf8", limit=LIMIT)
+    for file in examined_texts(access, input_files(access, source.uris), examine):
+        yield from file.result.units(file.root, file.path, file.entry)
     return {}
 
 

@@ -1,27 +1,19 @@
-"""Finds where lines begin and end, and plans sources whose records are lines.
+"""Finds where lines begin and end.
 
 A line ends with \\n or \\r\\n. The last line of a file needs no line end. The byte order mark of a UTF-8 file is not part of the first
 line.
 """
 
-from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
-from functools import partial
 from typing import Final
 
 import numpy as np
 import numpy.typing as npt
 
 from dataprep_converter.core import native
-from dataprep_converter.inputs.access import Access
-from dataprep_converter.inputs.encodings import Encoding
-from dataprep_converter.inputs.pinned import ForwardReader
-from dataprep_converter.readers.base.examined import each_opened
-from dataprep_converter.readers.text.stretches import BOM, cut, open_forward, units_of
-from dataprep_converter.sampling.units import Unit
-from dataprep_converter.stores import Entry
 
-_LIMIT: Final = "a line of more than {} MiB; is the file not text?"
+LIMIT: Final = "a line of more than {} MiB; is the file not text?"
+"""The message for a line that is too long."""
 _BLANKS: Final = b" \t\r\n"
 _IS_BLANK: Final = np.isin(np.arange(256), np.frombuffer(_BLANKS, np.uint8))
 
@@ -67,24 +59,6 @@ def scan(data: bytes, at_end: bool, *, skip_blank: bool) -> Lines:
         has_text = np.logical_or.reduceat(~_IS_BLANK[text[:size]], starts)
         starts, ends = starts[has_text], ends[has_text]
     return Lines(starts=starts, ends=ends, size=size, feeds=feeds)
-
-
-def line_units(access: Access, files: Iterable[tuple[int, str, Entry]], *, skip_blank: bool, encoding: Encoding | None) -> Iterator[Unit]:
-    """Yields the units of files whose records are lines. `files` come from `input_files`. Reads every file once. Raises BadData for a line
-    that is too long. A byte order mark takes precedence over `encoding`, and is left out. If `encoding` is None, the bytes have no
-    encoding."""
-    for root, path, entry, source in each_opened(access, files):
-        with open_forward(source, entry, encoding) as forward:
-            first_bytes = forward.read(len(BOM))
-            first_bytes = b"" if encoding is not None and first_bytes == BOM else first_bytes
-            yield from units_of_lines(root, path, entry, first_bytes, forward, skip_blank=skip_blank)
-
-
-def units_of_lines(root: int, path: str, entry: Entry, start: bytes, forward: ForwardReader, *, skip_blank: bool) -> Iterator[Unit]:
-    """Yields the units of one file. `start` contains the first bytes of the file, which have already been read, without the byte order
-    mark."""
-    stretches = cut(forward, start, line=1, scan=partial(scan, skip_blank=skip_blank), uri=entry.uri, limit=_LIMIT)
-    yield from units_of(root, path, entry, stretches, forward)
 
 
 def not_utf8(data: bytes, lines: Lines) -> dict[int, str]:

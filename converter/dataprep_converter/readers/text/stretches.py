@@ -9,7 +9,6 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import closing
 from dataclasses import dataclass, replace
 from functools import partial
-from types import MappingProxyType
 from typing import Any, Final, Protocol, TypeAlias
 
 import numpy as np
@@ -21,7 +20,7 @@ from dataprep_converter.core.lru import LruCache
 from dataprep_converter.formats.tfrecord import frames
 from dataprep_converter.inputs.access import Access
 from dataprep_converter.inputs.compressions import MAGIC_BYTES, Compression, compression_of
-from dataprep_converter.inputs.encodings import UTF16, Encoding, in_utf8
+from dataprep_converter.inputs.encodings import Encoding, in_utf8
 from dataprep_converter.inputs.pinned import ForwardReader, InputCopy
 from dataprep_converter.readers.base.blocks import KEPT_BLOCKS, Block, BlockReader, FolderColumns
 from dataprep_converter.records.batch import Raw
@@ -101,12 +100,11 @@ def compression_in(source: Input) -> Compression | None:
     return compression_of(source.read_at(0, MAGIC_BYTES))
 
 
-def open_forward(source: Input, entry: Entry, encoding: Encoding | None) -> closing[ForwardReader]:
-    """Opens the file for reading from its beginning. A file that is larger than one stretch is read ahead.
+def open_forward(source: Input, entry: Entry, encoding: Encoding | None, *, ahead: bool) -> closing[ForwardReader]:
+    """Opens the file for reading from its beginning. See `ForwardReader` for `ahead`.
 
     A byte order mark takes precedence over `encoding`. If `encoding` is None, the file's bytes have no encoding.
     """
-    ahead = entry.size > UNIT_BYTES
     return closing(ForwardReader(source, entry.uri, compression=compression_in(source), encoding=encoding, obeys_mark=True, ahead=ahead))
 
 
@@ -139,34 +137,6 @@ def cut(forward: ForwardReader, first_bytes: bytes, *, line: int, scan: Scan, ur
         length = UNIT_BYTES
         if at_end:
             return
-
-
-def units_of(
-    root: int,
-    path: str,
-    entry: Entry,
-    stretches: Iterator[tuple[Stretch, bytes]],
-    forward: ForwardReader,
-    *,
-    form: Mapping[str, Any] = MappingProxyType({}),
-) -> Iterator[Unit]:
-    """Yields the units of one file: its stretches, or the complete file if it is compressed or UTF-16. `form` is added to each unit's
-    `extra`."""
-    compression = forward.compression
-    encoded = ({} if forward.encoding == "Utf8" else {"encoding": forward.encoding}) | dict(form)
-    is_whole = compression is not None or forward.encoding in UTF16
-    start: Stretch | None = None
-    records = 0
-    for stretch, _ in stretches:
-        start = start or stretch
-        records += stretch.records
-        if not is_whole:
-            yield stretch.unit(root, path, entry, extra=json.dumps({"line": stretch.line} | encoded))
-    if is_whole and start is not None:
-        # Keep this entry for gzip. Plans of gzip files were made before other compressions existed, and their run ids depend on this text.
-        kind: dict[str, Any] = {"gzip": True} if compression == "gzip" else {"compression": compression}
-        extra = kind | {"start": start.offset, "line": start.line} | encoded
-        yield Unit(root=root, path=path, uri=entry.uri, records=records, size=entry.size, pin=entry.pin, extra=json.dumps(extra))
 
 
 class StretchReader(BlockReader):

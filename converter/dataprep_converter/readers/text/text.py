@@ -2,6 +2,7 @@
 loop."""
 
 from collections.abc import Mapping
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -14,8 +15,9 @@ from dataprep_converter.inputs.access import Access
 from dataprep_converter.readers import Discovery, Listing
 from dataprep_converter.readers.base.blocks import Block
 from dataprep_converter.readers.base.partitions import ListFiles, Partitions, discover_with_partitions
-from dataprep_converter.readers.text.lines import Lines, line_units, not_utf8, scan, with_lines
+from dataprep_converter.readers.text.lines import LIMIT, Lines, not_utf8, scan, with_lines
 from dataprep_converter.readers.text.stretches import StretchReader
+from dataprep_converter.readers.text_scan.files import examine_lines, examined_texts
 from dataprep_converter.sampling.units import Unit
 
 _arrow: Any = pa  # the type stubs reject NumPy arrays as buffers
@@ -76,7 +78,8 @@ def _without_ends(data: bytes, lines: Lines) -> Array:
 
 
 def _units(text: TextSource, files: ListFiles, access: Access) -> Listing[Unit]:
-    yield from line_units(
-        access, files(), skip_blank=text.skip_blank, encoding=(text.encoding or "Utf8") if text.type == "String" else None
-    )
+    encoding = (text.encoding or "Utf8") if text.type == "String" else None
+    examine = partial(examine_lines, scan=partial(scan, skip_blank=text.skip_blank), encoding=encoding, limit=LIMIT)
+    for file in examined_texts(access, files(), examine):
+        yield from file.result.units(file.root, file.path, file.entry)
     return {}

@@ -1,0 +1,1 @@
+"""Finds the records of text files while planning."""

@@ -1,0 +1,112 @@
+"""Text files are examined each on its own. What is found doesn't depend on the order in which the files were read."""
+
+import gzip
+import json
+import threading
+from collections.abc import Callable
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from dataprep_api.spec import Source
+from dataprep_converter.core.errors import BadData, BadSpec
+from dataprep_converter.inputs.access import Access
+from dataprep_converter.readers import reader_class
+from dataprep_converter.readers.base import examined
+from dataprep_converter.readers.text import stretches
+from dataprep_converter.readers.text.lines import LIMIT, scan
+from dataprep_converter.readers.text_scan import files as text_files
+from dataprep_converter.readers.text_scan.files import examine_lines, examined_texts
+from dataprep_converter.sampling.units import Unit
+from dataprep_converter.stores import Entry, Input
+
+TEXTS: dict[str, Callable[[int], str]] = {
+    "csv": lambda number: "".join(f'{number},"a\n{row}"\n' for row in range(40)),
+    "jsonl": lambda number: "".join(json.dumps({"x": number, "y": row}) + "\n" for row in range(40)),
+    "text": lambda number: "".join(f"line {row} of {number}\n" for row in range(40)),
+    "libsvm": lambda number: "".join(f"{number} 1:{row + 1}\n" for row in range(40)),
+}
+
+
+def source_of(kind: str, folder: Path, **options: Any) -> Source:
+    more = {"numFeatures": 1} if kind == "libsvm" else {}
+    return Source.model_validate({kind: {"uris": [str(folder)], **more, **options}})
+
+
+def discovered(source: Source) -> tuple[list[dict[str, Any]], dict[str, Any]]:
+    units, state = reader_class(source.kind).discover(source.member, Access()).collect()
+    return [vars(units.unit(number)) for number in range(len(units))], state
+
+
+def as_remote(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Files on this disk are read like those of a remote store."""
+    monkeypatch.setattr(examined, "ReadsFiles", type("Never", (), {}))
+
+
+@pytest.mark.parametrize("kind", TEXTS)
+def test_the_plan_of_files_that_are_read_at_the_same_time_is_the_same(kind: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(stretches, "UNIT_BYTES", 128)
+    monkeypatch.setattr(examined, "_SMALL_BYTES", 0)
+    for number in range(20):
+        content = TEXTS[kind](number).encode()
+        (tmp_path / f"{number:02}").write_bytes(gzip.compress(content, mtime=0) if number % 3 == 1 else content)
+    in_order = discovered(source_of(kind, tmp_path))
+    as_remote(monkeypatch)
+    assert discovered(source_of(kind, tmp_path)) == in_order
+    assert len(in_order[0]) > 40
+
+
+@pytest.mark.parametrize("is_remote", [False, True])
+def test_the_first_fault_is_that_of_the_first_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, is_remote: bool) -> None:
+    if is_remote:
+        as_remote(monkeypatch)
+    for name, text in {"a": "x,y\n1,2\n", "b": 'x,y\n3,4\n5,"', "c": "x,z\n5,6\n"}.items():
+        (tmp_path / name).write_text(text)
+    with pytest.raises(BadData, match=r"b, line 3: a quote is never closed\."):
+        discovered(source_of("csv", tmp_path, header=True))
+    (tmp_path / "b").write_text("x,y\n3,4\n")
+    with pytest.raises(BadSpec, match=r"c: its header has the columns x, z; .*a has x, y\."):
+        discovered(source_of("csv", tmp_path, header=True))
+
+
+def test_columns_come_from_the_first_file_that_has_any(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    as_remote(monkeypatch)
+    for name, text in {"a": "", "b": "", "c": "x,y\n1,2\n", "d": "x,y\na,b\n"}.items():
+        (tmp_path / name).write_text(text)
+    _, state = discovered(source_of("csv", tmp_path, header=True))
+    assert [(column["name"], column["type"]) for column in state["columns"]] == [("x", "Int64"), ("y", "Int64")]
+
+
+def test_stretches_before_a_fault_are_listed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(stretches, "UNIT_BYTES", 16)
+    monkeypatch.setattr(stretches, "LONGEST_RECORD", 64)
+    (tmp_path / "a").write_bytes(b"0123456\n" * 4 + b"x" * 100)
+    (entry,) = Access().store(str(tmp_path)).list(str(tmp_path))
+    examine = partial(examine_lines, scan=partial(scan, skip_blank=False), encoding="Utf8", limit=LIMIT)
+    (file,) = examined_texts(Access(), [(0, "a", entry)], examine)
+    listed: list[Unit] = []
+    with pytest.raises(BadData, match=r"a, line 5: a line of more than .* MiB"):
+        listed += file.result.units(0, "a", entry)
+    assert [(stretch.offset, stretch.records) for stretch in file.result.stretches] == [(0, 2), (16, 2)]
+
+
+def test_only_some_of_the_files_are_read_ahead(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Eight files at a time are examined. Their memory is bounded, because only two of them are read over several connections."""
+    as_remote(monkeypatch)
+    monkeypatch.setattr(stretches, "UNIT_BYTES", 16)
+    for number in range(8):
+        (tmp_path / str(number)).write_bytes(b"0123456\n" * 4)
+    meeting = threading.Barrier(8, timeout=60)
+    read_ahead: list[bool] = []
+
+    def examine(source: Input, entry: Entry, *, ahead: bool) -> Any:
+        del source, entry
+        meeting.wait()
+        read_ahead.append(ahead)
+        meeting.wait()
+
+    files = [(0, str(number), entry) for number, entry in enumerate(Access().store(str(tmp_path)).list(str(tmp_path)))]
+    assert len([*examined_texts(Access(), files, examine)]) == 8
+    assert sum(read_ahead) == text_files._AHEAD_AT_ONCE
