@@ -160,7 +160,7 @@ def test_an_old_rule_that_a_job_does_not_use_is_no_matter() -> None:
 def test_folders_for_dl4j_are_a_rule_of_the_jobs_whose_files_they_name(changes: dict[str, Any], expected: dict[str, int]) -> None:
     output = {"uri": "/out"} | {name: value for name, value in changes.items() if name != "two"}
     splits = {"splits": {"into": [{"name": "train", "first": 5}, {"name": "test"}]}} if "two" in changes else {}
-    written = {"source": {"text": {"uris": ["/data"]}}, "output": output} | splits
+    written = {"source": {"wholeFile": {"uris": ["/data"]}}, "output": output} | splits
     job = parse_job(written, name="a")
     assert versions(job.spec) == expected
 
@@ -185,3 +185,22 @@ def test_infinite_times_are_a_rule_of_the_jobs_that_only_count_rows(
     written = {"source": source, "output": {"uri": "/out"}}
     job = parse_job(written, name="a")
     assert versions(job.spec) == expected
+
+
+@pytest.mark.parametrize(
+    ("source", "is_used"),
+    [
+        ({"csv": {"uris": ["/a"]}}, True),
+        ({"jsonl": {"uris": ["/a"]}}, True),
+        ({"text": {"uris": ["/a"]}}, True),
+        ({"libsvm": {"uris": ["/a"]}}, True),
+        ({"parquet": {"uris": ["/a"]}}, False),
+        ({"join": {"keys": ["id"], "tables": [{"name": name, "source": {name: {"uris": ["/a"]}}} for name in ("parquet", "csv")]}}, True),
+        ({"images": {"list": {"uri": "/a.csv", "pathColumn": "path", "columns": ["t"]}, "labelFrom": "None"}}, True),
+        ({"images": {"uris": ["/a"]}}, False),
+    ],
+    ids=["csv", "jsonl", "text", "libsvm", "parquet", "a join", "a list of images", "images"],
+)
+def test_the_division_of_large_texts_is_a_rule_of_the_jobs_that_may_read_them(source: dict[str, Any], is_used: bool) -> None:
+    job = parse_job({"source": source, "output": {"uri": "/out"}}, name="a")
+    assert versions(job.spec).get("textUnits") == (2 if is_used else None)

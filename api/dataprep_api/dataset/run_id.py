@@ -60,6 +60,7 @@ PARTS: Mapping[str, Part] = {
     "shuffle": Part(version=2, is_used=lambda spec: spec.shuffle is not None, oldest=1),
     "structs": Part(version=2, is_used=lambda spec: _keeps_structs(spec), oldest=1),
     "sqlTimes": Part(version=2, is_used=lambda spec: _counts_postgres_rows(spec)),
+    "textUnits": Part(version=2, is_used=lambda spec: _may_have_large_texts(spec), oldest=1),
     "types": Part(version=2, is_used=lambda spec: _keeps_types(spec), oldest=1),
 }
 """The parts, keyed by their names in plans and manifests. A new version of a part gets a line in the changelog.
@@ -120,6 +121,16 @@ def _may_have_int96(spec: DataPrepJobSpec) -> bool:
     """
     images = spec.source.images if spec.source is not None else None
     return (images is not None and images.listed is not None) or any(source.parquet is not None for source in _tables(spec))
+
+
+def _may_have_large_texts(spec: DataPrepJobSpec) -> bool:
+    """Whether the source may consist of large text files. Since version 2, a plain text file of more than 256 MiB is divided into units at
+    multiples of 4 MiB. Version 1 counted 4 MiB from the start of the unit before.
+
+    The planner leaves the part out if there is no such file.
+    """
+    tables = any(getattr(source, kind, None) is not None for source in _tables(spec) for kind in ("csv", "jsonl", "text", "libsvm"))
+    return tables or (isinstance(spec.source, Source) and _infers_columns_of_images(spec.source))
 
 
 def _tables(spec: DataPrepJobSpec) -> Sequence[Source | TableSource]:

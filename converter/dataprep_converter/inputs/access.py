@@ -59,6 +59,8 @@ class Access:
         """The files that were skipped when this job's inputs were listed."""
         self.times_in_nanoseconds: dict[str, None] = {}
         """The columns of INT96 times that are read in nanoseconds, because the job's plan follows an older rule."""
+        self.has_text_cells = False
+        """Whether one of this job's inputs is a text file so large that it is divided by the newer rule (`textUnits`)."""
         self.progress = PlanProgress()
         """The progress of planning."""
         self.parts: Mapping[str, int] | None = None

@@ -70,9 +70,12 @@ class ForwardReader(Closeable):
         encoding: Encoding | None = None,
         obeys_mark: bool = False,
         offset: int = 0,
+        length: int | None = None,
         ahead: bool = False,
     ) -> None:
-        """`ahead` reads the next pieces in advance while the caller uses the current piece, over several connections if that is faster.
+        """Reads from `offset` to the end of the file, or `length` bytes over one connection.
+
+        `ahead` reads the next pieces in advance while the caller uses the current piece, over several connections if that is faster.
 
         The caller must read to the end, and then close this object. If `encoding` is UTF-16, the contents are converted to UTF-8. If
         `obeys_mark`, a byte order mark takes precedence over `encoding`.
@@ -80,7 +83,7 @@ class ForwardReader(Closeable):
         self.compression = compression
         self._uri = uri
         self._count = 0
-        raw = self._count_pieces(stream_ahead(source, offset) if ahead else source.stream(offset))
+        raw = self._count_pieces(stream_ahead(source, offset) if ahead and length is None else source.stream(offset, length))
         contents = iter(raw if compression is None else decompressed(raw, compression))
         self.encoding: Encoding = encoding or "Utf8"
         """The file's encoding. If a byte order mark can determine the encoding, this is final only after the first read."""

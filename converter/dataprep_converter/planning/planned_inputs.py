@@ -65,6 +65,7 @@ def list_inputs(spec: DataPrepJobSpec, access: Access, base: Base | None) -> Inp
     Raises BadSpec, NoInput, InputChanged (if inputs of the base have changed), and the errors of the source's store.
     """
     access.skipped = SkippedFiles()
+    access.has_text_cells = False
     reader_type = reader_class(spec.data.kind)
     discovery = reader_type.discover(access.unsigned(spec.data).member, access)
     units, state = discovery.collect(access.progress)

@@ -19,6 +19,7 @@ from dataprep_converter.formats.registry import encoder_class
 from dataprep_converter.inputs.access import Access
 from dataprep_converter.inputs.archive_uris import archive_of
 from dataprep_converter.planning.planner import NewPlan, make_plan
+from dataprep_converter.readers.text_scan.files import TEXT_UNITS
 from dataprep_converter.records.feature import FeatureSpec
 from dataprep_converter.sampling.plan import Plan, Tables, WholePlan
 from dataprep_converter.steps import table_output
@@ -117,8 +118,20 @@ def _find_unfinished(spec: DataPrepJobSpec, fresh: PlanHead, access: Access) -> 
         head = folder.parse(PlanHead, path, content or b"")
     except ValidationError:
         return None
-    same = run_id.run_id(spec, inputs_sha256=fresh.inputs_sha256, parts=head.parts)
-    return head if head.run_id == owner.run_id == same else None
+    if head.run_id != owner.run_id:
+        return None
+    inputs_sha256 = fresh.inputs_sha256
+    if _divides_otherwise(head, fresh):
+        with make_plan(spec, access, parts=head.parts) as earlier:
+            inputs_sha256 = earlier.plan.head.inputs_sha256
+    return head if head.run_id == run_id.run_id(spec, inputs_sha256=inputs_sha256, parts=head.parts) else None
+
+
+def _divides_otherwise(head: PlanHead, fresh: PlanHead) -> bool:
+    """Whether another release may have planned the same records, but divided large text files into other units. The digest of the inputs
+    then differs, although the inputs may be the same."""
+    is_other = head.parts.get(TEXT_UNITS) != fresh.parts.get(TEXT_UNITS)
+    return is_other and head.spec_sha256 == fresh.spec_sha256 and head.samples == fresh.samples
 
 
 def check_overlaps(spec: DataPrepJobSpec, access: Access) -> None:

@@ -18,7 +18,9 @@ from dataprep_converter.readers.base import examined
 from dataprep_converter.readers.text import stretches
 from dataprep_converter.readers.text.lines import LIMIT, scan
 from dataprep_converter.readers.text_scan import files as text_files
-from dataprep_converter.readers.text_scan.files import examine_lines, examined_texts
+from dataprep_converter.readers.text_scan.files import examined_texts
+from dataprep_converter.readers.text_scan.found import TextFile
+from dataprep_converter.readers.text_scan.line_rule import LineRule
 from dataprep_converter.sampling.units import Unit
 from dataprep_converter.stores import Entry, Input
 
@@ -28,6 +30,7 @@ TEXTS: dict[str, Callable[[int], str]] = {
     "text": lambda number: "".join(f"line {row} of {number}\n" for row in range(40)),
     "libsvm": lambda number: "".join(f"{number} 1:{row + 1}\n" for row in range(40)),
 }
+LINES = LineRule(partial(scan, skip_blank=False), "Utf8", LIMIT)
 
 
 def source_of(kind: str, folder: Path, **options: Any) -> Source:
@@ -45,9 +48,13 @@ def as_remote(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(examined, "ReadsFiles", type("Never", (), {}))
 
 
+@pytest.mark.parametrize("cell", [256, 1 << 20])
 @pytest.mark.parametrize("kind", TEXTS)
-def test_the_plan_of_files_that_are_read_at_the_same_time_is_the_same(kind: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_plan_of_files_that_are_read_at_the_same_time_is_the_same(
+    kind: str, cell: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(stretches, "UNIT_BYTES", 128)
+    monkeypatch.setattr(text_files, "CELL_BYTES", cell)
     monkeypatch.setattr(examined, "_SMALL_BYTES", 0)
     for number in range(20):
         content = TEXTS[kind](number).encode()
@@ -84,8 +91,7 @@ def test_stretches_before_a_fault_are_listed(tmp_path: Path, monkeypatch: pytest
     monkeypatch.setattr(stretches, "LONGEST_RECORD", 64)
     (tmp_path / "a").write_bytes(b"0123456\n" * 4 + b"x" * 100)
     (entry,) = Access().store(str(tmp_path)).list(str(tmp_path))
-    examine = partial(examine_lines, scan=partial(scan, skip_blank=False), encoding="Utf8", limit=LIMIT)
-    (file,) = examined_texts(Access(), [(0, "a", entry)], examine)
+    (file,) = examined_texts(Access(), [(0, "a", entry)], LINES)
     listed: list[Unit] = []
     with pytest.raises(BadData, match=r"a, line 5: a line of more than .* MiB"):
         listed += file.result.units(0, "a", entry)
@@ -101,12 +107,14 @@ def test_only_some_of_the_files_are_read_ahead(tmp_path: Path, monkeypatch: pyte
     meeting = threading.Barrier(8, timeout=60)
     read_ahead: list[bool] = []
 
-    def examine(source: Input, entry: Entry, *, ahead: bool) -> Any:
-        del source, entry
+    def examine(self: LineRule, source: Input, entry: Entry, *, ahead: bool) -> TextFile:
         meeting.wait()
         read_ahead.append(ahead)
         meeting.wait()
+        return really(self, source, entry, ahead=ahead)
 
+    really = LineRule.examine
+    monkeypatch.setattr(LineRule, "examine", examine)
     files = [(0, str(number), entry) for number, entry in enumerate(Access().store(str(tmp_path)).list(str(tmp_path)))]
-    assert len([*examined_texts(Access(), files, examine)]) == 8
+    assert len([*examined_texts(Access(), files, LINES)]) == 8
     assert sum(read_ahead) == text_files._AHEAD_AT_ONCE

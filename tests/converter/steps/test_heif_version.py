@@ -92,7 +92,7 @@ def test_an_extension_leaves_an_avif_out_as_its_data_set_did(monkeypatch: pytest
         pytest.param(SOURCES["images"][0], {}, {}, id="bad records fail the job"),
         pytest.param(SOURCES["images"][0], {"onBadRecord": {"policy": "Quarantine"}}, {"heif": 2}, id="quarantine"),
         pytest.param(SOURCES["decode"][0], SKIP, {}, id="unchecked images"),
-        pytest.param({"text": {"uris": ["in"]}}, SKIP, {}, id="no images"),
+        pytest.param({"wholeFile": {"uris": ["in"]}}, SKIP, {}, id="no images"),
         pytest.param({"tfrecord": {"uris": ["in"]}}, SKIP | DECODE, {"heif": 2}, id="images in records"),
     ],
 )

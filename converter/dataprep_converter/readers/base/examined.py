@@ -33,19 +33,39 @@ class Examined(Generic[Result]):
     result: Result
 
 
+@dataclass(frozen=True, slots=True)
+class FilePart:
+    """A file that is examined, or a cell of it."""
+
+    root: int
+    path: str
+    entry: Entry
+    cell: int | None = None
+    """The number of the cell, or None for the complete file."""
+
+
 def examined(access: Access, files: Iterable[ListedFile], examine: Callable[[Store, Entry], Result]) -> Iterator[Examined[Result]]:
     """Calls `examine` for each file and yields the results in order. Eight threads examine the files of a remote store.
 
     A file's error is raised only when the file's turn comes, so that the first error is the same as without threads.
     """
+    parts = (FilePart(root, path, entry) for root, path, entry in files)
+    for part, result in examined_parts(access, parts, lambda store, part: examine(store, part.entry)):
+        yield Examined(part.root, part.path, part.entry, result)
+
+
+def examined_parts(
+    access: Access, parts: Iterable[FilePart], examine: Callable[[Store, FilePart], Result]
+) -> Iterator[tuple[FilePart, Result]]:
+    """Like `examined`, for files and cells of files. Yields each of them with its result."""
     # Look up stores here rather than in the threads: the first look-up of a store creates its client.
-    with_stores = ((access.store(entry.uri), root, path, entry) for root, path, entry in files)
+    with_stores = ((access.store(part.entry.uri), part) for part in parts)
 
-    def call(file: tuple[Store, int, str, Entry]) -> Examined[Result]:
-        store, root, path, entry = file
-        return Examined(root, path, entry, examine(store, entry))
+    def call(item: tuple[Store, FilePart]) -> tuple[FilePart, Result]:
+        store, part = item
+        return part, examine(store, part)
 
-    for in_order, group in groupby(with_stores, key=lambda file: _is_read_in_order(file[0])):
+    for in_order, group in groupby(with_stores, key=lambda item: _is_read_in_order(item[0])):
         begin = _each if in_order else partial(mapped_ahead, most=_FILES_AT_ONCE)
         with closing(begin(call, group)) as results:
             yield from results

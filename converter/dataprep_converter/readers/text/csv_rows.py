@@ -26,6 +26,8 @@ class Rows:
     starts: Places
     stops: Places
     """The end of each row, without its line end."""
+    ends: Places
+    """The end of each row, with its line end."""
     size: int
     """The number of bytes up to the end of the last complete row, including blank lines."""
     line_ends: Places
@@ -35,11 +37,6 @@ class Rows:
 
     def __len__(self) -> int:
         return len(self.starts)
-
-    @property
-    def ends(self) -> Places:
-        """For each row, the start of the next row or the end of the complete rows."""
-        return np.append(self.starts[1:], self.size)
 
     def unclosed_quote(self) -> int | None:
         """The position of a quote that is never closed. The position is meaningful only for a complete text, because more text could close
@@ -62,17 +59,47 @@ def scan(data: bytes, *, delimiter: str, quote: str, at_end: bool) -> Rows:
     quotes = _quotes(data, text, delimiter=ord(delimiter), quote=ord(quote))
     ends = line_ends[np.searchsorted(quotes, line_ends) % 2 == 0] if len(quotes) else line_ends
     starts = np.concatenate((np.zeros(1, np.int64), ends + 1))
-    stops = ends
+    after, stops = ends + 1, ends
     if len(ends) and b"\r" in data:
         # In \r\n, the \n is the row's end, and the \r is not part of the row.
         stops = ends - ((text[ends] == _LINE_FEED) & (ends > starts[:-1]) & (text[ends - 1] == _RETURN))
     if at_end:
-        stops = np.append(stops, len(data))
+        after, stops = np.append(after, len(data)), np.append(stops, len(data))
     else:
         starts = starts[:-1]
     size = len(data) if at_end else int(ends[-1]) + 1 if len(ends) else 0
     has_text = stops > starts
-    return Rows(starts=starts[has_text], stops=stops[has_text], size=size, line_ends=line_ends, quotes=quotes)
+    return Rows(starts=starts[has_text], stops=stops[has_text], ends=after[has_text], size=size, line_ends=line_ends, quotes=quotes)
+
+
+def prefixes(previous: bytes, *, delimiter: str, quote: str) -> list[bytes]:
+    """The prefixes (see `ScansCells`) of a place that has the byte `previous` before it: the place is outside quotes, inside quotes, or just
+    after a quote that closes a cell unless another quote follows."""
+    mark = quote.encode()
+    closed = [mark + mark] if previous == mark else []
+    return [_outside(previous, delimiter=delimiter, quote=quote), _inside(previous, mark), *closed]
+
+
+def prefix_after(data: bytes, quotes: Places, *, delimiter: str, quote: str) -> bytes:
+    """The prefix of the place after `data`. `quotes` are the quotes that open or close a cell of `data`."""
+    mark, last = quote.encode(), data[-1:]
+    if len(quotes) % 2:
+        return _inside(last, mark)
+    if len(quotes) and quotes[-1] == len(data) - 1:
+        return mark + mark
+    return _outside(last, delimiter=delimiter, quote=quote)
+
+
+def _inside(previous: bytes, mark: bytes) -> bytes:
+    # Keep a \r, because only the next byte shows whether it ends a line.
+    return mark + previous if previous == b"\r" else mark
+
+
+def _outside(previous: bytes, *, delimiter: str, quote: str) -> bytes:
+    if previous != quote.encode():
+        return previous
+    # After any other character, a quote is text.
+    return next(character for character in "abc" if character not in (delimiter, quote)).encode() + previous
 
 
 def _line_ends(data: bytes, text: npt.NDArray[np.uint8], *, at_end: bool) -> Places:

@@ -14,7 +14,7 @@ import pyarrow as pa
 from dataprep_api.spec import CsvColumn, CsvSource
 from dataprep_converter.core.errors import BadData, BadSample, BadSpec
 from dataprep_converter.inputs.access import Access
-from dataprep_converter.inputs.encodings import in_utf8
+from dataprep_converter.inputs.encodings import Encoding, in_utf8
 from dataprep_converter.inputs.pinned import ForwardReader
 from dataprep_converter.readers import Discovery, Listing
 from dataprep_converter.readers.base.blocks import Block
@@ -27,7 +27,7 @@ from dataprep_converter.readers.base.partitions import (
     without_partition_columns,
 )
 from dataprep_converter.readers.columnar.columns import check_names
-from dataprep_converter.readers.text import stretches
+from dataprep_converter.readers.text import csv_rows, stretches
 from dataprep_converter.readers.text.csv_cells import Dialect, Parser
 from dataprep_converter.readers.text.csv_inference import with_missing
 from dataprep_converter.readers.text.csv_rows import Rows
@@ -35,7 +35,7 @@ from dataprep_converter.readers.text.csv_starts import FileStart, Preamble, dial
 from dataprep_converter.readers.text.defaults import check_exist, with_defaults
 from dataprep_converter.readers.text.not_text import refuse_binary
 from dataprep_converter.readers.text.stretches import StretchReader, open_forward
-from dataprep_converter.readers.text_scan.files import examined_texts
+from dataprep_converter.readers.text_scan.files import TextStart, examined_texts, plain_encoding
 from dataprep_converter.readers.text_scan.found import TextFile, examine_rest
 from dataprep_converter.records.batch import TEXT, TEXTS, marked
 from dataprep_converter.sampling.units import Unit
@@ -87,7 +87,9 @@ def _parser(source: CsvSource, dialect: Dialect, columns: Sequence[CsvColumn], *
 
 
 class _Planner:
-    """Lists the files of a source, splits them into units, and freezes the columns."""
+    """Lists the files of a source, splits them into units, and freezes the columns. It is also the `TextRule` of these files."""
+
+    limit = _LIMIT
 
     def __init__(self, source: CsvSource, access: Access) -> None:
         self._source = source
@@ -106,7 +108,7 @@ class _Planner:
 
     def units(self, files: ListFiles) -> Listing[Unit]:
         """Yields the units in the order of the URIs and, for each URI, sorted by path."""
-        for file in examined_texts(self._access, self._with_columns(files()), self._examine):
+        for file in examined_texts(self._access, self._with_columns(files()), self):
             self._check_header(file.result.names, file.entry.uri)
             yield from file.result.units(file.root, file.path, file.entry)
         columns = [column.model_dump(by_alias=True, exclude_none=True) for column in self._columns or []]
@@ -124,16 +126,37 @@ class _Planner:
                     self._infer_columns(replace(start, data=in_utf8(start.data, forward.encoding)), entry.uri)
             yield root, path, entry
 
-    def _examine(self, source: Input, entry: Entry, *, ahead: bool) -> TextFile:
+    def examine(self, source: Input, entry: Entry, *, ahead: bool) -> TextFile:
+        """See `TextRule`."""
         with open_forward(source, entry, self._encoding, ahead=ahead) as forward:
             start = self._start(forward, entry.uri)
             # Don't read a large file to its end if its header is wrong.
             self._check_header(start.names, entry.uri)
-            found = examine_rest(forward, start.data, line=start.line, scan=self._scan, uri=entry.uri, limit=_LIMIT)
+            found = examine_rest(forward, start.data, line=start.line, scan=self.scan, uri=entry.uri, limit=self.limit)
             return replace(found, names=start.names)
 
-    def _scan(self, data: bytes, at_end: bool) -> Rows:
+    def encoding_of_cells(self, source: Input) -> Encoding | None:
+        """See `plain_encoding`."""
+        return plain_encoding(source, self._encoding)
+
+    def start_of_cells(self, source: Input, entry: Entry) -> TextStart:
+        """The place after the header."""
+        with open_forward(source, entry, self._encoding, ahead=False) as forward:
+            start = self._start(forward, entry.uri)
+        self._check_header(start.names, entry.uri)
+        return TextStart(start.offset, start.line, start.names)
+
+    def scan(self, data: bytes, at_end: bool) -> Rows:
+        """See `TextRule`."""
         return self._dialect.rows(data, at_end=at_end)
+
+    def prefixes(self, previous: bytes) -> Sequence[bytes]:
+        """See `TextRule`."""
+        return csv_rows.prefixes(previous, delimiter=self._dialect.delimiter, quote=self._dialect.quote)
+
+    def prefix_after(self, data: bytes, records: Rows) -> bytes:
+        """See `TextRule`."""
+        return csv_rows.prefix_after(data, records.quotes, delimiter=self._dialect.delimiter, quote=self._dialect.quote)
 
     def _start(self, forward: ForwardReader, uri: str) -> FileStart:
         """Reads the start of a file, and removes the byte order mark, the skipped lines and the header. Raises BadData if the header

@@ -13,9 +13,10 @@ An array with an empty element, as after an extra comma, is refused, because an 
 """
 
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Final
 
 import numpy as np
@@ -29,7 +30,7 @@ from dataprep_converter.readers.text import stretches
 from dataprep_converter.readers.text.lines import Lines
 from dataprep_converter.readers.text.stretches import BOM, Stretch, cut
 from dataprep_converter.readers.text_scan.found import TextFile, found_in
-from dataprep_converter.stores import Entry
+from dataprep_converter.stores import Entry, Input
 
 START_BYTES: Final = 1 << 20
 """The maximum number of bytes at the beginning of a file that are examined to recognise an array."""
@@ -87,12 +88,29 @@ def read_start(forward: ForwardReader) -> tuple[bytes, bool]:
     """Reads as much of a file's beginning as is needed to decide whether the file is an array. Returns the bytes read, without the byte
     order mark, and whether the file is an array."""
     start = b""
-    for length in (min(_FIRST_BYTES, stretches.UNIT_BYTES), min(START_BYTES, stretches.UNIT_BYTES)):
+
+    def read(length: int) -> bytes:
+        nonlocal start
         start = forward.read(length - len(start), after=start)
+        return start
+
+    found = _decide(read)
+    return start.removeprefix(BOM), found
+
+
+def begins_as_array(source: Input) -> bool:
+    """Whether a plain file is an array, like `read_start`. Reads only the beginning of the file."""
+    return _decide(partial(source.read_at, 0))
+
+
+def _decide(read: Callable[[int], bytes]) -> bool:
+    """Whether a file is an array. `read` returns the first bytes of the file."""
+    for length in (min(_FIRST_BYTES, stretches.UNIT_BYTES), min(START_BYTES, stretches.UNIT_BYTES)):
+        start = read(length)
         found = is_array(start.removeprefix(BOM), at_end=len(start) < length)
         if found is not None:
-            return start.removeprefix(BOM), found
-    return start.removeprefix(BOM), True
+            return found
+    return True
 
 
 def examine_array(entry: Entry, start: bytes, forward: ForwardReader) -> TextFile:

@@ -44,6 +44,7 @@ from dataprep_converter.readers.text.lines import LIMIT, Lines, not_utf8, scan, 
 from dataprep_converter.readers.text.stretches import Reading, StretchReader, open_forward
 from dataprep_converter.readers.text_scan.files import examined_texts
 from dataprep_converter.readers.text_scan.found import TextFile, examine_rest
+from dataprep_converter.readers.text_scan.line_rule import LineRule
 from dataprep_converter.records.batch import STRUCTS
 from dataprep_converter.sampling.units import Unit
 from dataprep_converter.stores import Entry, Input
@@ -100,7 +101,7 @@ class JsonlReader(StretchReader):
 
 def _units(jsonl: JsonlSource, files: ListFiles, access: Access) -> Listing[Unit]:
     uri, columns = _columns(jsonl, files, access)
-    for file in examined_texts(access, files(), partial(_examine, encoding=jsonl.encoding or "Utf8")):
+    for file in examined_texts(access, files(), _JsonRule(partial(scan, skip_blank=True), jsonl.encoding or "Utf8", LIMIT)):
         yield from file.result.units(file.root, file.path, file.entry)
         if file.result.is_unlike_its_start and file.entry.uri == uri:
             _, columns = _columns(jsonl, files, access, has_lines=True)
@@ -109,23 +110,30 @@ def _units(jsonl: JsonlSource, files: ListFiles, access: Access) -> Listing[Unit
     return state | ({STRUCTS: True} if is_kept else {})
 
 
-def _examine(source: Input, entry: Entry, *, ahead: bool, encoding: Encoding) -> TextFile:
-    """Finds the records of a file, which are the elements of an array or lines."""
-    with open_forward(source, entry, encoding, ahead=ahead) as forward:
-        start, is_array = json_arrays.read_start(forward)
-        if not is_array:
-            return _examine_lines(entry, start, forward)
-        try:
-            return json_arrays.examine_array(entry, start, forward)
-        except json_arrays.ArrayInFirstLine:
-            pass
-    with open_forward(source, entry, encoding, ahead=ahead) as forward:
-        start, _ = json_arrays.read_start(forward)
-        return replace(_examine_lines(entry, start, forward), is_unlike_its_start=True)
+class _JsonRule(LineRule):
+    """Finds the lines of a file or, if the file is a single array, the elements of the array."""
 
+    def examine(self, source: Input, entry: Entry, *, ahead: bool) -> TextFile:
+        """Reads a complete file."""
+        with open_forward(source, entry, self.encoding, ahead=ahead) as forward:
+            start, is_array = json_arrays.read_start(forward)
+            if not is_array:
+                return self._examine_lines(entry, start, forward)
+            try:
+                return json_arrays.examine_array(entry, start, forward)
+            except json_arrays.ArrayInFirstLine:
+                pass
+        with open_forward(source, entry, self.encoding, ahead=ahead) as forward:
+            start, _ = json_arrays.read_start(forward)
+            return replace(self._examine_lines(entry, start, forward), is_unlike_its_start=True)
 
-def _examine_lines(entry: Entry, start: bytes, forward: ForwardReader) -> TextFile:
-    return examine_rest(forward, start, line=1, scan=partial(scan, skip_blank=True), uri=entry.uri, limit=LIMIT)
+    def encoding_of_cells(self, source: Input) -> Encoding | None:
+        """See `LineRule`. A file that begins like an array is read from its beginning."""
+        encoding = super().encoding_of_cells(source)
+        return None if encoding is None or json_arrays.begins_as_array(source) else encoding
+
+    def _examine_lines(self, entry: Entry, start: bytes, forward: ForwardReader) -> TextFile:
+        return examine_rest(forward, start, line=1, scan=self.scan, uri=entry.uri, limit=self.limit)
 
 
 def _columns(jsonl: JsonlSource, files: ListFiles, access: Access, *, has_lines: bool = False) -> tuple[str, list[tuple[AnyColumn, Path]]]:

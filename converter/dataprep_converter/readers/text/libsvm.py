@@ -7,7 +7,6 @@ A line with invalid syntax is a bad record, and so is a line whose indexes don't
 
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
-from functools import partial
 from typing import Any, ClassVar, Final
 
 import numpy as np
@@ -25,7 +24,8 @@ from dataprep_converter.readers.base.listing import input_files
 from dataprep_converter.readers.text.lines import LIMIT, Lines, with_lines
 from dataprep_converter.readers.text.lines import scan as scan_lines
 from dataprep_converter.readers.text.stretches import StretchReader
-from dataprep_converter.readers.text_scan.files import examine_lines, examined_texts
+from dataprep_converter.readers.text_scan.files import examined_texts
+from dataprep_converter.readers.text_scan.line_rule import LineRule
 from dataprep_converter.records.batch import SAMPLE, Batch, Raw
 from dataprep_converter.sampling.units import Unit, Units
 
@@ -93,8 +93,7 @@ class LibsvmReader(Closeable):
 
 
 def _units(source: LibsvmSource, access: Access) -> Listing[Unit]:
-    examine = partial(examine_lines, scan=scan, encoding="Utf8", limit=LIMIT)
-    for file in examined_texts(access, input_files(access, source.uris), examine):
+    for file in examined_texts(access, input_files(access, source.uris), LineRule(scan, "Utf8", LIMIT)):
         yield from file.result.units(file.root, file.path, file.entry)
     return {}
 

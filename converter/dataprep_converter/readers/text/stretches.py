@@ -108,6 +108,16 @@ def open_forward(source: Input, entry: Entry, encoding: Encoding | None, *, ahea
     return closing(ForwardReader(source, entry.uri, compression=compression_in(source), encoding=encoding, obeys_mark=True, ahead=ahead))
 
 
+def long_record(uri: str, line: int, limit: str) -> BadData:
+    """The error for a record of more than LONGEST_RECORD bytes. `limit` is its message, such as "a row of more than {} MiB"."""
+    return BadData(f"{uri}, line {line}: {limit.format(LONGEST_RECORD >> 20)}", uri=uri)
+
+
+def open_quote(uri: str, line: int) -> BadData:
+    """The error for a quote on line `line` that is still open at the end of the file."""
+    return BadData(f"{uri}, line {line}: a quote is never closed.", uri=uri)
+
+
 def cut(forward: ForwardReader, first_bytes: bytes, *, line: int, scan: Scan, uri: str, limit: str) -> Iterator[tuple[Stretch, bytes]]:
     """Yields a pair for each stretch in the rest of a file: the stretch, and bytes that begin with the stretch's bytes.
 
@@ -124,11 +134,11 @@ def cut(forward: ForwardReader, first_bytes: bytes, *, line: int, scan: Scan, ur
         records = scan(data, at_end)
         if records.size == 0 and not at_end:
             if len(data) >= LONGEST_RECORD:
-                raise BadData(f"{uri}, line {line}: {limit.format(LONGEST_RECORD >> 20)}", uri=uri)
+                raise long_record(uri, line, limit)
             length *= 2
             continue
         if at_end and (place := records.unclosed_quote()) is not None:
-            raise BadData(f"{uri}, line {line + records.lines_before(place)}: a quote is never closed.", uri=uri)
+            raise open_quote(uri, line + records.lines_before(place))
         if len(records):
             yield Stretch(forward.position - len(data), records.size, first, len(records), line), data
         first += len(records)

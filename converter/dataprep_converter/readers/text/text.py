@@ -17,7 +17,8 @@ from dataprep_converter.readers.base.blocks import Block
 from dataprep_converter.readers.base.partitions import ListFiles, Partitions, discover_with_partitions
 from dataprep_converter.readers.text.lines import LIMIT, Lines, not_utf8, scan, with_lines
 from dataprep_converter.readers.text.stretches import StretchReader
-from dataprep_converter.readers.text_scan.files import examine_lines, examined_texts
+from dataprep_converter.readers.text_scan.files import examined_texts
+from dataprep_converter.readers.text_scan.line_rule import LineRule
 from dataprep_converter.sampling.units import Unit
 
 _arrow: Any = pa  # the type stubs reject NumPy arrays as buffers
@@ -79,7 +80,6 @@ def _without_ends(data: bytes, lines: Lines) -> Array:
 
 def _units(text: TextSource, files: ListFiles, access: Access) -> Listing[Unit]:
     encoding = (text.encoding or "Utf8") if text.type == "String" else None
-    examine = partial(examine_lines, scan=partial(scan, skip_blank=text.skip_blank), encoding=encoding, limit=LIMIT)
-    for file in examined_texts(access, files(), examine):
+    for file in examined_texts(access, files(), LineRule(partial(scan, skip_blank=text.skip_blank), encoding, LIMIT)):
         yield from file.result.units(file.root, file.path, file.entry)
     return {}

@@ -1,53 +1,130 @@
-"""Examines the text files of a source while planning, each file on its own."""
+"""Examines the text files of a source while planning, each file or cell on its own.
+
+A plain text file of more than CELL_BYTES is examined in cells of CELL_BYTES, which don't depend on each other. Any other file is examined as
+a whole.
+"""
 
 from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
 from functools import partial
 from threading import BoundedSemaphore
-from typing import Final, Protocol
+from typing import Final, Protocol, TypeAlias
 
 from dataprep_converter.inputs.access import Access
-from dataprep_converter.inputs.encodings import Encoding
-from dataprep_converter.readers.base.examined import Examined, ListedFile, examined, open_once
+from dataprep_converter.inputs.archive_uris import split_archive_uri
+from dataprep_converter.inputs.compressions import MAGIC_BYTES, compression_of
+from dataprep_converter.inputs.encodings import MARK_BYTES, UTF16, BrokenText, Encoding, marked_encoding
+from dataprep_converter.readers.base.examined import Examined, FilePart, ListedFile, examined_parts, open_once
 from dataprep_converter.readers.text import stretches
-from dataprep_converter.readers.text.stretches import BOM, Scan, open_forward
-from dataprep_converter.readers.text_scan.found import TextFile, examine_rest
+from dataprep_converter.readers.text_scan.cells import ScansCells, ScanT, scan_cell
+from dataprep_converter.readers.text_scan.found import TextFile
+from dataprep_converter.readers.text_scan.merged import CellMerge, TextCell
 from dataprep_converter.stores import Entry, Input, Store
 
+TEXT_UNITS: Final = "textUnits"
+"""The part of the rules (see `run_id.PARTS`) that says how text files are divided into units. Since version 2, large files have cells."""
+CELL_BYTES: Final = 256 << 20
 _AHEAD_AT_ONCE: Final = 2
 """The number of files that are read ahead at the same time. A file that is read ahead takes about 24 MiB of memory and four connections;
-every other file takes about 8 MiB and one connection."""
+every other file or cell takes about 8 MiB and one connection."""
+
+_Found: TypeAlias = TextFile | TextCell | None
+"""What was found in a file or in a cell. None stands for a later cell of a file that has no cells because of its contents."""
 
 
-class ExamineText(Protocol):
-    """Finds the records of one file. Several threads may call it."""
+@dataclass(frozen=True)
+class TextStart:
+    """Where the first record of a file begins."""
 
-    def __call__(self, source: Input, entry: Entry, *, ahead: bool) -> TextFile:
-        """Reads the file. Raises the errors that come before the first record. `ahead` says whether to read the file ahead."""
+    offset: int
+    line: int
+    names: list[str] | None = None
+    """The names in the file's header."""
+
+
+class TextRule(ScansCells[ScanT], Protocol[ScanT]):
+    """Finds the records in the files of a source. Several threads may call the methods."""
+
+    @property
+    def limit(self) -> str:
+        """The message for a record that is too long; see `cut`."""
+        ...
+
+    def examine(self, source: Input, entry: Entry, *, ahead: bool) -> TextFile:
+        """Reads a complete file. Raises the errors that come before the first record. `ahead` says whether to read the file ahead."""
+        ...
+
+    def encoding_of_cells(self, source: Input) -> Encoding | None:
+        """The encoding of a file that can be examined in cells, or None for any other file. Reads only the start of the file."""
+        ...
+
+    def start_of_cells(self, source: Input, entry: Entry) -> TextStart:
+        """Reads the start of a file that can be examined in cells. Raises the same errors as `examine`."""
         ...
 
 
-def examined_texts(access: Access, files: Iterable[ListedFile], examine: ExamineText) -> Iterator[Examined[TextFile]]:
-    """Calls `examine` for each file and yields the results in the order of the files. See `examined`."""
-    yield from examined(access, files, partial(_open_and_examine, examine, BoundedSemaphore(_AHEAD_AT_ONCE)))
+def examined_texts(access: Access, files: Iterable[ListedFile], rule: TextRule[ScanT]) -> Iterator[Examined[TextFile]]:
+    """Examines the files and yields what was found, in order. A file that has cells is yielded once for each cell."""
+    cuts = access.version_of(TEXT_UNITS) > 1
+    parts = (part for file in files for part in _parts_of(file, cuts=cuts))
+    merge: CellMerge | None = None
+    for part, found in examined_parts(access, parts, partial(_open_and_examine, rule, BoundedSemaphore(_AHEAD_AT_ONCE))):
+        if part.cell in (None, 0):
+            merge = CellMerge(part.entry.uri, found, limit=rule.limit) if isinstance(found, TextCell) else None
+        if isinstance(found, TextFile):
+            yield Examined(part.root, part.path, part.entry, found)
+        elif isinstance(found, TextCell) and merge is not None:
+            access.has_text_cells = True
+            yield Examined(part.root, part.path, part.entry, merge.take(found))
 
 
-def _open_and_examine(examine: ExamineText, ahead: BoundedSemaphore, store: Store, entry: Entry) -> TextFile:
-    is_ahead = entry.size > stretches.UNIT_BYTES and ahead.acquire(blocking=False)
+def plain_encoding(source: Input, encoding: Encoding | None) -> Encoding | None:
+    """The encoding of a file whose bytes can be scanned in any order, or None for a compressed or UTF-16 file.
+
+    A byte order mark takes precedence over `encoding`. If `encoding` is None, the file's bytes have no encoding.
+    """
+    start = source.read_at(0, max(MAGIC_BYTES, MARK_BYTES))
+    if compression_of(start) is not None:
+        return None
     try:
-        with open_once(store, entry) as source:
-            return examine(source, entry, ahead=is_ahead)
+        found = "Utf8" if encoding is None else marked_encoding(start) or encoding
+    except BrokenText:
+        return None
+    return None if found in UTF16 else found
+
+
+def _parts_of(file: ListedFile, *, cuts: bool) -> Iterator[FilePart]:
+    root, path, entry = file
+    # The members of a compressed archive can only be read in order.
+    if not cuts or entry.size <= CELL_BYTES or split_archive_uri(entry.uri) is not None:
+        yield FilePart(root, path, entry)
+        return
+    for cell in range(-(-entry.size // CELL_BYTES)):
+        yield FilePart(root, path, entry, cell)
+
+
+def _open_and_examine(rule: TextRule[ScanT], ahead: BoundedSemaphore, store: Store, part: FilePart) -> _Found:
+    is_ahead = part.entry.size > stretches.UNIT_BYTES and ahead.acquire(blocking=False)
+    try:
+        with open_once(store, part.entry) as source:
+            if part.cell is None:
+                return rule.examine(source, part.entry, ahead=is_ahead)
+            return _examine_cell(rule, source, part.entry, part.cell, ahead=is_ahead)
     finally:
         if is_ahead:
             ahead.release()
 
 
-def examine_lines(source: Input, entry: Entry, *, ahead: bool, scan: Scan, encoding: Encoding | None, limit: str) -> TextFile:
-    """Finds the records of a file whose records are lines. Raises BadData for a file that can't be read as text.
-
-    A byte order mark takes precedence over `encoding`, and is left out. If `encoding` is None, the bytes have no encoding. A line that is
-    too long becomes the file's fault, with the message `limit`.
-    """
-    with open_forward(source, entry, encoding, ahead=ahead) as forward:
-        first_bytes = forward.read(len(BOM))
-        first_bytes = b"" if encoding is not None and first_bytes == BOM else first_bytes
-        return examine_rest(forward, first_bytes, line=1, scan=scan, uri=entry.uri, limit=limit)
+def _examine_cell(rule: TextRule[ScanT], source: Input, entry: Entry, cell: int, *, ahead: bool) -> _Found:
+    encoding = rule.encoding_of_cells(source)
+    begin, end = cell * CELL_BYTES, min((cell + 1) * CELL_BYTES, entry.size)
+    if cell > 0:
+        if encoding is None:
+            return None
+        return TextCell(encoding, scan_cell(source, entry, rule, begin=begin, end=end, is_start=False, ahead=ahead))
+    start = rule.start_of_cells(source, entry) if encoding is not None else None
+    if encoding is None or start is None or start.offset >= end:
+        # The first cell stands for all of the file.
+        return rule.examine(source, entry, ahead=ahead)
+    units = scan_cell(source, entry, rule, begin=start.offset, end=end, is_start=True, ahead=ahead)
+    return TextCell(encoding, units, start.line, start.names)
