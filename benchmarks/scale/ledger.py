@@ -31,6 +31,8 @@ PAGE_SECONDS: Final = 0.1
 """The time until a request for a thousand names is answered."""
 REQUESTS: Final = 5500.0
 """r: requests per second that the store answers."""
+TEXT_CONNECTIONS: Final = 6 + 2 * AHEAD_CONNECTIONS
+"""The plan step reads eight text files or cells at a time. Two of these files are read ahead."""
 FILE_BYTES: Final[Mapping[Kind, int]] = {"images": 110_000, "parquet": 256 * MIB, "csv": 64 * MIB}
 
 _FILES_AT_ONCE: Final = 8
@@ -192,7 +194,7 @@ def costs(job: Job, known: Coefficients) -> Iterator[Cost]:
         footers = Time.longest({"answers": requests * ANSWER_SECONDS / _FILES_AT_ONCE, "CPU": job.files * known.footer_cpu})
         yield Cost("read the footers", "plan", footers, requests)
     if job.kind == "csv":
-        text = Time.longest({"bandwidth": job.mib / AHEAD_CONNECTIONS / STREAM_MIB, "CPU": job.mib / known.text_mib})
+        text = Time.longest({"bandwidth": job.mib / TEXT_CONNECTIONS / STREAM_MIB, "CPU": job.mib / known.text_mib})
         yield Cost("read all text for the ends of records", "plan", text, job.size / AHEAD_BYTES)
     if job.kind != "parquet":
         samples = job.files if job.kind == "images" else job.size / _row_bytes(known)

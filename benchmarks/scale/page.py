@@ -11,6 +11,7 @@ from benchmarks.scale.ledger import (
     REQUESTS,
     STREAM_MIB,
     TB,
+    TEXT_CONNECTIONS,
     WORKERS,
     Coefficients,
     Cost,
@@ -98,7 +99,7 @@ def _formulas(known: Coefficients) -> str:
         ("list", "plan", "F / 1000 pages, one after another; CPU for each file", f"{1e6 * known.list_cpu:.1f} CPU s per million files"),
         ("read footers (Parquet; Arrow, ORC and Avro alike)", "plan", "F · (requests · answer time / 8); CPU for each file",
          f"{known.footer_requests:.1f} requests and {1e3 * known.footer_cpu:.2f} CPU ms per file"),
-        ("read text for record ends (CSV, JSONL, text, libsvm)", "plan", "N / min(4 b, rate)", f"{known.text_mib:,.0f} MiB per CPU s"),
+        ("read text for record ends (CSV, JSONL, text, libsvm)", "plan", f"N / min({TEXT_CONNECTIONS} b, rate)", f"{known.text_mib:,.0f} MiB per CPU s"),
         ("assign splits by fraction", "plan", "a hash for each sample; a key for each file",
          f"{1e6 * known.fraction_cpu('images'):.2f} CPU s per million files, {1e6 * known.fraction_cpu('csv'):.3f} per million rows"),
         ("keep the table of units", "plan", "U · bytes in `$TMPDIR`", f"{table:.0f} bytes per unit"),
@@ -213,9 +214,9 @@ _LIMITS: Final = f"""\
 
 - **A listing is one sequence of pages**, from one pod. At {1000 * PAGE_SECONDS:.0f} ms a page, a billion names take {1e6 * PAGE_SECONDS / 3600:.0f} hours. Fewer, larger files
   (WebDataset, Parquet, TFRecord) avoid this, and also the two requests for each image.
-- **Text is read by the plan pod alone** (CSV, JSONL, text, libsvm, TFRecord with small records), over four connections, to find the ends of
-  records. The workers then read it a second time, all at once. More workers don't shorten the first pass. Parquet, Arrow, ORC and Avro
-  need no such pass.
+- **Text is read by the plan pod alone** (CSV, JSONL, text, libsvm), over {TEXT_CONNECTIONS} connections, to find the ends of records. TFRecord files with
+  small records are read over a single connection. The workers then read the files a second time, all at once. More workers don't shorten
+  the first pass. Parquet, Arrow, ORC and Avro need no such pass.
 - **Each of the following reads the complete input once more in the plan pod**: a split rule on a column, `groupBy`, `stratifyBy`,
   `deduplicate`, a vocabulary, and a `standardize` that collects statistics. The bandwidth of one pod limits them, as it limits text.
 - **A shuffle of a source that is decoded in units** (CSV, Parquet, TFRecord and so on) makes each task read the complete source: P · N bytes.

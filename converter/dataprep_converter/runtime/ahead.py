@@ -10,6 +10,7 @@ Item = TypeVar("Item")
 Result = TypeVar("Result")
 
 _thread = threading.local()
+"""Only the threads of a `mapped_ahead` have an attribute: the event `closed`."""
 
 
 class NotNeededError(Exception):
@@ -21,6 +22,16 @@ def end_if_not_needed() -> None:
     closed: threading.Event | None = getattr(_thread, "closed", None)
     if closed is not None and closed.is_set():
         raise NotNeededError
+
+
+class NotAloneError(Exception):
+    """Ends a call that would take so much memory that it must not run beside others. The caller of `mapped_ahead` can repeat it."""
+
+
+def check_alone() -> None:
+    """Raises NotAloneError in a call of `mapped_ahead`."""
+    if getattr(_thread, "closed", None) is not None:
+        raise NotAloneError
 
 
 def mapped_ahead(call: Callable[[Item], Result], items: Iterable[Item], *, most: int) -> Generator[Result, None, None]:

@@ -12,7 +12,7 @@ from dataprep_api.dataset.report import Manifest, Success
 from dataprep_api.formats import format_rules
 from dataprep_api.spec import DataPrepJobSpec, Source
 from dataprep_converter.core.closeable import closed_on_error
-from dataprep_converter.core.errors import NotWhole, RoundedDefault
+from dataprep_converter.core.errors import BadData, BadSpec, InputChanged, NoInput, NotWhole, RoundedDefault
 from dataprep_converter.dataset import overlaps
 from dataprep_converter.dataset.output_folder import OutputFolder, RunFolder
 from dataprep_converter.formats.registry import encoder_class
@@ -121,9 +121,15 @@ def _find_unfinished(spec: DataPrepJobSpec, fresh: PlanHead, access: Access) -> 
     if head.run_id != owner.run_id:
         return None
     inputs_sha256 = fresh.inputs_sha256
-    if _divides_otherwise(head, fresh):
-        with make_plan(spec, access, parts=head.parts) as earlier:
-            inputs_sha256 = earlier.plan.head.inputs_sha256
+    if _divides_otherwise(head, fresh) and run_id.fault_of_versions(head.parts, spec) is None:
+        try:
+            with make_plan(spec, access, parts=head.parts) as earlier:
+                inputs_sha256 = earlier.plan.head.inputs_sha256
+        except (BadSpec, BadData, NoInput, InputChanged):
+            # The inputs have changed so that the old rules don't accept them.
+            return None
+        finally:
+            access.follow(spec, fresh.parts)
     return head if head.run_id == run_id.run_id(spec, inputs_sha256=inputs_sha256, parts=head.parts) else None
 
 

@@ -23,8 +23,8 @@ from dataprep_converter.readers.text import csv_rows, delimited, stretches
 from dataprep_converter.readers.text.stretches import RecordScan
 from dataprep_converter.readers.text.text import TextReader
 from dataprep_converter.readers.text_scan import cells, files
+from dataprep_converter.readers.text_scan.cell_merge import CellMerge, TextCell
 from dataprep_converter.readers.text_scan.cells import CellUnits, scan_cell
-from dataprep_converter.readers.text_scan.merged import CellMerge, TextCell
 
 PIECES = {
     "csv": ["a", '"', '""', ",", "\n", "\r\n", "\r", '"x\ny",', "1", '"",'],

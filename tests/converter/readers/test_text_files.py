@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 from dataprep_api.spec import Source
+from dataprep_converter.core import native
 from dataprep_converter.core.errors import BadData, BadSpec
 from dataprep_converter.inputs.access import Access
 from dataprep_converter.readers import reader_class
@@ -19,8 +20,9 @@ from dataprep_converter.readers.text import stretches
 from dataprep_converter.readers.text.lines import LIMIT, scan
 from dataprep_converter.readers.text_scan import files as text_files
 from dataprep_converter.readers.text_scan.files import examined_texts
-from dataprep_converter.readers.text_scan.found import TextFile
 from dataprep_converter.readers.text_scan.line_rule import LineRule
+from dataprep_converter.readers.text_scan.text_file import TextFile
+from dataprep_converter.runtime import limits
 from dataprep_converter.sampling.units import Unit
 from dataprep_converter.stores import Entry, Input
 
@@ -118,3 +120,36 @@ def test_only_some_of_the_files_are_read_ahead(tmp_path: Path, monkeypatch: pyte
     files = [(0, str(number), entry) for number, entry in enumerate(Access().store(str(tmp_path)).list(str(tmp_path)))]
     assert len([*examined_texts(Access(), files, LINES)]) == 8
     assert sum(read_ahead) == text_files._AHEAD_AT_ONCE
+
+
+@pytest.mark.parametrize(("mebibytes", "expected"), [(64, 1), (512, 4), (1024, 8), (1 << 20, 8)])
+def test_fewer_files_are_examined_at_a_time_in_a_small_pod(monkeypatch: pytest.MonkeyPatch, mebibytes: int, expected: int) -> None:
+    monkeypatch.setattr(limits, "memory_bytes", lambda: mebibytes << 20)
+    assert text_files._files_at_once() == expected
+
+
+@pytest.mark.parametrize("cell_bytes", [1 << 20, 256])
+@pytest.mark.parametrize("kind", ["csv", "text"])
+def test_a_large_record_is_read_by_the_main_thread_alone(
+    kind: str, cell_bytes: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(stretches, "UNIT_BYTES", 64)
+    monkeypatch.setattr(stretches, "LARGE_RECORD", 128)
+    monkeypatch.setattr(text_files, "CELL_BYTES", cell_bytes)
+    for number in range(4):
+        long = b"x" * 400 if kind == "text" else b'"' + b"x\n" * 200 + b'"'
+        (tmp_path / f"{number}").write_bytes(b"a\n" * 50 + long + b"\n" + b"b\n" * 200)
+    source = source_of(kind, tmp_path)
+    in_order = discovered(source)
+    as_remote(monkeypatch)
+    scanned: list[tuple[str, int]] = []
+    really = native.places_of
+
+    def places_of(data: bytes, byte: int) -> Any:
+        scanned.append((threading.current_thread().name, len(data)))
+        return really(data, byte)
+
+    monkeypatch.setattr(native, "places_of", places_of)
+    assert discovered(source) == in_order
+    assert max(size for name, size in scanned if name.startswith("ahead")) <= 128 + 2 * 64
+    assert max(size for name, size in scanned if not name.startswith("ahead")) >= 400

@@ -4,7 +4,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from dataprep_converter.runtime.ahead import end_if_not_needed, mapped_ahead
+from dataprep_converter.runtime.ahead import NotAloneError, check_alone, end_if_not_needed, mapped_ahead
 
 MOST = 4
 
@@ -122,3 +122,15 @@ def test_a_long_call_ends_early_if_its_result_is_not_needed() -> None:
 
 def test_a_call_outside_of_any_is_needed() -> None:
     end_if_not_needed()
+
+
+def test_work_that_takes_much_memory_is_left_to_the_caller() -> None:
+    def call(item: int) -> int | NotAloneError:
+        try:
+            check_alone()
+        except NotAloneError as exc:
+            return exc
+        return item
+
+    assert all(isinstance(result, NotAloneError) for result in mapped_ahead(call, range(3), most=2))
+    assert call(5) == 5

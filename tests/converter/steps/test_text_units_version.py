@@ -11,6 +11,7 @@ from tests.builders.specs import parse_job
 from dataprep_api.dataset import run_id
 from dataprep_api.dataset.report import Manifest
 from dataprep_api.resources.job import DataPrepJob
+from dataprep_api.spec import DataPrepJobSpec, Source
 from dataprep_converter.inputs.access import Access
 from dataprep_converter.readers.text import stretches
 from dataprep_converter.readers.text_scan import files
@@ -19,6 +20,7 @@ from dataprep_converter.tools import repair
 from dataprep_converter.tools.verification import verify
 
 CELL = 256
+VERSIONS = run_id.versions
 
 
 @pytest.fixture(autouse=True)
@@ -36,6 +38,10 @@ def a_job(folder: Path, **output: Any) -> DataPrepJob:
     columns = [{"name": "n", "type": "Int64"}, {"name": "t", "type": "String"}]
     places = {"uri": str(folder / "out"), "format": "jsonl", "shards": {"count": 2}, "overwrite": "IfChanged"} | output
     return parse_job({"source": {"csv": {"uris": [str(folder / "in")], "columns": columns}}, "output": places, "shuffle": {"seed": 3}})
+
+
+def without_text_units(spec: DataPrepJobSpec) -> dict[str, int]:
+    return {name: version for name, version in VERSIONS(spec).items() if name != "textUnits"}
 
 
 def made_before(job: DataPrepJob, monkeypatch: pytest.MonkeyPatch) -> Manifest:
@@ -77,6 +83,24 @@ def test_a_data_set_is_repaired_with_its_bytes(is_before: bool, lost: str | None
     assert verify(str(tmp_path / "out"), Access(), every_record=True) == before
 
 
+@pytest.mark.parametrize("is_before", [True, False])
+def test_a_data_set_without_its_plan_and_its_manifest_is_repaired(is_before: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    put(tmp_path, "a", rows=100)
+    job = a_job(tmp_path)
+    job = job.model_copy(
+        update={"spec": job.spec.model_copy(update={"source": Source.model_validate({"csv": {"uris": [str(tmp_path / "in")]}})})}
+    )
+    with monkeypatch.context() as then:
+        if is_before:
+            then.setattr(run_id, "versions", without_text_units)
+        before = verified_run(job)
+    folder = tmp_path / "out/_dataprep" / before.run_id
+    for name in ("plan.json", "manifest.json"):
+        (folder / name).write_text("{")
+    repair.repair(str(tmp_path / "out"), Access(), job=job)
+    assert verify(str(tmp_path / "out"), Access(), every_record=True).files == before.files
+
+
 @pytest.mark.parametrize("rows", [10, 100])
 @pytest.mark.parametrize("is_before", [True, False])
 def test_a_data_set_is_extended_by_its_own_rule(is_before: bool, rows: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -105,3 +129,20 @@ def test_an_unfinished_run_of_other_inputs_is_not_continued(tmp_path: Path, monk
     (tmp_path / "in/a").write_text((tmp_path / "in/a").read_text().replace("a", "b"))
     after = verified_run(a_job(tmp_path))
     assert (after.run_id == before, after.parts) == (False, {"shuffle": 2, "textUnits": 2})
+
+
+def test_an_unfinished_run_whose_rules_refuse_the_inputs_is_not_continued(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "in").mkdir()
+    (tmp_path / "in/a").write_text("".join(f"{row}\n" for row in range(100)))
+    spec = {
+        "source": {"csv": {"uris": [str(tmp_path / "in")]}},
+        "features": [{"name": "0", "dtype": "float32"}],
+        "output": {"uri": str(tmp_path / "out"), "format": "jsonl", "overwrite": "IfChanged"},
+        "onBadRecord": {"policy": "Skip"},
+    }
+    with monkeypatch.context() as then:
+        then.setattr(run_id, "versions", lambda _spec: {})
+        before = run_plan_step(parse_job(spec), Access()).plan.head.run_id
+    (tmp_path / "in/a").write_text((tmp_path / "in/a").read_text().replace("77", "oo"))
+    after = verified_run(parse_job(spec))
+    assert (after.run_id == before, after.records_out) == (False, 99)

@@ -13,7 +13,7 @@ from dataprep_converter.inputs.archives import ArchiveStore
 from dataprep_converter.runtime.ahead import mapped_ahead
 from dataprep_converter.stores import Entry, Input, ReadsFiles, Store
 
-_FILES_AT_ONCE: Final = 8
+FILES_AT_ONCE: Final = 8
 _SMALL_BYTES: Final = 1 << 20
 
 Item = TypeVar("Item")
@@ -55,9 +55,9 @@ def examined(access: Access, files: Iterable[ListedFile], examine: Callable[[Sto
 
 
 def examined_parts(
-    access: Access, parts: Iterable[FilePart], examine: Callable[[Store, FilePart], Result]
+    access: Access, parts: Iterable[FilePart], examine: Callable[[Store, FilePart], Result], *, most: int = FILES_AT_ONCE
 ) -> Iterator[tuple[FilePart, Result]]:
-    """Like `examined`, for files and cells of files. Yields each of them with its result."""
+    """Like `examined`, for files and cells of files. Yields each of them with its result. `most` is the number of threads."""
     # Look up stores here rather than in the threads: the first look-up of a store creates its client.
     with_stores = ((access.store(part.entry.uri), part) for part in parts)
 
@@ -66,7 +66,7 @@ def examined_parts(
         return part, examine(store, part)
 
     for in_order, group in groupby(with_stores, key=lambda item: _is_read_in_order(item[0])):
-        begin = _each if in_order else partial(mapped_ahead, most=_FILES_AT_ONCE)
+        begin = _each if in_order else partial(mapped_ahead, most=most)
         with closing(begin(call, group)) as results:
             yield from results
 

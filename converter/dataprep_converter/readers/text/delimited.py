@@ -36,7 +36,7 @@ from dataprep_converter.readers.text.defaults import check_exist, with_defaults
 from dataprep_converter.readers.text.not_text import refuse_binary
 from dataprep_converter.readers.text.stretches import StretchReader, open_forward
 from dataprep_converter.readers.text_scan.files import TextStart, examined_texts, plain_encoding
-from dataprep_converter.readers.text_scan.found import TextFile, examine_rest
+from dataprep_converter.readers.text_scan.text_file import TextFile, examine_rest
 from dataprep_converter.records.batch import TEXT, TEXTS, marked
 from dataprep_converter.sampling.units import Unit
 from dataprep_converter.stores import Entry, Input

@@ -43,8 +43,8 @@ from dataprep_converter.readers.text.json_starts import first_records
 from dataprep_converter.readers.text.lines import LIMIT, Lines, not_utf8, scan, with_lines
 from dataprep_converter.readers.text.stretches import Reading, StretchReader, open_forward
 from dataprep_converter.readers.text_scan.files import examined_texts
-from dataprep_converter.readers.text_scan.found import TextFile, examine_rest
 from dataprep_converter.readers.text_scan.line_rule import LineRule
+from dataprep_converter.readers.text_scan.text_file import TextFile, examine_rest
 from dataprep_converter.records.batch import STRUCTS
 from dataprep_converter.sampling.units import Unit
 from dataprep_converter.stores import Entry, Input

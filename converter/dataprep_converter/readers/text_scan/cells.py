@@ -3,10 +3,11 @@
 Units begin at the first record that begins at or after a multiple of UNIT_BYTES. So the units that begin in a cell depend only on the text
 of the cell and on the state in which the text before it ends, such as inside the quotes of CSV. There are at most three such states. The
 cell is scanned for each of them in a single pass over its bytes. As soon as two of these scans are at the start of the same record, they
-find the same, and only one of them goes on. The merge chooses the right state (`merged.py`).
+find the same, and only one of them goes on. The merge chooses the right state (`cell_merge.py`).
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import closing
 from dataclasses import dataclass, field
 from typing import Final, Generic, Literal, Protocol, TypeAlias, TypeVar
 
@@ -16,6 +17,7 @@ import numpy.typing as npt
 from dataprep_converter.inputs.pinned import ForwardReader
 from dataprep_converter.readers.text import stretches
 from dataprep_converter.readers.text.stretches import RecordScan
+from dataprep_converter.runtime.ahead import check_alone, end_if_not_needed
 from dataprep_converter.stores import Entry, Input
 
 _FIRST_BYTES: Final = 64 << 10
@@ -74,13 +76,15 @@ def scan_cell(
     """
     before = 0 if is_start else 1
     ended: list[_Track[ScanT]] = []
-    forward = ForwardReader(source, entry.uri, compression=None, offset=begin - before, length=end - begin + before, ahead=ahead)
-    try:
+    with closing(
+        ForwardReader(source, entry.uri, compression=None, offset=begin - before, length=end - begin + before, ahead=ahead)
+    ) as forward:
         prefixes = rule.prefixes(forward.read(1)) if before else [b""]
         tracks = [_Track(rule, prefix, begin, end) for prefix in prefixes]
         position, length = begin, min(_FIRST_BYTES, stretches.UNIT_BYTES)
         is_last = False
         while not is_last:
+            end_if_not_needed()
             piece = forward.read(min(length, end - position))
             is_complete = len(piece) == min(length, end - position)
             position += len(piece)
@@ -93,8 +97,6 @@ def scan_cell(
             ended += (track for track in tracks if track.is_done)
             tracks = _distinct(track for track in tracks if not track.is_done)
             length = stretches.UNIT_BYTES
-    finally:
-        forward.close()
     _read_on(source, entry, tracks, position)
     return {prefix: units for track in (*ended, *tracks) for prefix, units in track.results()}
 
@@ -218,6 +220,8 @@ class _Track(Generic[ScanT]):
             self.position += len(data) - self._guessed
         else:
             self._pending = data
+            if len(data) > stretches.LARGE_RECORD:
+                check_alone()
             if len(data) >= stretches.LONGEST_RECORD and not at_end:
                 self._stop("LongRecord", self._line_ends)
         self.is_done = self.is_done or at_end or (self._is_after_cell and records.size > 0)

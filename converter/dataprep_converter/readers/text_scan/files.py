@@ -10,25 +10,31 @@ from functools import partial
 from threading import BoundedSemaphore
 from typing import Final, Protocol, TypeAlias
 
+from dataprep_converter.core.errors import InputChanged
 from dataprep_converter.inputs.access import Access
 from dataprep_converter.inputs.archive_uris import split_archive_uri
 from dataprep_converter.inputs.compressions import MAGIC_BYTES, compression_of
 from dataprep_converter.inputs.encodings import MARK_BYTES, UTF16, BrokenText, Encoding, marked_encoding
-from dataprep_converter.readers.base.examined import Examined, FilePart, ListedFile, examined_parts, open_once
+from dataprep_converter.inputs.pinned import open_pinned
+from dataprep_converter.readers.base.examined import FILES_AT_ONCE, Examined, FilePart, ListedFile, examined_parts, open_once
 from dataprep_converter.readers.text import stretches
+from dataprep_converter.readers.text_scan.cell_merge import CellMerge, TextCell
 from dataprep_converter.readers.text_scan.cells import ScansCells, ScanT, scan_cell
-from dataprep_converter.readers.text_scan.found import TextFile
-from dataprep_converter.readers.text_scan.merged import CellMerge, TextCell
+from dataprep_converter.readers.text_scan.text_file import TextFile
+from dataprep_converter.runtime import limits
+from dataprep_converter.runtime.ahead import NotAloneError
 from dataprep_converter.stores import Entry, Input, Store
 
 TEXT_UNITS: Final = "textUnits"
 """The part of the rules (see `run_id.PARTS`) that says how text files are divided into units. Since version 2, large files have cells."""
 CELL_BYTES: Final = 256 << 20
 _AHEAD_AT_ONCE: Final = 2
-"""The number of files that are read ahead at the same time. A file that is read ahead takes about 24 MiB of memory and four connections;
-every other file or cell takes about 8 MiB and one connection."""
+"""The number of files that are read ahead at the same time, over four connections each. Every other file or cell is read over one."""
+_FILE_MEMORY: Final = 128 << 20
+"""One file at a time is examined for each of these bytes of the process's memory. A file takes about 30 MiB, and 25 MiB more if it is read
+ahead."""
 
-_Found: TypeAlias = TextFile | TextCell | None
+_Result: TypeAlias = TextFile | TextCell | None
 """What was found in a file or in a cell. None stands for a later cell of a file that has no cells because of its contents."""
 
 
@@ -68,12 +74,18 @@ def examined_texts(access: Access, files: Iterable[ListedFile], rule: TextRule[S
     cuts = access.version_of(TEXT_UNITS) > 1
     parts = (part for file in files for part in _parts_of(file, cuts=cuts))
     merge: CellMerge | None = None
-    for part, found in examined_parts(access, parts, partial(_open_and_examine, rule, BoundedSemaphore(_AHEAD_AT_ONCE))):
+    examine = partial(_open_and_examine, rule, BoundedSemaphore(_AHEAD_AT_ONCE))
+    for part, in_thread in examined_parts(access, parts, examine, most=_files_at_once()):
+        found = examine(access.store(part.entry.uri), part) if isinstance(in_thread, NotAloneError) else in_thread
+        if isinstance(found, NotAloneError):
+            raise found
         if part.cell in (None, 0):
             merge = CellMerge(part.entry.uri, found, limit=rule.limit) if isinstance(found, TextCell) else None
         if isinstance(found, TextFile):
             yield Examined(part.root, part.path, part.entry, found)
-        elif isinstance(found, TextCell) and merge is not None:
+        elif merge is not None:
+            if found is None:
+                raise InputChanged(f"{part.entry.uri} changed while it was being read. Plan again.", uri=part.entry.uri)
             access.has_text_cells = True
             yield Examined(part.root, part.path, part.entry, merge.take(found))
 
@@ -93,6 +105,10 @@ def plain_encoding(source: Input, encoding: Encoding | None) -> Encoding | None:
     return None if found in UTF16 else found
 
 
+def _files_at_once() -> int:
+    return max(1, min(FILES_AT_ONCE, limits.memory_bytes() // _FILE_MEMORY))
+
+
 def _parts_of(file: ListedFile, *, cuts: bool) -> Iterator[FilePart]:
     root, path, entry = file
     # The members of a compressed archive can only be read in order.
@@ -103,19 +119,22 @@ def _parts_of(file: ListedFile, *, cuts: bool) -> Iterator[FilePart]:
         yield FilePart(root, path, entry, cell)
 
 
-def _open_and_examine(rule: TextRule[ScanT], ahead: BoundedSemaphore, store: Store, part: FilePart) -> _Found:
+def _open_and_examine(rule: TextRule[ScanT], ahead: BoundedSemaphore, store: Store, part: FilePart) -> _Result | NotAloneError:
     is_ahead = part.entry.size > stretches.UNIT_BYTES and ahead.acquire(blocking=False)
     try:
-        with open_once(store, part.entry) as source:
-            if part.cell is None:
+        if part.cell is None:
+            with open_once(store, part.entry) as source:
                 return rule.examine(source, part.entry, ahead=is_ahead)
+        with open_pinned(store, part.entry.uri, part.entry.pin) as source:
             return _examine_cell(rule, source, part.entry, part.cell, ahead=is_ahead)
+    except NotAloneError as exc:
+        return exc
     finally:
         if is_ahead:
             ahead.release()
 
 
-def _examine_cell(rule: TextRule[ScanT], source: Input, entry: Entry, cell: int, *, ahead: bool) -> _Found:
+def _examine_cell(rule: TextRule[ScanT], source: Input, entry: Entry, cell: int, *, ahead: bool) -> _Result:
     encoding = rule.encoding_of_cells(source)
     begin, end = cell * CELL_BYTES, min((cell + 1) * CELL_BYTES, entry.size)
     if cell > 0:

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from dataprep_converter.inputs.encodings import Encoding
 from dataprep_converter.readers.text.stretches import BOM, RecordScan, Scan, open_forward
 from dataprep_converter.readers.text_scan.files import TextStart, plain_encoding
-from dataprep_converter.readers.text_scan.found import TextFile, examine_rest
+from dataprep_converter.readers.text_scan.text_file import TextFile, examine_rest
 from dataprep_converter.stores import Entry, Input
 
 

@@ -54,7 +54,7 @@ class TextFile:
             raise self.fault
 
 
-def found_in(stretches: Iterable[Stretch], forward: ForwardReader, *, form: Mapping[str, Any] = MappingProxyType({})) -> TextFile:
+def collect(stretches: Iterable[Stretch], forward: ForwardReader, *, form: Mapping[str, Any] = MappingProxyType({})) -> TextFile:
     """Collects the stretches of a file, which `forward` reads. If the stretches end with an error, the error becomes the file's fault."""
     found: list[Stretch] = []
     fault: ConvertError | None = None
@@ -73,4 +73,4 @@ def found_in(stretches: Iterable[Stretch], forward: ForwardReader, *, form: Mapp
 
 def examine_rest(forward: ForwardReader, first_bytes: bytes, *, line: int, scan: Scan, uri: str, limit: str) -> TextFile:
     """Finds the records in the rest of a file. The arguments are those of `cut`. An error of `cut` becomes the file's fault."""
-    return found_in((stretch for stretch, _ in cut(forward, first_bytes, line=line, scan=scan, uri=uri, limit=limit)), forward)
+    return collect((stretch for stretch, _ in cut(forward, first_bytes, line=line, scan=scan, uri=uri, limit=limit)), forward)

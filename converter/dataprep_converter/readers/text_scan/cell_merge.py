@@ -7,7 +7,7 @@ from dataprep_converter.core.errors import BadData, InputChanged
 from dataprep_converter.inputs.encodings import Encoding
 from dataprep_converter.readers.text.stretches import Stretch, long_record, open_quote
 from dataprep_converter.readers.text_scan.cells import CellUnits
-from dataprep_converter.readers.text_scan.found import TextFile
+from dataprep_converter.readers.text_scan.text_file import TextFile
 
 
 @dataclass(frozen=True)
