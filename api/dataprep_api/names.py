@@ -121,6 +121,19 @@ def intermediate_folder(run_id: str) -> str:
     return f"{run_folder(run_id)}/made"
 
 
+def scan_folder(digest: str) -> str:
+    """Return the folder of what the pods of a scan found in a job's inputs. The plan step removes the files when it has stored the plan.
+
+    `digest` is the digest of the rules by which the inputs are examined.
+    """
+    return f"{SIDE}/scan-{digest}"
+
+
+def scan_file(digest: str, part: int) -> str:
+    """Return the path of the results of one part of a scan."""
+    return f"{scan_folder(digest)}/{part:05}.json"
+
+
 def upload_file(run_id: str) -> str:
     """Return the path of the file that names the upload session in which a run writes rows to a table."""
     return f"{run_folder(run_id)}/upload.json"

@@ -7,6 +7,7 @@
 <output>/_dataprep/<run id>/plan.json, units.parquet, splits.parquet, quarantine/, manifest.json, manifest-files.parquet
 <output>/_dataprep/<run id>/reports/        <shard>.json; from-<shard>.jsonl repeats the reports of consecutive shards
 <output>/_dataprep/<run id>/made/           files that the reader made during planning; deleted once the data set is finished
+<output>/_dataprep/scan-<digest>/           what the pods of a scan found in the inputs; deleted once the plan is stored
 <output>/_dataprep/index/<shard>.idx        the offset of each record, for shards with such an index
 <output>/_dataprep/…, _tfds/…               files for the data set's readers (`sidecars/`), written by the commit step
 """
@@ -150,6 +151,10 @@ class OutputFolder(StoredFolder):
         """Returns the ids of the runs that have a plan or a manifest in this folder."""
         ids = {path.split("/")[1] for path, _ in self._list(names.SIDE) if path.endswith(("/plan.json", "/manifest.json"))}
         return sorted(ids)
+
+    def scan_files(self, digest: str) -> list[str]:
+        """Returns the paths of the results of a scan."""
+        return [path for path, _ in self._list(names.scan_folder(digest))]
 
     def parse(self, model: type[S], relative: str, content: bytes) -> S:
         """Parses a file of the folder. Raises NewerFormat for a newer format, and pydantic's ValidationError for a damaged file."""

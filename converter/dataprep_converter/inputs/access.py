@@ -14,6 +14,7 @@ from dataprep_converter.core.errors import BadSpec
 from dataprep_converter.inputs.archive_uris import split_archive_uri
 from dataprep_converter.runtime.plan_progress import PlanProgress
 from dataprep_converter.runtime.request_budget import RequestBudget
+from dataprep_converter.runtime.scans import Scan
 from dataprep_converter.stores import Store, StoreSettings, scheme_of
 from dataprep_converter.stores.registry import ANONYMOUS, NO_CREDENTIALS, PACED, store_class
 
@@ -59,6 +60,8 @@ class Access:
         """The files that were skipped when this job's inputs were listed."""
         self.times_in_nanoseconds: dict[str, None] = {}
         """The columns of INT96 times that are read in nanoseconds, because the job's plan follows an older rule."""
+        self.scan: Scan | None = None
+        """How the examination of this job's inputs is divided among processes, or None if this process examines all inputs."""
         self.has_text_cells = False
         """Whether one of this job's inputs is a text file so large that it is divided by the newer rule (`textUnits`)."""
         self.progress = PlanProgress()
@@ -78,6 +81,11 @@ class Access:
         set contains the rounded default."""
         self.reads_heif = True
         """Whether AVIF and HEIC files are images."""
+
+    @property
+    def only_scans(self) -> bool:
+        """Whether this process only examines inputs for another process, which plans the job and infers the columns."""
+        return self.scan is not None and not self.scan.lists_units
 
     @property
     def keeps_nulls(self) -> bool:

@@ -24,6 +24,7 @@ from dataprep_converter.records.feature import FeatureSpec
 from dataprep_converter.sampling.plan import Plan, Tables, WholePlan
 from dataprep_converter.steps import table_output
 from dataprep_converter.steps.draft import Draft
+from dataprep_converter.steps.scan_step import remove_scan
 from dataprep_converter.stores import scheme_of
 
 
@@ -34,6 +35,8 @@ class ConversionDraft(Draft):
     plan: WholePlan
     tables: Tables
     features: Sequence[FeatureSpec]
+    is_scanned: bool = False
+    """Whether the results of a scan are stored in the output folder."""
 
     def close(self) -> None:
         """Removes temporary files."""
@@ -53,6 +56,8 @@ class ConversionDraft(Draft):
         if self.tables.intermediate is not None:
             folder.put_intermediate(self.tables.intermediate)
         plan = super().store(folder)
+        if self.is_scanned:
+            remove_scan(self.spec, self.access)
         table_output.begin(self.spec, folder, self.access)
         return plan
 

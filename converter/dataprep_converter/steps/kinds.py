@@ -4,6 +4,7 @@
 """
 
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from pkgutil import resolve_name
 from typing import Any, Protocol
 
@@ -118,11 +119,16 @@ class Conversion(_InTasks):
     commit = _step("convert_commit:commit")
 
     def plan(self, spec: DataPrepJobSpec, access: Access) -> Draft:
-        """If there is a data set to extend, plans its extension; otherwise plans the complete data set."""
-        from dataprep_converter.steps import convert_plan, extend
+        """If there is a data set to extend, plans its extension; otherwise plans the complete data set. Uses the stored results of a scan."""
+        from dataprep_converter.steps import convert_plan, extend, scan_step
 
-        extension = extend.plan(spec, access) if spec.output.overwrite == "Extend" else None
-        return extension or convert_plan.plan(spec, access)
+        access.scan = scan = scan_step.scanned_before(spec, access)
+        try:
+            extension = extend.plan(spec, access) if spec.output.overwrite == "Extend" else None
+            draft = extension or convert_plan.plan(spec, access)
+        finally:
+            access.scan = None
+        return replace(draft, is_scanned=scan is not None and scan.has_results)
 
 
 class Copy(_InTasks):

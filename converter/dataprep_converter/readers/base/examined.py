@@ -1,16 +1,18 @@
 """Examines the files of a source while planning. Files of a remote store are examined several at a time."""
 
 from collections.abc import Callable, Generator, Iterable, Iterator
-from contextlib import closing
+from contextlib import closing, suppress
 from dataclasses import dataclass
 from functools import partial
 from itertools import groupby
-from typing import Final, Generic, TypeAlias, TypeVar
+from typing import Final, Generic, TypeAlias, TypeVar, cast
 
 from dataprep_converter.core.closeable import Closeable
+from dataprep_converter.core.errors import BadData, BadSpec
 from dataprep_converter.inputs.access import Access
 from dataprep_converter.inputs.archives import ArchiveStore
 from dataprep_converter.runtime.ahead import mapped_ahead
+from dataprep_converter.runtime.scans import Document, Piece, Scan
 from dataprep_converter.stores import Entry, Input, ReadsFiles, Store
 
 FILES_AT_ONCE: Final = 8
@@ -54,17 +56,82 @@ def examined(access: Access, files: Iterable[ListedFile], examine: Callable[[Sto
         yield Examined(part.root, part.path, part.entry, result)
 
 
+@dataclass(frozen=True)
+class Form(Generic[Result]):
+    """How the result for a file or a cell is stored, so that other processes can examine it (`runtime/scans.py`)."""
+
+    bytes_of: Callable[[FilePart], int]
+    """The number of bytes to be read."""
+    to_document: Callable[[Result], Document | None]
+    """The result as JSON, or None if it can't be stored."""
+    from_document: Callable[[Document], Result]
+
+
 def examined_parts(
-    access: Access, parts: Iterable[FilePart], examine: Callable[[Store, FilePart], Result], *, most: int = FILES_AT_ONCE
+    access: Access,
+    parts: Iterable[FilePart],
+    examine: Callable[[Store, FilePart], Result],
+    *,
+    form: Form[Result] | None = None,
+    most: int = FILES_AT_ONCE,
 ) -> Iterator[tuple[FilePart, Result]]:
-    """Like `examined`, for files and cells of files. Yields each of them with its result. `most` is the number of threads."""
+    """Like `examined`, for files and cells of files. Yields each of them with its result. `most` is the number of threads.
+
+    With a `form`, takes the results of other processes if there are any, and yields nothing if this process only examines a part of the
+    files for another process.
+    """
     # Look up stores here rather than in the threads: the first look-up of a store creates its client.
     with_stores = ((access.store(part.entry.uri), part) for part in parts)
+    if form is not None and access.scan is not None:
+        yield from _scanned(access.scan, with_stores, examine, form, most=most)
+        return
 
     def call(item: tuple[Store, FilePart]) -> tuple[FilePart, Result]:
         store, part = item
         return part, examine(store, part)
 
+    yield from _in_turn(call, with_stores, most=most)
+
+
+def _scanned(
+    scan: Scan,
+    with_stores: Iterator[tuple[Store, FilePart]],
+    examine: Callable[[Store, FilePart], Result],
+    form: Form[Result],
+    *,
+    most: int,
+) -> Iterator[tuple[FilePart, Result]]:
+    def taken() -> Iterator[tuple[Store, FilePart]]:
+        for store, part in with_stores:
+            # The members of a compressed archive can only be read in order, so they aren't divided among processes.
+            if scan.takes(_piece(part, form)) if not isinstance(store, ArchiveStore) else scan.lists_units:
+                yield store, part
+
+    def call(item: tuple[Store, FilePart]) -> tuple[FilePart, Result | None]:
+        store, part = item
+        piece = _piece(part, form)
+        document = scan.known(piece)
+        if scan.lists_units:
+            return part, examine(store, part) if document is None else form.from_document(document)
+        if document is None:
+            # The planner raises the errors of files when their turn comes.
+            with suppress(BadData, BadSpec):
+                document = form.to_document(examine(store, part))
+        if document is not None:
+            scan.found(piece, document)
+        return part, None
+
+    for part, result in _in_turn(call, taken(), most=most):
+        if scan.lists_units:
+            yield part, cast("Result", result)
+
+
+def _piece(part: FilePart, form: Form[Result]) -> Piece:
+    return Piece(part.entry.uri, part.entry.pin, part.entry.size, part.cell, form.bytes_of(part))
+
+
+def _in_turn(call: Callable[[tuple[Store, FilePart]], Item], with_stores: Iterable[tuple[Store, FilePart]], *, most: int) -> Iterator[Item]:
+    """Yields the results of `call`, in order. Calls for files of a remote store run in threads."""
     for in_order, group in groupby(with_stores, key=lambda item: _is_read_in_order(item[0])):
         begin = _each if in_order else partial(mapped_ahead, most=most)
         with closing(begin(call, group)) as results:

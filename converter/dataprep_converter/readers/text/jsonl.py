@@ -100,7 +100,7 @@ class JsonlReader(StretchReader):
 
 
 def _units(jsonl: JsonlSource, files: ListFiles, access: Access) -> Listing[Unit]:
-    uri, columns = _columns(jsonl, files, access)
+    uri, columns = _columns(jsonl, files, access) if not access.only_scans else ("", [])
     for file in examined_texts(access, files(), _JsonRule(partial(scan, skip_blank=True), jsonl.encoding or "Utf8", LIMIT)):
         yield from file.result.units(file.root, file.path, file.entry)
         if file.result.is_unlike_its_start and file.entry.uri == uri:

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from functools import partial
 from threading import BoundedSemaphore
-from typing import Final, Protocol, TypeAlias
+from typing import Final, Protocol
 
 from dataprep_converter.core.errors import InputChanged
 from dataprep_converter.inputs.access import Access
@@ -16,13 +16,13 @@ from dataprep_converter.inputs.archive_uris import split_archive_uri
 from dataprep_converter.inputs.compressions import MAGIC_BYTES, compression_of
 from dataprep_converter.inputs.encodings import MARK_BYTES, UTF16, BrokenText, Encoding, marked_encoding
 from dataprep_converter.inputs.pinned import open_pinned
-from dataprep_converter.readers.base.examined import FILES_AT_ONCE, Examined, FilePart, ListedFile, examined_parts, open_once
+from dataprep_converter.readers.base.examined import FILES_AT_ONCE, Examined, FilePart, Form, ListedFile, examined_parts, open_once
 from dataprep_converter.readers.text import stretches
 from dataprep_converter.readers.text_scan.cell_merge import CellMerge, TextCell
 from dataprep_converter.readers.text_scan.cells import ScansCells, ScanT, scan_cell
+from dataprep_converter.readers.text_scan.stored import FoundText, from_document, to_document
 from dataprep_converter.readers.text_scan.text_file import TextFile
 from dataprep_converter.runtime import limits
-from dataprep_converter.runtime.ahead import NotAloneError
 from dataprep_converter.stores import Entry, Input, Store
 
 TEXT_UNITS: Final = "textUnits"
@@ -33,9 +33,6 @@ _AHEAD_AT_ONCE: Final = 2
 _FILE_MEMORY: Final = 128 << 20
 """One file at a time is examined for each of these bytes of the process's memory. A file takes about 30 MiB, and 25 MiB more if it is read
 ahead."""
-
-_Result: TypeAlias = TextFile | TextCell | None
-"""What was found in a file or in a cell. None stands for a later cell of a file that has no cells because of its contents."""
 
 
 @dataclass(frozen=True)
@@ -75,10 +72,8 @@ def examined_texts(access: Access, files: Iterable[ListedFile], rule: TextRule[S
     parts = (part for file in files for part in _parts_of(file, cuts=cuts))
     merge: CellMerge | None = None
     examine = partial(_open_and_examine, rule, BoundedSemaphore(_AHEAD_AT_ONCE))
-    for part, in_thread in examined_parts(access, parts, examine, most=_files_at_once()):
-        found = examine(access.store(part.entry.uri), part) if isinstance(in_thread, NotAloneError) else in_thread
-        if isinstance(found, NotAloneError):
-            raise found
+    form = Form(_bytes_of, to_document, from_document)
+    for part, found in examined_parts(access, parts, examine, form=form, most=_files_at_once()):
         if part.cell in (None, 0):
             merge = CellMerge(part.entry.uri, found, limit=rule.limit) if isinstance(found, TextCell) else None
         if isinstance(found, TextFile):
@@ -119,7 +114,11 @@ def _parts_of(file: ListedFile, *, cuts: bool) -> Iterator[FilePart]:
         yield FilePart(root, path, entry, cell)
 
 
-def _open_and_examine(rule: TextRule[ScanT], ahead: BoundedSemaphore, store: Store, part: FilePart) -> _Result | NotAloneError:
+def _bytes_of(part: FilePart) -> int:
+    return part.entry.size if part.cell is None else min(CELL_BYTES, part.entry.size - part.cell * CELL_BYTES)
+
+
+def _open_and_examine(rule: TextRule[ScanT], ahead: BoundedSemaphore, store: Store, part: FilePart) -> FoundText:
     is_ahead = part.entry.size > stretches.UNIT_BYTES and ahead.acquire(blocking=False)
     try:
         if part.cell is None:
@@ -127,14 +126,12 @@ def _open_and_examine(rule: TextRule[ScanT], ahead: BoundedSemaphore, store: Sto
                 return rule.examine(source, part.entry, ahead=is_ahead)
         with open_pinned(store, part.entry.uri, part.entry.pin) as source:
             return _examine_cell(rule, source, part.entry, part.cell, ahead=is_ahead)
-    except NotAloneError as exc:
-        return exc
     finally:
         if is_ahead:
             ahead.release()
 
 
-def _examine_cell(rule: TextRule[ScanT], source: Input, entry: Entry, cell: int, *, ahead: bool) -> _Result:
+def _examine_cell(rule: TextRule[ScanT], source: Input, entry: Entry, cell: int, *, ahead: bool) -> FoundText:
     encoding = rule.encoding_of_cells(source)
     begin, end = cell * CELL_BYTES, min((cell + 1) * CELL_BYTES, entry.size)
     if cell > 0:

@@ -1,0 +1,62 @@
+"""Divides the reading of a job's text files among processes, before the job is planned (`runtime/scans.py`).
+
+`count_parts` and `scan_part` list the source like the planner, by the same rules, but the reader's units are of no interest. Only sources
+whose files are read to their end are scanned: a footer or a listing needs no second process.
+"""
+
+from collections import deque
+from typing import Final
+
+from dataprep_api import canonical
+from dataprep_api.dataset import run_id
+from dataprep_api.spec import DataPrepJobSpec
+from dataprep_converter.inputs.access import Access, SkippedFiles
+from dataprep_converter.readers import reader_class
+from dataprep_converter.readers.text import stretches
+from dataprep_converter.readers.text_scan import files
+from dataprep_converter.readers.text_scan.stored import FORM
+from dataprep_converter.runtime.scans import Division, Scan, ScanOfPart
+
+_SCANNED: Final = ("csv", "jsonl", "text", "libsvm")
+
+
+def is_scanned(spec: DataPrepJobSpec) -> bool:
+    """Whether the job's source can be scanned."""
+    return spec.source is not None and spec.source.kind in _SCANNED
+
+
+def digest_of_rules(spec: DataPrepJobSpec) -> str:
+    """A digest of everything that determines what is found in a given version of a file. Results of other rules are never used."""
+    rules = {
+        "source": run_id.content(spec)["source"],
+        "form": FORM,
+        "version": run_id.versions(spec).get(files.TEXT_UNITS, 1),
+        "bytes": [stretches.UNIT_BYTES, stretches.LONGEST_RECORD, files.CELL_BYTES],
+    }
+    return canonical.sha256(rules)[:16]
+
+
+def count_parts(spec: DataPrepJobSpec, access: Access) -> int:
+    """The number of parts of the job's source. One process is enough for a single part. Raises the errors that the planner raises for the
+    source."""
+    division = Division()
+    _examine(spec, access, division)
+    return division.parts
+
+
+def scan_part(spec: DataPrepJobSpec, access: Access, scan: ScanOfPart) -> None:
+    """Examines one part of the source. Files with faults have no results, because the planner examines them again and raises the error."""
+    _examine(spec, access, scan)
+
+
+def _examine(spec: DataPrepJobSpec, access: Access, scan: Scan) -> None:
+    if not is_scanned(spec):
+        return
+    access.follow(spec, run_id.versions(spec))
+    access.skipped = SkippedFiles()
+    access.scan = scan
+    try:
+        discovery = reader_class(spec.data.kind).discover(access.unsigned(spec.data).member, access)
+        deque(discovery.listing, maxlen=0)
+    finally:
+        access.scan = None

@@ -1,0 +1,147 @@
+"""Divides the examination of a source's files among several processes, each of which examines one part of the pieces.
+
+A *piece* is a file, or a cell of a large file. Every process lists the source itself, and gives each piece the number of its part, so that
+the processes agree without talking to each other. What was found in the pieces of a part is stored as JSON. The planner takes these results
+in place of examining the pieces, and examines every piece that has no result. So the plan doesn't depend on the division.
+"""
+
+import hashlib
+import json
+from collections.abc import Callable, Mapping
+from dataclasses import astuple, dataclass, field
+from typing import Any, Final, Protocol, TypeAlias
+
+PART_BYTES: Final = 1 << 30
+"""A part has at most this many bytes to be read, or a single larger piece."""
+
+Document: TypeAlias = Any  # a JSON value
+
+
+@dataclass(frozen=True, slots=True)
+class Piece:
+    """A file, or a cell of a file, in a given version."""
+
+    uri: str
+    pin: str
+    size: int
+    """The size of the complete file in bytes."""
+    cell: int | None
+    """The number of the cell, or None for the complete file."""
+    bytes: int
+    """The number of bytes to be read."""
+
+
+class Scan(Protocol):
+    """Says what happens to each piece when a source is examined."""
+
+    lists_units: bool
+    """Whether the planner continues with the results. Otherwise, only the results are of interest."""
+
+    def takes(self, piece: Piece) -> bool:
+        """Whether this process has to find out what is in the piece. Is called once for each piece, in the order of the pieces."""
+        ...
+
+    def known(self, piece: Piece) -> Document | None:
+        """What another process found in the piece, or None. Several threads may call it."""
+        ...
+
+    def found(self, piece: Piece, document: Document) -> None:
+        """Takes what this process found in a piece."""
+        ...
+
+
+@dataclass
+class Division(Scan):
+    """Gives each piece the number of its part. As a `Scan`, it examines nothing."""
+
+    parts: int = 0
+    """The number of parts so far."""
+    lists_units: bool = False
+    _bytes: int = 0
+
+    def part_of(self, piece: Piece) -> int:
+        """The number of the part that has the next piece."""
+        if not self.parts or self._bytes + piece.bytes > PART_BYTES:
+            self.parts += 1
+            self._bytes = 0
+        self._bytes += piece.bytes
+        return self.parts - 1
+
+    def takes(self, piece: Piece) -> bool:
+        """Counts the piece."""
+        self.part_of(piece)
+        return False
+
+    def known(self, piece: Piece) -> Document | None:
+        """None."""
+        del piece
+        return None
+
+    def found(self, piece: Piece, document: Document) -> None:
+        """Does nothing."""
+
+
+@dataclass
+class ScanOfPart(Scan):
+    """Examines the pieces of one part and collects what is found in them."""
+
+    part: int
+    earlier: Mapping[Piece, Document] = field(default_factory=dict)
+    """The results that an earlier process stored for this part. Only the other pieces are examined."""
+    lists_units: bool = False
+    division: Division = field(default_factory=Division)
+    results: dict[Piece, Document] = field(default_factory=dict)
+
+    def takes(self, piece: Piece) -> bool:
+        """Whether the piece is in the part."""
+        return self.division.part_of(piece) == self.part
+
+    def known(self, piece: Piece) -> Document | None:
+        """The earlier result."""
+        return self.earlier.get(piece)
+
+    def found(self, piece: Piece, document: Document) -> None:
+        """Collects the result."""
+        self.results[piece] = document
+
+    def to_bytes(self) -> bytes:
+        """The results as the content of a file. `results_in` reads it."""
+        pieces = sorted(self.results, key=lambda piece: (piece.uri, piece.cell or 0))
+        content = json.dumps([[*astuple(piece), self.results[piece]] for piece in pieces], separators=(",", ":")).encode()
+        return hashlib.sha256(content).hexdigest().encode() + b"\n" + content
+
+
+@dataclass
+class ScannedBefore(Scan):
+    """Takes the results of other processes. `load` is called when the first piece is asked for."""
+
+    load: Callable[[], Mapping[Piece, Document]]
+    lists_units: bool = True
+    _results: Mapping[Piece, Document] | None = None
+
+    @property
+    def has_results(self) -> bool:
+        """Whether other processes have stored results."""
+        return bool(self._results)
+
+    def takes(self, piece: Piece) -> bool:
+        """True, because the plan needs every piece. Loads the results before threads ask for them."""
+        del piece
+        if self._results is None:
+            self._results = self.load()
+        return True
+
+    def known(self, piece: Piece) -> Document | None:
+        """The result for exactly this version of the file."""
+        return (self._results or {}).get(piece)
+
+    def found(self, piece: Piece, document: Document) -> None:
+        """Does nothing."""
+
+
+def results_in(content: bytes) -> dict[Piece, Document]:
+    """The results in a file that `to_bytes` made, or none if the file is damaged."""
+    digest, _, text = content.partition(b"\n")
+    if hashlib.sha256(text).hexdigest().encode() != digest:
+        return {}
+    return {Piece(*values): document for *values, document in json.loads(text)}

@@ -1,0 +1,227 @@
+"""Several processes read the source before the plan step. The plan is byte for byte that of one process."""
+
+import gzip
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from tests.builders.archives import a_tar
+from tests.builders.examples import examples
+from tests.builders.jobs import run_job
+from tests.builders.specs import parse_job
+
+from dataprep_api import names
+from dataprep_api.resources.job import DataPrepJob
+from dataprep_converter.core.errors import BadData, BadSpec
+from dataprep_converter.inputs.access import Access
+from dataprep_converter.planning.scan import count_parts, digest_of_rules
+from dataprep_converter.readers.text import stretches
+from dataprep_converter.readers.text_scan import files
+from dataprep_converter.runtime import scans
+from dataprep_converter.steps.kinds import Conversion
+from dataprep_converter.steps.scan_step import remove_scan, run_scan_step
+from dataprep_converter.stores.files import FileStore
+
+SOURCES: dict[str, dict[str, Any]] = {
+    "csv": {"csv": {"header": True}},
+    "csv-hive": {"csv": {"hivePartitions": "Infer"}},
+    "jsonl": {"jsonl": {}},
+    "text": {"text": {}},
+    "libsvm": {"libsvm": {"numFeatures": 4}},
+}
+
+
+@pytest.fixture(autouse=True)
+def small_sizes(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(stretches, "UNIT_BYTES", 32)
+    monkeypatch.setattr(files, "CELL_BYTES", 128)
+    monkeypatch.setattr(scans, "PART_BYTES", 300)
+
+
+def content_of(kind: str, rows: int, first: int) -> bytes:
+    numbers = range(first, first + rows)
+    if kind == "csv":
+        return b"n,t\n" + b"".join(b'%d,"a\n""%d"""\r\n' % (row, row) for row in numbers)
+    if kind == "csv-hive":
+        return b"".join(b"%d,%d\n" % (row, row * row) for row in numbers)
+    if kind == "jsonl":
+        return b"\n".join(json.dumps({"n": row, "t": [row, row]}).encode() for row in numbers)
+    return b"".join((b"%d 1:%d\n" if kind == "libsvm" else b"line %d of %d\n\n") % (row, row) for row in numbers)
+
+
+def put(folder: Path, kind: str, sizes: list[int]) -> None:
+    for number, rows in enumerate(sizes):
+        file = folder / "in" / (f"k={number % 2}/{number:02}" if kind == "csv-hive" else f"{number:02}")
+        file.parent.mkdir(parents=True, exist_ok=True)
+        content = content_of(kind, rows, number * 100)
+        file.write_bytes(gzip.compress(content, mtime=0) if number % 4 == 3 else content)
+
+
+def a_job(folder: Path, kind: str, **spec: Any) -> DataPrepJob:
+    ((name, options),) = SOURCES[kind].items()
+    source = {name: {"uris": [str(folder / "in")], **options}}
+    output = {"uri": str(folder / "out"), "format": "jsonl", "shards": {"count": 3}, **spec.pop("output", {})}
+    return parse_job({"source": source, "output": output, **spec})
+
+
+def planned(job: DataPrepJob) -> tuple[bytes, str, Any]:
+    with Conversion().plan(job.spec, Access()) as draft:
+        plan: Any = draft.plan
+        return plan.head.to_bytes(), plan.sha256, [vars(plan.units.unit(number)) for number in range(len(plan.units))]
+
+
+def scan(job: DataPrepJob, parts: Any = None) -> int:
+    """Scans the parts in this order, or all of them. Returns the number of parts."""
+    count = count_parts(job.spec, Access())
+    for part in range(count) if parts is None else parts:
+        run_scan_step(job.spec, Access(), part)
+    return count
+
+
+def scan_files(folder: Path) -> list[Path]:
+    return sorted((folder / "out" / "_dataprep").glob("scan-*/*.json"))
+
+
+def opened_files(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """The names of the inputs that are opened from now on."""
+    opened: list[str] = []
+    really = FileStore.open
+
+    def counted(self: FileStore, uri: str) -> Any:
+        if "/in/" in uri:
+            opened.append(uri)
+        return really(self, uri)
+
+    monkeypatch.setattr(FileStore, "open", counted)
+    return opened
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("kind", SOURCES)
+@settings(max_examples=examples(40), deadline=None)
+@given(sizes=st.lists(st.integers(0, 40), min_size=1, max_size=6), cut=st.integers(1, 600), cell=st.integers(1, 8), lost=st.integers(0, 20))
+def test_the_plan_is_that_of_one_process(
+    kind: str, tmp_path_factory: pytest.TempPathFactory, sizes: list[int], cut: int, cell: int, lost: int
+) -> None:
+    folder = tmp_path_factory.mktemp("scan")
+    put(folder, kind, [max(1, sizes[0]), *sizes[1:]])
+    job = a_job(folder, kind)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(scans, "PART_BYTES", cut)
+        patch.setattr(files, "CELL_BYTES", 32 * cell)
+        expected = planned(job)
+        scan(job)
+        for number, file in enumerate(scan_files(folder)):
+            if number == lost:
+                file.unlink()
+        assert planned(job) == expected
+
+
+@pytest.mark.parametrize("kind", SOURCES)
+def test_the_plan_step_reads_no_file_that_was_scanned(kind: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    put(tmp_path, kind, [20, 30, 5, 10, 40])
+    job = a_job(tmp_path, kind)
+    expected = planned(job)
+    count = scan(job)
+    assert count == len(scan_files(tmp_path)) > 3
+    examines: list[str] = []
+
+    def examine(*arguments: Any) -> None:
+        examines.append(arguments[-1].path)
+
+    monkeypatch.setattr(files, "_open_and_examine", examine)
+    assert planned(job) == expected
+    assert examines == []
+
+
+def test_results_of_other_versions_of_a_file_are_not_used(tmp_path: Path) -> None:
+    put(tmp_path, "csv", [20, 30, 40])
+    job = a_job(tmp_path, "csv")
+    scan(job)
+    (tmp_path / "in/01").write_bytes(content_of("csv", 7, 0))
+    after = planned(job)
+    for file in scan_files(tmp_path):
+        file.unlink()
+    assert after == planned(job)
+
+
+@pytest.mark.parametrize("damage", [b"", b"{}", b"0\n[]", None])
+def test_damaged_results_are_not_used(tmp_path: Path, damage: bytes | None) -> None:
+    put(tmp_path, "text", [20, 30, 40])
+    job = a_job(tmp_path, "text")
+    expected = planned(job)
+    scan(job)
+    for file in scan_files(tmp_path):
+        file.write_bytes(file.read_bytes().replace(b"1", b"2") if damage is None else damage)
+    assert planned(job) == expected
+
+
+def test_results_of_other_rules_are_not_used(tmp_path: Path) -> None:
+    put(tmp_path, "csv", [20, 30, 40])
+    jobs = [a_job(tmp_path, "csv"), a_job(tmp_path, "csv")]
+    jobs[1] = parse_job({"source": {"csv": {"uris": [str(tmp_path / "in")], "quote": "'"}}, "output": {"uri": str(tmp_path / "out")}})
+    expected = planned(jobs[1])
+    scan(jobs[0])
+    assert digest_of_rules(jobs[0].spec) != digest_of_rules(jobs[1].spec)
+    assert planned(jobs[1]) == expected
+
+
+def test_a_second_scan_of_a_part_reads_only_what_is_missing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    put(tmp_path, "text", [10, 10, 10])
+    job = a_job(tmp_path, "text")
+    monkeypatch.setattr(scans, "PART_BYTES", 1 << 20)
+    scan(job)
+    (before,) = (file.read_bytes() for file in scan_files(tmp_path))
+    (tmp_path / "in/01").write_bytes(content_of("text", 11, 0))
+    opened = opened_files(monkeypatch)
+    scan(job)
+    assert {Path(uri).name for uri in opened} == {"01"}
+    assert [file.read_bytes() == before for file in scan_files(tmp_path)] == [False]
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "error", "message"),
+    [
+        ("03", b'n,t\n1,2\n3,"', BadData, r"03, line 3: a quote is never closed\."),
+        ("03", b"n,x\n1,2\n", BadSpec, r"03: its header has the columns n, x; .*00 has n, t\."),
+        ("00", b"n,n\n1,2\n", BadSpec, r"'n'"),
+    ],
+    ids=["a fault", "another header", "the first header"],
+)
+def test_a_fault_is_raised_by_the_plan_step(tmp_path: Path, name: str, content: bytes, error: type[Exception], message: str) -> None:
+    put(tmp_path, "csv", [20, 30, 10])
+    (tmp_path / "in" / name).write_bytes(content)
+    job = a_job(tmp_path, "csv")
+    scan(job)
+    assert scan_files(tmp_path)
+    with pytest.raises(error, match=message):
+        planned(job)
+
+
+def test_the_results_are_removed_when_the_plan_is_stored(tmp_path: Path) -> None:
+    put(tmp_path, "csv", [20, 30, 40])
+    job = a_job(tmp_path, "csv")
+    scan(job)
+    (folder,) = {file.parent for file in scan_files(tmp_path)}
+    assert str(folder).endswith(names.scan_folder(digest_of_rules(job.spec)))
+    planned_result, _ = run_job(job)
+    assert planned_result.records == 90
+    assert scan_files(tmp_path) == []
+    remove_scan(job.spec, Access())
+
+
+def test_other_sources_have_no_parts(tmp_path: Path) -> None:
+    (tmp_path / "in").mkdir()
+    (tmp_path / "in/a").write_bytes(b"x" * 1000)
+    job = parse_job({"source": {"wholeFile": {"uris": [str(tmp_path / "in")]}}, "output": {"uri": str(tmp_path / "out")}})
+    assert count_parts(job.spec, Access()) == 0
+
+
+def test_members_of_archives_have_no_parts(tmp_path: Path) -> None:
+    (tmp_path / "a.tar").write_bytes(a_tar({"b.txt": b"line\n" * 400}))
+    job = parse_job({"source": {"text": {"uris": [f"{tmp_path}/a.tar!/"]}}, "output": {"uri": str(tmp_path / "out")}})
+    assert count_parts(job.spec, Access()) == 0
+    assert planned(job)[2][0]["path"] == "b.txt"
