@@ -20,7 +20,7 @@ LABEL_JOB: Final = f"{GROUP}/job"
 """A label of every child object and pod: the name of its DataPrepJob, truncated to 63 characters."""
 LABEL_JOB_UID: Final = f"{GROUP}/job-uid"
 LABEL_STEP: Final = f"{GROUP}/step"
-"""A label that names the step of a Job and its pods: `plan`, `convert`, `commit`, or `cleanup` for a deleted job.
+"""A label that names the step of a Job and its pods: `plan`, `scan`, `merge`, `convert`, `commit`, or `cleanup` for a deleted job.
 
 A Job that represents all steps in a queue has the value `queue`.
 """
@@ -43,6 +43,11 @@ ONE_POD: Final = "DATAPREP_ONE_POD"
 """An environment variable that tells a plan pod to do the other steps too if the job is small.
 
 Its value is the prefix of the names of the job's pods. Earlier releases of the converter ignore the variable.
+"""
+MAY_SCAN: Final = "DATAPREP_MAY_SCAN"
+"""An environment variable that allows a plan pod to ask for a scan by several pods instead of making the plan itself.
+
+Its value is `true`. Earlier releases of the converter ignore the variable.
 """
 SELECTOR: Final = f"{LABEL_MANAGED_BY}={MANAGED_BY}"
 

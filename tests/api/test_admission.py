@@ -254,7 +254,7 @@ REFUSED: dict[str, tuple[dict[str, object], str]] = {
         {"source": {"csv": {"uris": ["/a.csv"], "columns": [{"name": "a", "type": "int"}]}}},
         'spec.source.csv.columns[0].type: Unsupported value: "int": supported values: "Int64", "Float32", "Float64", "String", "Bool"',
     ),
-    "a param that no ${NAME} can name": ({"params": {"1st": "x"}}, "spec.params: Invalid value: keys must"),
+    "a param that no ${NAME} can name": ({"params": {"1st": "x"}}, "spec.params: Invalid value: keys: at most"),
     "no transform": ({"transforms": [{}]}, f"spec.transforms[0]: Invalid value: exactly one transform must be set: {TRANSFORMS}"),
     "two transforms in one step": (
         {"transforms": [{"scale": {"columns": ["a"]}, "oneHot": {"columns": ["a"], "numClasses": 2}}]},

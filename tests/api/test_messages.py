@@ -242,7 +242,10 @@ A_PLAN = json.loads(
 )
 
 
-@pytest.mark.parametrize("good", [GOOD, A_COMMIT, A_PLAN], ids=["failure", "commit", "plan"])
+A_SCAN = json.loads(messages.dump(messages.ScanRequest(scan="f" * 64, parts=2)))
+
+
+@pytest.mark.parametrize("good", [GOOD, A_COMMIT, A_PLAN, A_SCAN], ids=["failure", "commit", "plan", "scan"])
 def test_the_messages_that_the_refusals_vary_are_accepted(good: dict[str, object]) -> None:
     assert messages.dump(messages.parse(json.dumps(good))) == json.dumps(good, separators=(",", ":"))
 
@@ -270,6 +273,9 @@ def test_the_messages_that_the_refusals_vary_are_accepted(good: dict[str, object
         pytest.param(json.dumps(A_COMMIT | {"shardSeconds": 1e300}), id="too many seconds"),
         pytest.param(json.dumps(A_COMMIT | {"records": {"out": NUMBER + 1}}), id="too many records"),
         pytest.param(json.dumps(A_PLAN | {"tasks": messages.MOST_TASKS + 1}), id="too many tasks"),
+        pytest.param(json.dumps(A_SCAN | {"parts": messages.MOST_TASKS + 1}), id="too many parts"),
+        pytest.param(json.dumps(A_SCAN | {"parts": 1}), id="a scan in one part"),
+        pytest.param(json.dumps(A_SCAN | {"scan": "../" + "f" * 16}), id="a scan that is no digest"),
         pytest.param(json.dumps(GOOD | {"message": "x" * 5000}), id="above 4,096 bytes"),
         pytest.param("\x00", id="a zero"),
         pytest.param("\ud800", id="half a surrogate pair"),

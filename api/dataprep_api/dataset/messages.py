@@ -41,7 +41,7 @@ TOKEN_AUDIENCE = "dataprep-operator"  # noqa: S105  # a name, not a secret
 LARGEST_NUMBER: Final = 2**53
 """The largest number in a message. The API server refuses a status with numbers that have more than 64 bits or are infinite."""
 MOST_TASKS: Final = 10_000
-"""The maximum number of tasks in a plan. The operator keeps lists of tasks in memory."""
+"""The maximum number of tasks in a plan, and of parts in a scan. The operator keeps lists of tasks in memory."""
 
 
 class _Reported(Model):
@@ -103,6 +103,21 @@ class PlanResult(_Reported):
     commit_seconds: Annotated[float, Field(ge=0)] | None = None
     """How long the commit took, if the plan pod did it."""
     warnings: Annotated[list[Annotated[str, Field(max_length=512)]], Field(max_length=10)] = []
+
+
+class ScanRequest(_Reported):
+    """What the plan step asks for if its input needs a scan by several pods. The merge step then makes the plan from the scan's results.
+
+    Only a plan pod with the environment variable `names.MAY_SCAN` may ask for a scan.
+    """
+
+    kind: Literal["scan"] = "scan"
+    scan: Annotated[str, Field(max_length=64, pattern=r"^[0-9a-f]{8,64}$")]
+    """The hex digest that names the scan. The same input and spec always give the same name, so a repeated scan finds its finished parts."""
+    parts: Annotated[int, Field(ge=2, le=MOST_TASKS)]
+    """The number of parts. Each part is scanned by one pod."""
+    code_commit: Annotated[str, Field(max_length=40, pattern=r"^[0-9a-f]{40}$")] | None = None
+    """The commit to which `spec.code.git` was resolved."""
 
 
 class CommitResult(_Reported):
@@ -177,7 +192,7 @@ class FailureResult(_Reported):
     input: LongUri | None = None
 
 
-Message = PlanResult | CommitResult | WorkResult | RemoveResult | FailureResult
+Message = PlanResult | ScanRequest | CommitResult | WorkResult | RemoveResult | FailureResult
 Termination = Annotated[Message, Field(discriminator="kind")]
 _TERMINATION: TypeAdapter[Message] = TypeAdapter(Termination)
 _NAMES: TypeAdapter[list[list[Short]]] = TypeAdapter(list[Annotated[list[Short], Field(max_length=MAX_LABELS)]])

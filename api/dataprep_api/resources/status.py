@@ -33,6 +33,7 @@ Sha256 = Annotated[str, Field(max_length=64)]
 Time = Annotated[str, Field(json_schema_extra={"format": "date-time"})]
 Count = Annotated[int, Field(ge=0)]
 Ranges = Annotated[str, Field(max_length=2048)]
+StepName = Literal["Plan", "Scan", "Merge", "Convert", "Commit"]
 
 
 class Condition(Model):
@@ -88,7 +89,7 @@ class Progress(Model):
     percent: Annotated[int, Field(ge=0, le=100)] = 0
     """Percent done."""
     summary: Annotated[str, Field(max_length=64)] = ""
-    """Finished and total shards. An example is `3/8`."""
+    """Finished and total shards. An example is `3/8`. While the input is scanned, these are the parts of the scan."""
     shards: ShardProgress = ShardProgress()
     """Shards by state."""
     records: RecordProgress = RecordProgress()
@@ -161,10 +162,10 @@ class Failure(Model):
     """One-word reason."""
     message: Message
     """Readable details."""
-    step: Literal["Plan", "Convert", "Commit"] | None = None
+    step: StepName | None = None
     """Step."""
     index: int | None = None
-    """Convert task."""
+    """Task. In the scan step, this is the part."""
     shard: Short | None = None
     """Shard."""
     input: LongUri | None = None
@@ -204,9 +205,9 @@ class Evictions(Model):
     count: Count = 0
     """Evictions since the start or last retry."""
     in_a_row: Count = 0
-    """Evictions since a shard was last finished."""
+    """Evictions since a shard was last finished. In the scan step, parts count instead of shards."""
     shards_done: Count = 0
-    """Finished shards at the last eviction."""
+    """Finished shards at the last eviction. In the scan step, these are parts."""
     last_time: Time | None = None
     """Time of the last eviction."""
     at_last_time: Count = 0
@@ -225,9 +226,9 @@ class Effective(Model):
     accelerator: Annotated[str, Field(max_length=64)] | None = None
     """`CPU` or `GPU`."""
     memory: Annotated[str, Field(max_length=32)] | None = None
-    """Memory limit raised by `retry`. The limit applies to the converter pods."""
+    """Memory limit raised by `retry`. The limit applies to the converter pods and the pods of the scan step."""
     plan_memory: Annotated[str, Field(max_length=32)] | None = None
-    """The plan step's raised memory."""
+    """The plan step's raised memory. It also applies to the merge step."""
     commit_memory: Annotated[str, Field(max_length=32)] | None = None
     """The commit step's raised memory."""
 
@@ -243,7 +244,7 @@ class Timings(Model):
     """The duration of each step in seconds."""
 
     planning_seconds: Annotated[float, Field(ge=0)] | None = None
-    """Plan step."""
+    """Plan step. If the input was scanned, the scan and merge steps are included."""
     running_seconds: Annotated[float, Field(ge=0)] | None = None
     """Convert step."""
     committing_seconds: Annotated[float, Field(ge=0)] | None = None
@@ -314,6 +315,15 @@ class FromJob(Model):
     """Digest of the data set."""
 
 
+class ScanStatus(Model):
+    """The scan of the input that the plan step asked for."""
+
+    id: Sha256
+    """Name of the scan."""
+    parts: Count
+    """Parts."""
+
+
 class DataPrepJobStatus(Model):
     """Observed state, written only by the operator."""
 
@@ -332,8 +342,10 @@ class DataPrepJobStatus(Model):
     """End."""
     attempt: Count = 0
     """Number of the current attempt. Each retry, fallback to CPU and increase of memory begins a new attempt."""
-    step: Literal["Plan", "Convert", "Commit"] | None = None
-    """Current or last step. A retry starts with this step."""
+    step: StepName | None = None
+    """Current or last step. A retry starts with this step, or with `Plan` if this step is `Scan` or `Merge`."""
+    scan: ScanStatus | None = None
+    """Scan of the input. The plan step asks for a scan if the input is too large for one pod."""
     run_id: Annotated[str, Field(max_length=64)] | None = None
     """Run id."""
     plan_sha256: Sha256 | None = None

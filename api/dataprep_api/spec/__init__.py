@@ -106,7 +106,7 @@ class Retry(Model):
     """How a step is retried after it has run out of memory."""
 
     memory_growth: Annotated[float, Field(ge=1.1, le=4)]
-    """Factor by which a retry raises memory. When a task runs out of memory, its memory is multiplied by this factor and the task runs again, until it succeeds or `maxMemory` is reached. The plan and commit steps are retried in the same way."""
+    """Factor by which a retry raises memory. When a task runs out of memory, its memory is multiplied by this factor and the task runs again, until it succeeds or `maxMemory` is reached. All other steps are retried in the same way."""
     max_memory: Quantity
     """Upper limit on memory per pod. Example: `8Gi`."""
 
@@ -118,7 +118,7 @@ class StepDeadlines(Model):
     """How long each step may run, retries included. The job fails when a step takes longer."""
 
     plan_seconds: DeadlineSeconds | None = None
-    """Time limit of the plan step."""
+    """Time limit of the plan step. If the input is scanned by several pods, the scan step and the merge step have the same limit each."""
     convert_seconds: DeadlineSeconds | None = None
     """Time limit of the convert step."""
     commit_seconds: DeadlineSeconds | None = None
@@ -198,10 +198,10 @@ class DataPrepJobSpec(Model):
     stores: Stores | None = None
     """Access to stores, by URI prefix. An entry can have an endpoint, a Secret with credentials, and Hadoop's configuration."""
     workers: Workers = Workers()
-    """The converter pods."""
+    """The converter pods. The pods of a scan have the same fields, but no devices."""
     # There is no default, because the API server would write it into each job, and earlier releases would refuse the job.
     planning: Planning | None = None
-    """Pods of the plan and commit steps."""
+    """Pods of the plan and commit steps. If the input is scanned by several pods, this includes the merge step."""
     profile: Annotated[str, Field(min_length=1, max_length=253)] | None = None
     """DataPrepProfile with defaults for this job. The profile is in the same namespace. Its stores and workers fill in what this spec leaves out. Default: the profile named `default`, if it exists."""
     run_after: Annotated[list[JobName], Field(max_length=32), SharedList()] | None = None
@@ -219,15 +219,15 @@ class DataPrepJobSpec(Model):
     blocked_deadline_seconds: DeadlineSeconds | None = None
     """Time limit for pods that can't start. The limit applies to problems that someone has to solve: an image, Secret or ConfigMap is missing, or the API server refuses the pods. Default: the time for which the job has worked so far, but at least 30 s and at most 6 h. If the problem may be temporary, such as a network timeout, the default is at least 600 s."""
     backoff_limit: Annotated[int, Field(ge=0, le=100)] = 3
-    """Retries of the plan and commit steps."""
+    """Retries of the plan and commit steps. The merge step has the same number of retries."""
     backoff_limit_per_index: Annotated[int, Field(ge=0, le=100)] = 3
-    """Retries of each convert task."""
+    """Retries of each convert task. Each part of a scan has the same number of retries."""
     max_evictions: Annotated[int, Field(ge=0, le=1_000_000)] | None = None
     """Evicted pods allowed before the job fails. Pods are evicted by preemption, by drains, and by nodes under pressure. Default: no limit."""
     retry: Retry | None = None
     """Retries with more memory. Default: a task that runs out of memory is retried with the same memory, and then fails."""
     max_failed_indexes: Annotated[int, Field(ge=0, le=10_000)] | None = None
-    """Failed tasks allowed before conversion stops. A job with a failed task can't succeed, so this field limits wasted work. Default: every task is tried."""
+    """Failed tasks allowed before conversion stops. A job with a failed task can't succeed, so this field limits wasted work. The parts of a scan count in the same way. Default: every task is tried."""
     ttl_seconds_after_finished: Seconds | None = None
     """Seconds until the ended job is deleted. The output stays, unless `deletionPolicy` is `Delete`."""
     cleanup: Annotated[list[CleanupRule], Field(max_length=8)] | None = None
