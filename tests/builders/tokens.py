@@ -60,6 +60,7 @@ class Keys:
 
 LABELS = {names.LABEL_JOB_UID: "job-uid", names.LABEL_STEP: "convert", names.LABEL_ATTEMPT: "1"}
 OF_PLAN = LABELS | {names.LABEL_STEP: "plan"}
+OF_SCAN = LABELS | {names.LABEL_STEP: "scan"}
 
 
 def a_cache() -> Cache:
@@ -82,4 +83,9 @@ def a_cache() -> Cache:
     of_plan = [{"kind": "Job", "name": "mnist-plan", "uid": "plan-uid", "controller": True}]
     planner = {"name": "planner", "namespace": "team-a", "uid": "planner-uid", "labels": OF_PLAN, "ownerReferences": of_plan}
     cache.put(Kind.PODS, {"metadata": planner, "status": {"phase": "Running"}})
+    scan = {"name": "mnist-scan-1", "namespace": "team-a", "uid": "scan-uid", "labels": OF_SCAN, "ownerReferences": owner}
+    cache.put(Kind.JOBS, {"metadata": scan, "spec": {}})
+    of_scan = [{"kind": "Job", "name": "mnist-scan-1", "uid": "scan-uid", "controller": True}]
+    scanner = {"name": "scanner", "namespace": "team-a", "uid": "scanner-uid", "labels": OF_SCAN, "ownerReferences": of_scan}
+    cache.put(Kind.PODS, {"metadata": scanner, "status": {"phase": "Running"}})
     return cache

@@ -11,7 +11,7 @@ from typing import Any
 
 from dataprep_api import API_VERSION, names
 from dataprep_api.dataset import messages
-from dataprep_api.dataset.messages import CommitResult, FailureResult, PlanResult
+from dataprep_api.dataset.messages import CommitResult, FailureResult, PlanResult, ScanRequest
 from dataprep_api.reasons import Reason
 from dataprep_api.resources.status import RecordProgress
 from dataprep_operator.cluster.cluster import Body, Resource
@@ -360,6 +360,13 @@ class World:
         self.pod(suffix, self.ended(0, a_plan(**changes)))
         self.complete(suffix)
 
+    def scan_requested(self, suffix: str = "plan", **changes: Any) -> None:  # Any: fields of ScanRequest
+        self.pod(suffix, self.ended(0, a_scan(**changes)))
+        self.complete(suffix)
+
+    def scanned(self, suffix: str = "scan-1", indexes: str = "0-3") -> None:
+        self.complete(suffix, completedIndexes=indexes)
+
     def converted(self, suffix: str = "convert-1", indexes: str = "0-3") -> None:
         self.complete(suffix, completedIndexes=indexes)
 
@@ -383,6 +390,13 @@ class World:
         self.planned()
         self.settle()
         self.converted()
+        self.settle()
+
+    def scanning(self) -> None:
+        """Bring a job to a running scan of four parts."""
+        self.apply()
+        self.settle()
+        self.scan_requested()
         self.settle()
 
     def running(self) -> None:
@@ -410,6 +424,10 @@ def a_plan(**changes: Any) -> PlanResult:  # Any: fields of PlanResult
         "bytes_in": 5000,
     }
     return PlanResult.model_validate(given | changes)
+
+
+def a_scan(**changes: Any) -> ScanRequest:  # Any: fields of ScanRequest
+    return ScanRequest.model_validate({"scan": "feed" * 4, "parts": 4} | changes)
 
 
 def a_commit(**changes: Any) -> CommitResult:  # Any: fields of CommitResult

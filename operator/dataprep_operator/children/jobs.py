@@ -1,4 +1,4 @@
-"""Builds a DataPrepJob's ConfigMap and its plan, convert, commit and cleanup Jobs. All functions are pure.
+"""Builds a DataPrepJob's ConfigMap, the Jobs of its steps and its cleanup Job. All functions are pure.
 
 The same job always gets the same objects with the same names. Bodies are typed as Any, because they are JSON objects of the API.
 """
@@ -9,34 +9,23 @@ from typing import Any, Final
 
 from dataprep_api import API_VERSION, KIND, canonical, names
 from dataprep_api.exits import Exit
+from dataprep_api.formats import COPY
 from dataprep_api.resources.defaults import without_defaults
 from dataprep_api.resources.from_job import resolve as resolve_from_job
 from dataprep_api.resources.status import FromJob
 from dataprep_api.spec import DataPrepJobSpec
 from dataprep_operator.children import scripts
-from dataprep_operator.children.metadata import Body, child_name, owned_labels, owned_metadata, spec_config_map_name
+from dataprep_operator.children.job_bodies import Indexes, indexed_job, on_exit, single_pod_job
+from dataprep_operator.children.metadata import Body, owned_labels, owned_metadata, spec_config_map_name
 from dataprep_operator.children.pod_template import JOB_FILE, MOUNTS, code_folder, has_devices, planning_resources, pod_template
 from dataprep_operator.errors import SpecUnreadable
-from dataprep_operator.objects import ranges, untrusted
-from dataprep_operator.objects.child_jobs import (
-    ANNOTATION_PLAN,
-    ANNOTATION_SPEC,
-    ANNOTATION_SUSPEND,
-    ANNOTATION_TASKS,
-    CLEANUP,
-    QUEUE_LABEL,
-    RESUMED,
-)
+from dataprep_operator.objects import untrusted
+from dataprep_operator.objects.child_jobs import ANNOTATION_PLAN, ANNOTATION_SCAN, ANNOTATION_SPEC, CLEANUP
 from dataprep_operator.objects.observed import Observed
-from dataprep_operator.objects.pods import CODE_CONTAINER, CONTAINER
 from dataprep_operator.settings import PodDefaults
 
-# Linux limits the length of an argument. A task list of more than MOST_TASKS_TEXT characters is left out; all tasks then run, and each task
-# skips its finished shards.
-MOST_TASKS_TEXT: Final = 100_000
-# With more completions than MANY_INDEXES, the API server requires maxFailedIndexes, which must not exceed MOST_FAILED_INDEXES.
-MANY_INDEXES: Final = 100_000
-MOST_FAILED_INDEXES: Final = 10_000
+# The plan step itself retries requests to an unreachable store. When it gives up, the Job fails immediately.
+_FATAL_WHILE_PLANNING: Final = (Exit.BAD_SPEC, Exit.BAD_DATA, Exit.UNREACHABLE, Exit.NOT_FOUND)
 
 
 def spec_config_map(observed: Observed, from_job: FromJob | None) -> Body:
@@ -89,10 +78,10 @@ def with_spec_digest(job: Body, spec: Mapping[str, Any]) -> Body:
 
 def plan_job(observed: Observed, spec: DataPrepJobSpec, *, attempt: int, memory: str | None = None, defaults: PodDefaults) -> Body:
     """Return the Job of the plan step, whose pod lists the input, divides it into tasks, and checks all permissions."""
-    # The plan step itself retries requests to an unreachable store. When it gives up, the Job fails immediately.
-    fatal_exits = (Exit.BAD_SPEC, Exit.BAD_DATA, Exit.UNREACHABLE, Exit.NOT_FOUND)
     arguments = ["plan", "--job", f"{MOUNTS}/{JOB_FILE}"]
     variables = {names.ONE_POD: f"{observed.child_prefix}-"} if may_be_one_pod(observed, spec, defaults) else {}
+    if may_scan(spec, outside_of_quota=observed.queue is not None):
+        variables[names.MAY_SCAN] = "true"
     pod = pod_template(
         observed,
         spec,
@@ -104,7 +93,81 @@ def plan_job(observed: Observed, spec: DataPrepJobSpec, *, attempt: int, memory:
         variables=variables,
         defaults=defaults,
     )
-    return _single_pod_job(observed, spec, step="plan", attempt=attempt, pod=pod, fatal_exits=fatal_exits)
+    return single_pod_job(observed, spec, step="plan", attempt=attempt, pod=pod, fatal_exits=_FATAL_WHILE_PLANNING)
+
+
+def may_scan(spec: DataPrepJobSpec, *, outside_of_quota: bool) -> bool:
+    """Return whether the plan pod may ask for a scan by several pods.
+
+    If only the convert Job is in a queue, the pods of the scan would run outside the quota. Scripts and copies read no records.
+    """
+    return spec.script is None and spec.output.format != COPY and not outside_of_quota
+
+
+def scan_job(
+    observed: Observed,
+    spec: DataPrepJobSpec,
+    *,
+    scan: str,
+    parts: int,
+    only: Sequence[int],
+    attempt: int,
+    memory: str | None,
+    defaults: PodDefaults,
+    code_commit: str | None = None,
+) -> Body:
+    """Return the Job of the scan step, an Indexed Job with one index for each part or, if `only` isn't empty, for each part in `only`."""
+    indexes = Indexes.of(parts, only=only)
+    pod = pod_template(
+        observed,
+        spec,
+        step="scan",
+        attempt=attempt,
+        arguments=["scan", "--job", f"{MOUNTS}/{JOB_FILE}", "--scan", scan, *indexes.arguments],
+        gpu=False,
+        memory=memory,
+        code_commit=code_commit,
+        defaults=defaults,
+    )
+    return indexed_job(
+        observed,
+        spec,
+        step="scan",
+        attempt=attempt,
+        pod=pod,
+        indexes=indexes,
+        annotation={ANNOTATION_SCAN: scan},
+        # Without all parts there is no plan, so a part that can't be read fails the Job, whatever `onBadRecord` says.
+        final_failure_rules=[on_exit("FailJob", Exit.BAD_SPEC, Exit.NOT_FOUND, Exit.BAD_DATA)],
+    )
+
+
+def merge_job(
+    observed: Observed,
+    spec: DataPrepJobSpec,
+    *,
+    scan: str,
+    attempt: int,
+    memory: str | None = None,
+    defaults: PodDefaults,
+    code_commit: str | None = None,
+) -> Body:
+    """Return the Job of the merge step, whose pod makes the plan from the results of the scan.
+
+    The pod may neither ask for another scan nor do the other steps of a small job.
+    """
+    pod = pod_template(
+        observed,
+        spec,
+        step="merge",
+        attempt=attempt,
+        arguments=["plan", "--job", f"{MOUNTS}/{JOB_FILE}", "--scan", scan],
+        gpu=False,
+        memory=memory,
+        code_commit=code_commit,
+        defaults=defaults,
+    )
+    return single_pod_job(observed, spec, step="merge", attempt=attempt, pod=pod, fatal_exits=_FATAL_WHILE_PLANNING)
 
 
 def may_be_one_pod(observed: Observed, spec: DataPrepJobSpec, defaults: PodDefaults) -> bool:
@@ -146,7 +209,7 @@ def commit_job(
         code_commit=code_commit,
         defaults=defaults,
     )
-    return _single_pod_job(observed, spec, step="commit", attempt=attempt, pod=pod, fatal_exits=fatal_exits)
+    return single_pod_job(observed, spec, step="commit", attempt=attempt, pod=pod, fatal_exits=fatal_exits)
 
 
 def cleanup_job(observed: Observed, spec: DataPrepJobSpec, *, runs: Sequence[str], defaults: PodDefaults) -> Body:
@@ -154,7 +217,7 @@ def cleanup_job(observed: Observed, spec: DataPrepJobSpec, *, runs: Sequence[str
     arguments = ["remove", "--job", f"{MOUNTS}/{JOB_FILE}", *(word for run in runs for word in ("--run", run))]
     spec_without_code = spec.model_copy(update={"code": None})  # the code isn't needed, and may no longer exist
     pod = pod_template(observed, spec_without_code, step=CLEANUP, attempt=1, arguments=arguments, gpu=False, defaults=defaults)
-    return _single_pod_job(observed, spec_without_code, step=CLEANUP, attempt=1, pod=pod, fatal_exits=(Exit.BAD_SPEC, Exit.NOT_FOUND))
+    return single_pod_job(observed, spec_without_code, step=CLEANUP, attempt=1, pod=pod, fatal_exits=(Exit.BAD_SPEC, Exit.NOT_FOUND))
 
 
 def convert_job(
@@ -175,16 +238,14 @@ def convert_job(
 
     It is an Indexed Job with one index for each task or, if `only` isn't empty, for each task in `only`.
     """
-    task_ranges = ranges.write(only)
-    task_ranges = task_ranges if len(task_ranges) <= MOST_TASKS_TEXT else ""
-    completions = len(set(only)) if task_ranges else tasks
     arguments = ["work", "--job", f"{MOUNTS}/{JOB_FILE}", "--run", run_id, "--plan-sha256", plan_sha256, "--attempt", str(attempt)]
+    indexes = Indexes.of(tasks, only=only)
     pod = pod_template(
         observed,
         spec,
         step="convert",
         attempt=attempt,
-        arguments=arguments + (["--tasks", task_ranges] if task_ranges else []),
+        arguments=[*arguments, *indexes.arguments],
         gpu=gpu,
         memory=memory,
         code_commit=code_commit,
@@ -192,27 +253,16 @@ def convert_job(
     )
     if spec.script is not None:
         pod = scripts.pod(pod, spec, spec.script, run_id=run_id, code=code_folder(spec), defaults=defaults)
-    annotations = (
-        dict(observed.queue_annotations) | {ANNOTATION_PLAN: plan_sha256} | ({ANNOTATION_TASKS: task_ranges} if task_ranges else {})
+    return indexed_job(
+        observed,
+        spec,
+        step="convert",
+        attempt=attempt,
+        pod=pod,
+        indexes=indexes,
+        annotation={ANNOTATION_PLAN: plan_sha256},
+        final_failure_rules=_final_failure_rules(spec),
     )
-    body = {
-        "completionMode": "Indexed",
-        "completions": completions,
-        "parallelism": parallelism(spec, completions),
-        "backoffLimitPerIndex": spec.backoff_limit_per_index,
-        "podFailurePolicy": {"rules": [*_IGNORED_FAILURES, *_code_failure_rules(spec), *_final_failure_rules(spec)]},
-        "podReplacementPolicy": "Failed",
-        # A queued Job must not have pods before the queue admits and resumes it.
-        "suspend": bool(observed.queue),
-        "template": pod,
-    }
-    most_failed = spec.max_failed_indexes
-    if most_failed is None and completions > MANY_INDEXES:
-        most_failed = MOST_FAILED_INDEXES
-    if most_failed is not None:
-        body["maxFailedIndexes"] = min(most_failed, completions)
-    labels = owned_labels(observed, step="convert", attempt=attempt) | dict(observed.queue_labels)
-    return _job(owned_metadata(observed, child_name(observed, "convert", attempt), labels=labels, annotations=annotations), body)
 
 
 def _final_failure_rules(spec: DataPrepJobSpec) -> list[Body]:
@@ -220,60 +270,5 @@ def _final_failure_rules(spec: DataPrepJobSpec) -> list[Body]:
     if spec.script is not None:
         return []
     if spec.on_bad_record.policy == "Fail":
-        return [_on_exit("FailJob", Exit.BAD_SPEC, Exit.NOT_FOUND, Exit.BAD_DATA)]
-    return [_on_exit("FailJob", Exit.BAD_SPEC, Exit.NOT_FOUND), _on_exit("FailIndex", Exit.BAD_DATA)]
-
-
-def parallelism(spec: DataPrepJobSpec, completions: int) -> int:
-    """Return the number of pods that run at the same time: the requested number, but not more than there are tasks."""
-    return min(spec.workers.parallelism, max(1, completions))
-
-
-# --- Jobs -----------------------------------------------------------------------------------------------------------------
-
-# Evictions, lost nodes and SIGTERM (from a deletion, drain or suspension) don't indicate a problem with the data. The module `evictions`
-# counts evictions, and `steps` counts exit code 143 as a failure if the pod was not stopped from outside. There is no rule for exit code
-# 137, because this code can mean either a kill or a lack of memory.
-_IGNORED_FAILURES: Final[tuple[Body, ...]] = (
-    {"action": "Ignore", "onPodConditions": [{"type": "DisruptionTarget", "status": "True"}]},
-    {"action": "Ignore", "onExitCodes": {"containerName": CONTAINER, "operator": "In", "values": [int(Exit.TERMINATED)]}},
-)
-
-
-def _on_exit(action: str, *codes: Exit, container: str = CONTAINER) -> Body:
-    return {"action": action, "onExitCodes": {"containerName": container, "operator": "In", "values": sorted(int(code) for code in codes)}}
-
-
-def _code_failure_rules(spec: DataPrepJobSpec) -> list[Body]:
-    """Return the rules that fail the Job without a retry if the user's code doesn't exist or access to it is denied."""
-    if spec.code is None or spec.code.git is None:
-        return []
-    return [_on_exit("FailJob", Exit.BAD_SPEC, Exit.NOT_FOUND, container=CODE_CONTAINER)]
-
-
-def _single_pod_job(observed: Observed, spec: DataPrepJobSpec, *, step: str, attempt: int, pod: Body, fatal_exits: Sequence[Exit]) -> Body:
-    body = {
-        "completions": 1,
-        "parallelism": 1,
-        "backoffLimit": spec.backoff_limit,
-        "podFailurePolicy": {"rules": [*_IGNORED_FAILURES, *_code_failure_rules(spec), _on_exit("FailJob", *fatal_exits)]},
-        "podReplacementPolicy": "Failed",
-        "template": pod,
-    }
-    return _job(
-        owned_metadata(observed, child_name(observed, step, attempt), labels=owned_labels(observed, step=step, attempt=attempt)), body
-    )
-
-
-def _job(metadata: Body, spec: Body) -> Body:
-    if QUEUE_LABEL not in metadata["labels"]:
-        metadata = metadata | {"annotations": metadata.get("annotations", {}) | suspend_annotation(suspend=False)}
-    return {"apiVersion": "batch/v1", "kind": "Job", "metadata": metadata, "spec": spec}
-
-
-def suspend_annotation(*, suspend: bool, resumed: bool = False) -> dict[str, str]:
-    """Return the annotation that records the requested value of `suspend`.
-
-    `resumed` says whether somebody else had suspended the Job and the operator now resumes it.
-    """
-    return {ANNOTATION_SUSPEND: RESUMED if resumed and not suspend else str(suspend).lower()}
+        return [on_exit("FailJob", Exit.BAD_SPEC, Exit.NOT_FOUND, Exit.BAD_DATA)]
+    return [on_exit("FailJob", Exit.BAD_SPEC, Exit.NOT_FOUND), on_exit("FailIndex", Exit.BAD_DATA)]

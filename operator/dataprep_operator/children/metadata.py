@@ -11,7 +11,7 @@ Body = dict[str, Any]
 
 
 def child_name(observed: Observed, step: str, attempt: int) -> str:
-    """Return a child Job's name, as in `<base>-plan`, `<base>-plan-2`, `<base>-convert-1`, `<base>-commit-1` or `<base>-cleanup`."""
+    """Return a child Job's name, as in `<base>-plan`, `<base>-plan-2`, `<base>-scan-1`, `<base>-convert-1` or `<base>-cleanup`."""
     base = observed.child_prefix
     return f"{base}-{step}" if step in ("plan", CLEANUP) and attempt <= 1 else f"{base}-{step}-{attempt}"
 

@@ -9,9 +9,9 @@ from dataprep_api import quantity
 from dataprep_api.dataset.messages import TOKEN_AUDIENCE
 from dataprep_api.spec import DataPrepJobSpec, Resources
 from dataprep_operator.children.metadata import Body, owned_labels, spec_config_map_name
-from dataprep_operator.objects import untrusted
+from dataprep_operator.objects import job_steps, untrusted
 from dataprep_operator.objects.observed import Observed
-from dataprep_operator.objects.pods import CODE_CONTAINER, CONTAINER, PLANNING
+from dataprep_operator.objects.pods import CODE_CONTAINER, CONTAINER
 from dataprep_operator.settings import PodDefaults
 
 MOUNTS: Final = "/etc/dataprep"
@@ -20,7 +20,7 @@ JOB_FILE: Final = "job.yaml"
 TOKEN_FOLDER: Final = "/var/run/secrets/dataprep"  # noqa: S105 - a folder
 TOKEN_SECONDS: Final = 3600
 CONVERT: Final = "convert"
-"""The step whose pods may have devices. A plan pod would leave its GPU idle."""
+"""The step whose pods may have devices. The pods of the other steps would leave their GPUs idle."""
 CODE_SIZE: Final = "4Gi"
 """Size limit of code from Git."""
 
@@ -263,12 +263,12 @@ def _is_device(resource: str) -> bool:
 
 
 def planning_resources(spec: DataPrepJobSpec) -> Resources | None:
-    """Return the job's own resources for the pods of the plan and commit steps (PLANNING), if it sets them."""
+    """Return the job's own resources for the pods of the steps with a single pod, if it sets them."""
     return spec.planning.resources if spec.planning is not None else None
 
 
 def _requested_resources(spec: DataPrepJobSpec, defaults: PodDefaults, *, step: str) -> Body:
-    requested = (planning_resources(spec) if step in PLANNING else None) or spec.workers.resources
+    requested = (planning_resources(spec) if job_steps.has_single_pod(step) else None) or spec.workers.resources
     resources: Body = (
         requested.model_dump(mode="json", by_alias=True, exclude_none=True)
         if requested

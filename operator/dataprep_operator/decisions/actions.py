@@ -14,7 +14,7 @@ from pydantic import ValidationError
 from dataprep_api.reasons import Reason
 from dataprep_api.resources.status import TERMINAL_PHASES, DataPrepJobStatus
 from dataprep_api.spec import CleanupRule, DataPrepJobSpec
-from dataprep_operator.children import jobs, queue_jobs
+from dataprep_operator.children import job_bodies, jobs, queue_jobs
 from dataprep_operator.children.metadata import Body
 from dataprep_operator.decisions import (
     blocked_deadline,
@@ -43,7 +43,7 @@ from dataprep_operator.decisions.action_kinds import (
 from dataprep_operator.decisions.events import Note
 from dataprep_operator.decisions.status.effective import accelerator
 from dataprep_operator.decisions.steps import Blocked, Queued, Succeeded
-from dataprep_operator.objects import times, untrusted
+from dataprep_operator.objects import job_steps, times, untrusted
 from dataprep_operator.objects.child_jobs import CLEANUP, QUEUE, Child
 from dataprep_operator.objects.finished_tasks import SucceededWorker
 from dataprep_operator.objects.observed import Observed
@@ -197,8 +197,31 @@ def _spec_config_map_actions(observed: Observed, status: DataPrepJobStatus, curr
 
 def _body(observed: Observed, spec: DataPrepJobSpec, status: DataPrepJobStatus, *, defaults: PodDefaults) -> Body:
     run_id, plan_sha256 = status.run_id or "", status.plan_sha256 or ""
+    scan, parts = (status.scan.id, status.scan.parts) if status.scan is not None else ("", 0)
     code_commit = status.code.commit if status.code is not None else None
     match status.step:
+        case "Scan":
+            return jobs.scan_job(
+                observed,
+                spec,
+                scan=scan,
+                parts=parts,
+                only=steps.unfinished_tasks(observed, step="scan", attempt=status.attempt, digest=scan, tasks=parts),
+                attempt=status.attempt,
+                memory=memory.of(status),
+                code_commit=code_commit,
+                defaults=defaults,
+            )
+        case "Merge":
+            return jobs.merge_job(
+                observed,
+                spec,
+                scan=scan,
+                attempt=status.attempt,
+                memory=memory.of(status),
+                code_commit=code_commit,
+                defaults=defaults,
+            )
         case "Convert":
             tasks = status.tasks or 0
             return jobs.convert_job(
@@ -207,7 +230,7 @@ def _body(observed: Observed, spec: DataPrepJobSpec, status: DataPrepJobStatus, 
                 run_id=run_id,
                 plan_sha256=plan_sha256,
                 tasks=tasks,
-                only=steps.unfinished_tasks(observed, attempt=status.attempt, plan_sha256=plan_sha256, tasks=tasks),
+                only=steps.unfinished_tasks(observed, step="convert", attempt=status.attempt, digest=plan_sha256, tasks=tasks),
                 attempt=status.attempt,
                 gpu=accelerator(spec, status) == "GPU",
                 memory=memory.of(status),
@@ -232,16 +255,18 @@ def _body(observed: Observed, spec: DataPrepJobSpec, status: DataPrepJobStatus, 
 def _body_within(observed: Observed, spec: DataPrepJobSpec, status: DataPrepJobStatus, queue: Child, defaults: PodDefaults) -> Body:
     """Return the Job of the current step, which runs within the quota of the queue Job."""
     body = _body(replace(observed, queue=None, queue_labels={}, queue_annotations={}), spec, status, defaults=defaults)
-    # The plan and commit pods of a job with GPUs stay off the GPU nodes, because the queue has admitted only the converter pods there.
+    # The other pods of a job with GPUs stay off the GPU nodes, because the queue has admitted only the converter pods there.
     return queue_jobs.within_quota(body, queue, placed=status.step == "Convert" or accelerator(spec, status) == "CPU")
 
 
 def _lost_its_result(status: DataPrepJobStatus, judgement: steps.Judgement) -> bool:
-    """Return whether the plan or commit step succeeded, but its pod was deleted before its result was read.
+    """Return whether a step with a single pod succeeded, but its pod was deleted before its result was read.
 
     A step that lost its result runs again, and finds the output of its first run.
     """
-    return status.step != "Convert" and isinstance(judgement, Succeeded) and judgement.result is None and judgement.unreadable is None
+    if job_steps.of_status(status.step).is_indexed:
+        return False
+    return isinstance(judgement, Succeeded) and judgement.result is None and judgement.unreadable is None
 
 
 def _adjustments(spec: DataPrepJobSpec, current: Child, *, most: int, suspend: bool) -> list[Action]:
@@ -249,8 +274,8 @@ def _adjustments(spec: DataPrepJobSpec, current: Child, *, most: int, suspend: b
     event_message = ""
     if current.suspended != suspend:
         changes["suspend"] = suspend
-    if current.step == "convert":
-        parallelism = min(most, jobs.parallelism(spec, current.completions))
+    if job_steps.is_indexed(current.step):
+        parallelism = min(most, job_bodies.parallelism(spec, current.completions))
         if parallelism != current.parallelism:
             changes["parallelism"] = parallelism
             event_message = f"parallelism {current.parallelism} → {parallelism}"

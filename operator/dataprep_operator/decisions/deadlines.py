@@ -3,11 +3,13 @@
 from datetime import datetime, timedelta
 from typing import Final
 
+from pydantic.alias_generators import to_camel
+
 from dataprep_api.reasons import ConditionType, Reason
 from dataprep_api.resources.status import Condition, DataPrepJobStatus
 from dataprep_api.spec import DataPrepJobSpec
 from dataprep_operator.decisions import conditions
-from dataprep_operator.objects import times
+from dataprep_operator.objects import job_steps, times
 from dataprep_operator.objects.observed import Observed
 
 NOT_STARTED: Final = frozenset({Reason.WAITING_FOR_JOB, Reason.PROFILE_NOT_FOUND, Reason.OUTPUT_IN_USE})
@@ -39,10 +41,8 @@ def step_deadline(observed: Observed, status: DataPrepJobStatus) -> datetime | N
 
 
 def _step_limit(spec: DataPrepJobSpec, status: DataPrepJobStatus) -> int | None:
-    limits = spec.step_deadlines
-    if limits is None:
-        return None
-    return {"Plan": limits.plan_seconds, "Convert": limits.convert_seconds, "Commit": limits.commit_seconds}[status.step or "Plan"]
+    limit: int | None = getattr(spec.step_deadlines, job_steps.of_status(status.step).deadline_field, None)
+    return limit
 
 
 def waiting_since(status: DataPrepJobStatus, running: Condition) -> datetime | None:
@@ -69,7 +69,8 @@ def overdue(observed: Observed, spec: DataPrepJobSpec, status: DataPrepJobStatus
     step_due = step_deadline(observed, status)
     if step_due is not None and now >= step_due:
         step = (status.step or "Plan").lower()
-        limit = f"stepDeadlines.{step}Seconds ({_step_limit(spec, status)} s)"
+        field = to_camel(job_steps.of_status(status.step).deadline_field)
+        limit = f"stepDeadlines.{field} ({_step_limit(spec, status)} s)"
         return Reason.DEADLINE_EXCEEDED, f"The {step} step ran for longer than {limit}."
     due = job_deadline(observed, status)
     if due is None or now < due:

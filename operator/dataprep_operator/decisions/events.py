@@ -54,6 +54,8 @@ def between(before: DataPrepJobStatus, after: DataPrepJobStatus) -> list[Note]:
                 f"{after.tasks} task{'s' * (after.tasks != 1)}; run {after.run_id}",
             )
         )
+    if after.scan is not None and after.scan != before.scan:
+        notes.append(Note("Normal", Reason.PLANNING, f"The input is scanned in {after.scan.parts} parts; scan {after.scan.id}"))
     suspension = conditions.find(after.conditions, ConditionType.SUSPENDED)
     if before.phase == "Suspended" and suspension is not None and suspension.status == "False":
         notes.append(Note("Normal", Reason.RESUMED, suspension.message))

@@ -10,6 +10,7 @@ from typing import Final
 
 from dataprep_api.resources.status import DataPrepJobStatus, Evictions
 from dataprep_api.spec import DataPrepJobSpec
+from dataprep_operator.decisions import steps
 from dataprep_operator.objects import times
 from dataprep_operator.objects.child_jobs import Child
 from dataprep_operator.objects.observed import Observed
@@ -29,7 +30,7 @@ def count(observed: Observed, status: DataPrepJobStatus) -> DataPrepJobStatus:
     if not new:
         return status
     last, reason = max(evictions)
-    shards_done = status.progress.shards.done if status.progress is not None else 0
+    shards_done = _done(observed, status)
     after = Evictions(
         count=before.count + new,
         in_a_row=new + (before.in_a_row if shards_done == before.shards_done else 0),
@@ -39,6 +40,14 @@ def count(observed: Observed, status: DataPrepJobStatus) -> DataPrepJobStatus:
         reason=reason[:256],
     )
     return status.model_copy(update={"evictions": after})
+
+
+def _done(observed: Observed, status: DataPrepJobStatus) -> int:
+    """Return the number of finished shards or, in the scan step, of finished parts."""
+    if status.step == "Scan" and status.scan is not None:
+        child = observed.current_child(status)
+        return steps.finished_count(child, tasks=status.scan.parts) if child is not None else 0
+    return status.progress.shards.done if status.progress is not None else 0
 
 
 def reset(status: DataPrepJobStatus) -> Evictions | None:
@@ -66,7 +75,7 @@ def too_many(spec: DataPrepJobSpec, status: DataPrepJobStatus) -> str | None:
 
 
 def paused_until(observed: Observed, spec: DataPrepJobSpec, status: DataPrepJobStatus, child: Child | None) -> datetime | None:
-    """Return when pods may be created again. The pause doubles with each round of evictions in which no shard was finished.
+    """Return when pods may be created again. The pause doubles with each round of evictions in which no shard, or no part of a scan, was finished.
 
     Returns None while a pod runs, because the pause would stop the pod. Jobs that a queue controls are never paused.
     """
@@ -90,7 +99,8 @@ def pause_message(
     if until is None or now >= until or status.evictions is None:
         return None
     evictions = status.evictions
+    what = "part of the scan" if status.step == "Scan" else "shard"
     return (
-        f"Pods were evicted {evictions.in_a_row} time{'s' * (evictions.in_a_row != 1)} without a finished shard. Last cause: {evictions.reason}. "
+        f"Pods were evicted {evictions.in_a_row} time{'s' * (evictions.in_a_row != 1)} without a finished {what}. Last cause: {evictions.reason}. "
         f"New pods are created at {times.text(until)}."
     )

@@ -6,15 +6,16 @@ from dataprep_api import quantity
 from dataprep_api.resources.status import DataPrepJobStatus, Effective
 from dataprep_api.spec import DataPrepJobSpec
 from dataprep_operator.children.pod_template import memory_limit
+from dataprep_operator.objects import job_steps
 from dataprep_operator.settings import PodDefaults
 
-_FIELDS: Final = {"Plan": "plan_memory", "Convert": "memory", "Commit": "commit_memory"}
-"""Maps each step to its field in `status.effective`. The steps have separate fields because their memory use differs."""
+_FIELDS: Final = tuple(dict.fromkeys(step.memory_field for step in job_steps.BY_LABEL.values()))
+"""The fields of `status.effective` with raised memory. There is more than one field because the steps' memory use differs."""
 
 
 def of(status: DataPrepJobStatus) -> str | None:
     """Return the current step's memory if it was raised, or else None."""
-    memory: str | None = getattr(status.effective, _FIELDS[status.step or "Plan"], None)
+    memory: str | None = getattr(status.effective, job_steps.of_status(status.step).memory_field, None)
     return memory
 
 
@@ -35,18 +36,18 @@ def increase(status: DataPrepJobStatus, spec: DataPrepJobSpec, defaults: PodDefa
     Returns None if `retry` is unset, if its maximum is reached, or if the pods have no memory limit.
     """
     raised_memory = of(status)
-    step = status.step or "Plan"
-    current_bytes = quantity.to_bytes(raised_memory) if raised_memory else memory_limit(spec, defaults, step=step.lower())
+    step = job_steps.of_status(status.step)
+    current_bytes = quantity.to_bytes(raised_memory) if raised_memory else memory_limit(spec, defaults, step=step.name.lower())
     if spec.retry is None or current_bytes is None:
         return None
     # Whole mebibytes, rounded down to stay within the maximum.
     mebibytes = min(quantity.to_bytes(spec.retry.max_memory), int(current_bytes * spec.retry.memory_growth)) >> 20
     if mebibytes << 20 <= current_bytes:
         return None
-    return (status.effective or Effective()).model_copy(update={_FIELDS[step]: f"{mebibytes}Mi"})
+    return (status.effective or Effective()).model_copy(update={step.memory_field: f"{mebibytes}Mi"})
 
 
 def carry_over(effective: Effective | None) -> Effective | None:
     """Return the effective values that a manual retry keeps."""
-    memory_fields = Effective(**{field: getattr(effective, field, None) for field in _FIELDS.values()})
+    memory_fields = Effective(**{field: getattr(effective, field, None) for field in _FIELDS})
     return memory_fields if memory_fields != Effective() else None

@@ -9,13 +9,13 @@ from datetime import datetime
 from typing import Final, Literal
 
 from dataprep_api.reasons import Reason
-from dataprep_operator.objects import times
+from dataprep_operator.objects import job_steps, times
 from dataprep_operator.objects.child_jobs import QUEUE, QUEUE_LABEL, Child
 from dataprep_operator.objects.observed import Admission, Observed
 
 UNQUEUED_AFTER_SECONDS: Final = 30.0
 """Kueue creates a Workload immediately. If no Workload exists after this time, Kueue isn't managing the Job."""
-STEPS: Final = frozenset({"plan", "convert", "commit"})
+STEPS: Final = frozenset(job_steps.BY_LABEL)
 """The steps that run within the quota of a queue Job. The step that removes a deleted job's output is not one of them."""
 
 
@@ -23,6 +23,11 @@ def has_queue_job(observed: Observed, attempt: int) -> bool:
     """Return whether a queue Job represents all steps of this attempt in the queue. The queue Job might not exist yet."""
     step_jobs = [child for child in observed.children if child.attempt == attempt and child.step in STEPS]
     return observed.kueue and observed.queue is not None and all(child.within is not None for child in step_jobs)
+
+
+def runs_outside_quota(observed: Observed, attempt: int) -> bool:
+    """Return whether the job is in a queue in which only its convert Job waits, so that its other steps run outside the quota."""
+    return observed.queue is not None and not has_queue_job(observed, attempt)
 
 
 def queue_job(observed: Observed, attempt: int) -> Child | None:

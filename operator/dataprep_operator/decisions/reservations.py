@@ -8,7 +8,7 @@ from datetime import datetime
 
 from dataprep_api.resources.status import DataPrepJobStatus
 from dataprep_api.spec import DataPrepJobSpec
-from dataprep_operator.children import jobs, queue_jobs
+from dataprep_operator.children import job_bodies, jobs, queue_jobs
 from dataprep_operator.children.metadata import Body
 from dataprep_operator.decisions import memory, queueing
 from dataprep_operator.decisions.action_kinds import Action, CreateJob, DeleteJob, PatchJob, PatchJobStatus
@@ -98,7 +98,7 @@ def _parallelism(spec: DataPrepJobSpec, status: DataPrepJobStatus) -> int:
     """Return the number of pods that the rest of the job can use at the same time."""
     match status.step:
         case "Convert":
-            return jobs.parallelism(spec, status.tasks or 1)
+            return job_bodies.parallelism(spec, status.tasks or 1)
         case "Commit":
             return 1
         case _:

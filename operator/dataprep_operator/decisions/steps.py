@@ -8,12 +8,12 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from dataprep_api.dataset.messages import CommitResult, PlanResult
+from dataprep_api.dataset.messages import CommitResult, PlanResult, ScanRequest
 from dataprep_api.reasons import Reason
 from dataprep_api.resources.status import Failure
 from dataprep_api.spec import DataPrepJobSpec
 from dataprep_operator.decisions import queueing
-from dataprep_operator.objects import ranges
+from dataprep_operator.objects import job_steps, ranges
 from dataprep_operator.objects.child_jobs import Child
 from dataprep_operator.objects.observed import Observed
 from dataprep_operator.objects.pods import Blockage, Pod
@@ -45,11 +45,11 @@ class Running:
 class Succeeded:
     """The Job succeeded.
 
-    The result is None when the pod that reported the result is gone. The result is always None for the convert step, whose results are in
-    the store.
+    The result is None when the pod that reported the result is gone. The result is always None for a step with an Indexed Job, whose
+    results are in the store.
     """
 
-    result: PlanResult | CommitResult | None
+    result: PlanResult | ScanRequest | CommitResult | None
     unreadable: str | None = None
     """The pod's termination message, if it is not a result."""
 
@@ -74,7 +74,7 @@ def judge(observed: Observed, spec: DataPrepJobSpec, *, step: str, attempt: int)
     own_pods = observed.pods_of(child)
     if child.complete or has_reported_plan(observed, child):
         result = observed.result_of(child)
-        return Succeeded(result, unreadable=None if result or step == "convert" else _last_message(own_pods))
+        return Succeeded(result, unreadable=None if result or job_steps.is_indexed(step) else _last_message(own_pods))
     if child.failed:
         return _judge_failed(child, own_pods)
     failure = _terminated_too_often(child, spec, own_pods)
@@ -99,17 +99,17 @@ def is_left_suspended(observed: Observed, child: Child) -> bool:
 
 
 def has_reported_plan(observed: Observed, child: Child) -> bool:
-    """Return whether the plan pod has reported its plan.
+    """Return whether the pod of the plan or merge step has reported its plan, or has asked for a scan.
 
     The operator doesn't wait until the Job is complete, because the Job controller counts finished pods only once a second.
     """
-    return child.step == "plan" and not child.failed and not child.deleting and observed.result_of(child) is not None
+    return job_steps.plans(child.step) and not child.failed and not child.deleting and observed.result_of(child) is not None
 
 
 def lacks_result(observed: Observed, child: Child) -> bool:
     """Return whether the step has ended but no cached pod has its result. The watch of Jobs may be ahead of the watch of pods."""
     if child.complete:
-        return child.step != "convert" and observed.result_of(child) is None
+        return not job_steps.is_indexed(child.step) and observed.result_of(child) is None
     return child.failed and not _decisive_failures(child, _pod_failures(observed.pods_of(child)))
 
 
@@ -125,30 +125,28 @@ def failures(observed: Observed, *, step: str, attempt: int) -> list[Failure]:
 
 
 def tasks_of(child: Child, *, tasks: int) -> list[int]:
-    """Return the task of each index of a convert Job."""
+    """Return the task of each index of an Indexed Job. The tasks of a scan are its parts."""
     return ranges.parse(child.tasks, below=tasks) if child.tasks else list(range(tasks))
 
 
 def completed_tasks(child: Child, *, tasks: int) -> set[int]:
-    """Return the tasks that a convert Job has completed."""
+    """Return the tasks that an Indexed Job has completed."""
     tasks_by_index = tasks_of(child, tasks=tasks)
     return {tasks_by_index[index] for index in ranges.parse(child.completed_indexes, below=len(tasks_by_index))}
 
 
 def failed_tasks(child: Child, *, tasks: int) -> set[int]:
-    """Return a convert Job's tasks that have failed and aren't retried."""
+    """Return an Indexed Job's tasks that have failed and aren't retried."""
     tasks_by_index = tasks_of(child, tasks=tasks)
     return {tasks_by_index[index] for index in ranges.parse(child.failed_indexes, below=len(tasks_by_index))}
 
 
-def unfinished_tasks(observed: Observed, *, attempt: int, plan_sha256: str, tasks: int) -> list[int]:
-    """Return the tasks that the previous convert Job has not completed.
+def unfinished_tasks(observed: Observed, *, step: str, attempt: int, digest: str, tasks: int) -> list[int]:
+    """Return the tasks that the previous Indexed Job of this step has not completed. `digest` is that of the plan or of the scan.
 
     The list is empty when the unfinished tasks are unknown. If the list is empty, all tasks run, and each task skips its finished shards.
     """
-    earlier = [
-        child for child in observed.children if child.step == "convert" and child.attempt < attempt and child.plan_sha256 == plan_sha256
-    ]
+    earlier = [child for child in observed.children if child.step == step and child.attempt < attempt and child.digest == digest]
     if not earlier:
         return []
     last = max(earlier, key=lambda child: child.attempt)
@@ -157,8 +155,13 @@ def unfinished_tasks(observed: Observed, *, attempt: int, plan_sha256: str, task
 
 
 def tasks_before(child: Child, *, tasks: int) -> int:
-    """Return the number of tasks that were finished before this convert Job was created."""
+    """Return the number of tasks that were finished before this Indexed Job was created."""
     return tasks - child.completions if child.tasks else 0
+
+
+def finished_count(child: Child, *, tasks: int) -> int:
+    """Return the number of an Indexed Job's tasks that are finished, including those that were finished before the Job was created."""
+    return min(tasks, tasks_before(child, tasks=tasks) + ranges.count(child.completed_indexes))
 
 
 # --- reasons ------------------------------------------------------------------------------------------------------------
@@ -183,14 +186,14 @@ def _terminated_too_often(child: Child, spec: DataPrepJobSpec, own_pods: Sequenc
 
     The Job can't count exit code 143 as a failure, because a suspension also ends pods with this exit code.
     """
-    limit = spec.backoff_limit_per_index if child.step == "convert" else spec.backoff_limit
+    limit = spec.backoff_limit_per_index if job_steps.is_indexed(child.step) else spec.backoff_limit
     terminated_pods = _pod_failures([pod for pod in own_pods if pod.terminated_unprompted])
     counts = Counter(pod.index for pod, _ in terminated_pods)
     index, count = max(counts.items(), key=lambda item: item[1], default=(None, 0))
     if count <= limit:
         return None
     last = [failure for pod, failure in terminated_pods if pod.index == index][-1]
-    which = f"The task of index {index}" if index is not None else f"The {child.step} step"
+    which = f"The {_share(child)} of index {index}" if index is not None else f"The {child.step} step"
     return Failed(Reason(last.reason), f"{which} failed {count} time{'s' * (count != 1)}; the last time: {last.message}")
 
 
@@ -207,11 +210,16 @@ def _decisive_failures(child: Child, pod_failures: list[tuple[Pod, Failure]]) ->
 
 
 def _failure_summary(child: Child, times_failed: int) -> str:
-    if child.step != "convert":
+    if not job_steps.is_indexed(child.step):
         return f"The {child.step} step failed {times_failed} time{'s' * (times_failed != 1)}; the last time:"
     given_up = ranges.count(child.failed_indexes)
     indexes = ranges.shortened(child.failed_indexes, limit=100)
-    return f"{given_up} of {child.completions} tasks failed for good (indexes {indexes}); the last failure:"
+    return f"{given_up} of {child.completions} {_share(child)}s failed for good (indexes {indexes}); the last failure:"
+
+
+def _share(child: Child) -> str:
+    step = job_steps.BY_LABEL.get(child.step)
+    return (step.share if step is not None else "") or "task"
 
 
 def _last_message(own_pods: Sequence[Pod]) -> str | None:

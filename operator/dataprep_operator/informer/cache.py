@@ -12,7 +12,7 @@ from dataprep_api import CRON_KIND, KIND, names
 from dataprep_api.resources import profile
 from dataprep_api.resources.status import TERMINAL_PHASES, Phase
 from dataprep_operator.informer.job_pods import JobPods, merge_tasks
-from dataprep_operator.objects import outputs, pods, times, untrusted
+from dataprep_operator.objects import job_steps, outputs, pods, times, untrusted
 from dataprep_operator.objects.child_jobs import Child, read
 from dataprep_operator.objects.finished_tasks import FinishedTasks, SucceededWorker
 from dataprep_operator.objects.observed import Key
@@ -249,12 +249,15 @@ class Cache:
         return job_pods.whole() if job_pods is not None else ()
 
     def succeeded_workers_of(self, namespace: str, job_uid: str) -> tuple[SucceededWorker, ...]:
-        """Return the succeeded pods of a convert Job, in any order."""
+        """Return the succeeded pods of an Indexed Job, in any order."""
         job_pods = self._pods_of.get((namespace, job_uid))
         return job_pods.succeeded() if job_pods is not None else ()
 
     def finished_tasks(self, children: Iterable[Child]) -> FinishedTasks:
-        """Return the tasks that these Jobs have finished. If several Jobs have finished the same task, the last Job's result counts."""
+        """Return the tasks that the convert Jobs among these Jobs have finished.
+
+        If several Jobs have finished the same task, the last Job's result counts.
+        """
         found = [self._pods_of.get((child.namespace, child.uid)) for child in children if child.step == "convert"]
         return merge_tasks([job_pods for job_pods in found if job_pods is not None])
 
@@ -420,7 +423,7 @@ class Cache:
             _discard(self._children_of, (before.namespace, before.owner_uid), child.uid)
         self._children[child.uid] = child
         self._children_of[child.namespace, child.owner_uid].add(child.uid)
-        if child.step == "convert" and (before is None or before.step != "convert"):
+        if job_steps.is_indexed(child.step) and (before is None or not job_steps.is_indexed(before.step)):
             # The watches aren't synchronized, so pods may arrive before their Job.
             for pod in self.pods_of(child.namespace, child.uid):
                 self._keep_pod(pod)
@@ -438,7 +441,7 @@ class Cache:
     def _keep_pod(self, pod: Pod) -> Pod | SucceededWorker:
         """Store a pod, and return what is kept of it."""
         child = self.child_of(pod)
-        kept = self._pods_of[pod.namespace, pod.owner_uid].put(pod, is_worker=child is not None and child.step == "convert")
+        kept = self._pods_of[pod.namespace, pod.owner_uid].put(pod, is_worker=child is not None and job_steps.is_indexed(child.step))
         self._pods[pod.uid] = kept
         return kept
 

@@ -15,7 +15,7 @@ import kopf
 from dataprep_api import CRON_PLURAL, GROUP, PLURAL, PROFILE_PLURAL, VERSION, names
 from dataprep_operator.informer.cache import Cache, Kind
 from dataprep_operator.informer.streams import StreamName, Streams
-from dataprep_operator.objects import untrusted
+from dataprep_operator.objects import job_steps, untrusted
 from dataprep_operator.objects.observed import Key
 from dataprep_operator.settings import Settings
 
@@ -77,9 +77,9 @@ def _handle(kind: Kind, event: Any, *, cache: Cache, streams: Streams, enqueue: 
 
 # Any, because a pod is a JSON object of the API.
 def _ends_the_plan(pod: Any) -> bool:
-    """Return whether the pod has finished the plan step. The workers can't start before the plan step is finished."""
+    """Return whether the pod has finished the plan step or the merge step. Other pods can't start before this step is finished."""
     labels, status = untrusted.mapping(pod["metadata"].get("labels")), untrusted.mapping(pod.get("status"))
-    return labels.get(names.LABEL_STEP) == "plan" and status.get("phase") == "Succeeded"
+    return job_steps.plans(untrusted.text(labels.get(names.LABEL_STEP))) and status.get("phase") == "Succeeded"
 
 
 def operator_settings(settings: Settings) -> kopf.OperatorSettings:

@@ -47,7 +47,7 @@ class JobPods:
         return self._by_task[task][-1].work
 
     def put(self, pod: Pod, *, is_worker: bool) -> Pod | SucceededWorker:
-        """Store a pod. `is_worker` says whether the pod's Job is known to be a convert Job. Return what is kept of the pod."""
+        """Store a pod. `is_worker` says whether the pod's Job is known to be an Indexed Job. Return what is kept of the pod."""
         self.discard(pod.uid)
         worker = finished_tasks.read(pod) if is_worker and pod.phase == "Succeeded" else None
         if worker is not None:

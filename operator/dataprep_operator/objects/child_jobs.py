@@ -11,8 +11,11 @@ from dataprep_operator.objects.owners import job_owner
 from dataprep_operator.objects.pods import CONTAINER
 
 ANNOTATION_TASKS: Final = "dataprep.io/tasks"
-"""Annotation on a convert Job that runs only some tasks. The annotation maps each completion index of the Job to a task."""
+"""Annotation on an Indexed Job that runs only some tasks. The annotation maps each completion index of the Job to a task."""
 ANNOTATION_PLAN: Final = "dataprep.io/plan-sha256"
+"""Annotation on a convert Job: the digest of the plan."""
+ANNOTATION_SCAN: Final = "dataprep.io/scan"
+"""Annotation on a scan Job: the name of the scan."""
 ANNOTATION_SPEC: Final = "dataprep.io/spec-sha256"
 """Annotation on every child Job: the digest of the spec in the DataPrepJob's ConfigMap."""
 ANNOTATION_SUSPEND: Final = "dataprep.io/suspend"
@@ -82,6 +85,7 @@ class Child:
     ended_at: datetime | None = None
     tasks: str | None = None
     plan_sha256: str | None = None
+    scan: str | None = None
     spec_sha256: str | None = None
     """Digest of the spec that the Job's pods mount. None if an older operator created the Job."""
     within: str | None = None
@@ -100,6 +104,11 @@ class Child:
     def finished(self) -> bool:
         """Whether the Job is complete or failed."""
         return self.complete or self.failed
+
+    @property
+    def digest(self) -> str | None:
+        """The digest that identifies the work of an Indexed Job: that of the plan or of the scan."""
+        return self.plan_sha256 or self.scan
 
 
 # Any, because a Job is a JSON object of the API.
@@ -141,6 +150,7 @@ def read(raw: Mapping[str, Any]) -> Child:
         ended_at=times.parse(status.get("completionTime") or end.get("lastTransitionTime")),
         tasks=untrusted.text(annotations.get(ANNOTATION_TASKS)) or None,
         plan_sha256=untrusted.text(annotations.get(ANNOTATION_PLAN)) or None,
+        scan=untrusted.text(annotations.get(ANNOTATION_SCAN)) or None,
         spec_sha256=untrusted.text(annotations.get(ANNOTATION_SPEC)) or None,
         within=untrusted.text(annotations.get(ANNOTATION_PLACEMENT)) or None,
         least=untrusted.number(annotations.get(ANNOTATION_LEAST)) if is_queue_job else 0,

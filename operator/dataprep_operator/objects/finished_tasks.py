@@ -1,6 +1,7 @@
 """Extracts the few values that are kept of a succeeded worker pod, and adds up the results of finished tasks. All functions are pure.
 
-A job may have ten thousand worker pods. When one of them has succeeded, decisions need only its existence and its result.
+A job may have ten thousand worker pods. When one of them has succeeded, decisions need only its existence and its result. The pods of a scan
+are kept in the same way, although they report no results.
 """
 
 import operator

@@ -6,9 +6,10 @@ from datetime import datetime
 from typing import Any, NamedTuple
 
 from dataprep_api import KIND, names
-from dataprep_api.dataset.messages import CommitResult, PlanResult
+from dataprep_api.dataset.messages import CommitResult, PlanResult, ScanRequest
 from dataprep_api.resources.status import TERMINAL_PHASES, DataPrepJobStatus, FromJob, RecordProgress
 from dataprep_api.spec import DataPrepJobSpec
+from dataprep_operator.objects import job_steps
 from dataprep_operator.objects.child_jobs import Child
 from dataprep_operator.objects.finished_tasks import SucceededWorker
 from dataprep_operator.objects.pods import Blockage, Pod
@@ -111,9 +112,9 @@ class Observed:
     missing_since: Mapping[tuple[str, int], datetime] = field(default_factory=dict)
     """Maps the step and attempt of each child that has disappeared to the time when the child was first found missing."""
     pods: Mapping[str, tuple[Pod, ...]] = field(default_factory=dict)
-    """The pods, keyed by the uid of their Job. Worker pods that have succeeded are included only if they were disrupted or deleted."""
+    """The pods, keyed by the uid of their Job. Pods of Indexed Jobs that have succeeded are included only if disrupted or deleted."""
     succeeded_workers: Mapping[str, tuple[SucceededWorker, ...]] = field(default_factory=dict)
-    """The worker pods that have succeeded, keyed by the uid of their Job. There may be thousands, so a reconciliation only counts them."""
+    """The pods of Indexed Jobs that have succeeded, by the uid of their Job. There may be thousands, so they are only counted."""
     rival: Key | None = None
     """Another unfinished job that has the same output and a better claim to it."""
     profile: str | None = None
@@ -202,10 +203,12 @@ class Observed:
         """Return whether the container of any pod of the Job has started."""
         return bool(self.succeeded_workers.get(child.uid)) or any(pod.started for pod in self.pods_of(child))
 
-    def result_of(self, child: Child) -> PlanResult | CommitResult | None:
-        """Return the result that the plan or commit pod reported, if there is one."""
+    def result_of(self, child: Child) -> PlanResult | ScanRequest | CommitResult | None:
+        """Return the result that the pod of a step with a single pod reported, if there is one."""
+        step = job_steps.BY_LABEL.get(child.step)
+        kinds = step.results if step is not None else ()
         for pod in self.pods_of(child):
             result = pod.result if pod.phase == "Succeeded" else None
-            if isinstance(result, PlanResult if child.step == "plan" else CommitResult):
+            if isinstance(result, kinds):
                 return result
         return None

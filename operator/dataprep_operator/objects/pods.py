@@ -16,7 +16,7 @@ from dataprep_api.errors import MessageError
 from dataprep_api.exits import Exit
 from dataprep_api.reasons import Reason
 from dataprep_api.resources.status import Failure
-from dataprep_operator.objects import times, untrusted
+from dataprep_operator.objects import job_steps, times, untrusted
 
 CONTAINER: Final = "dataprep"
 CODE_CONTAINER: Final = "dataprep-code"
@@ -33,9 +33,6 @@ _CONFIG_REASONS: Final = frozenset({"CreateContainerConfigError"})
 _REFUSED_REASONS: Final = frozenset({"CreateContainerError", "RunContainerError"})
 _CREATING_REASONS: Final = frozenset({"ContainerCreating", "PodInitializing"})
 _MISSING_OBJECT_PHRASES: Final = ("not found", "references non-existent")
-PLANNING: Final = frozenset({"plan", "commit"})
-"""The steps to whose pods `planning.resources` applies."""
-_STEPS: Final[Mapping[str, Any]] = {"plan": "Plan", "convert": "Convert", "commit": "Commit"}  # Any, for the literals of Failure.step
 
 
 @dataclass(frozen=True)
@@ -214,7 +211,7 @@ def _failure(pod: Pod) -> Failure | None:
     return Failure(
         reason=reason,
         message=message[:1024],
-        step=_STEPS.get(pod.step),
+        step=job_steps.BY_LABEL[pod.step].name if pod.step in job_steps.BY_LABEL else None,
         index=report.index if report and report.index is not None else pod.index,
         shard=report.shard if report else None,
         input=report.input[:512] if report and report.input else None,
@@ -238,7 +235,7 @@ def _reason_and_message(pod: Pod, report: FailureResult | None) -> tuple[Reason,
     if pod.kubelet_message and pod.disrupted_at is None:
         return Reason.BACKOFF_LIMIT_EXCEEDED, f"The kubelet ended the pod: {pod.kubelet_message}"
     if pod.exit_reason == "OOMKilled":
-        pods = "planning" if pod.step in PLANNING else "workers"
+        pods = "planning" if job_steps.has_single_pod(pod.step) else "workers"
         return Reason.OUT_OF_MEMORY, f"The container needed more memory than its limit (OOMKilled); raise {pods}.resources.limits.memory."
     # A plan pod that also does a small job's work reports the plan before it begins the work. So its message doesn't explain the failure.
     has_last_words = pod.message.strip() and (pod.script or pod.result is None)

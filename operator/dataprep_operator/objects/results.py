@@ -3,11 +3,12 @@
 import re
 from typing import Final
 
-from dataprep_api.dataset.messages import CommitResult, PlanResult
+from dataprep_api.dataset.messages import CommitResult, PlanResult, ScanRequest
 from dataprep_api.spec import DataPrepJobSpec
 
 _RUN_ID: Final = re.compile(r"[0-9A-Za-z._-]{1,64}")
 _DIGEST: Final = re.compile(r"[0-9a-f]{64}")
+_NO_CODE_COMMIT: Final = "The plan step doesn't report the commit of code.git."
 
 
 def commit_fault(result: CommitResult, *, run_id: str | None) -> str | None:
@@ -31,8 +32,19 @@ def plan_fault(result: PlanResult, spec: DataPrepJobSpec) -> str | None:
         return f"The plan step reports a malformed run id: {result.run_id!r}"
     if not _DIGEST.fullmatch(result.plan_sha256):
         return f"The plan step reports a malformed plan digest: {result.plan_sha256!r}"
-    if spec.code is not None and spec.code.git is not None and result.code_commit is None:
-        return "The plan step doesn't report the commit of code.git."
+    if _lacks_commit(result, spec):
+        return _NO_CODE_COMMIT
     if result.reused and result.commit is None:
         return "The plan step reports a reused data set without its totals."
     return None
+
+
+def scan_fault(request: ScanRequest, spec: DataPrepJobSpec, *, is_permitted: bool) -> str | None:
+    """Return why the plan step's request for a scan is invalid, or None if it is valid. Its name becomes an argument of the next steps."""
+    if not is_permitted:
+        return f"The plan step asks for a scan in {request.parts} parts, but this job may not be scanned by several pods."
+    return _NO_CODE_COMMIT if _lacks_commit(request, spec) else None
+
+
+def _lacks_commit(result: PlanResult | ScanRequest, spec: DataPrepJobSpec) -> bool:
+    return spec.code is not None and spec.code.git is not None and result.code_commit is None

@@ -9,7 +9,7 @@ from typing import Any
 from dataprep_api import KIND, names
 from dataprep_api.reasons import Reason
 from dataprep_api.resources.status import DataPrepJobStatus
-from dataprep_operator.children import jobs, unknown_fields
+from dataprep_operator.children import job_bodies, jobs, unknown_fields
 from dataprep_operator.cluster.cluster import CONFIG_MAPS, DATAPREPJOBS, JOBS, PODS, Body, Cluster
 from dataprep_operator.decisions import handover
 from dataprep_operator.decisions.action_kinds import (
@@ -180,7 +180,7 @@ class Actuator:
             case PatchJob(child=child, spec=spec, event_message=event_message):
                 metadata: Body = {"uid": child.uid}
                 if "suspend" in spec:
-                    metadata["annotations"] = jobs.suspend_annotation(suspend=spec["suspend"], resumed=child.suspended_by_others)
+                    metadata["annotations"] = job_bodies.suspend_annotation(suspend=spec["suspend"], resumed=child.suspended_by_others)
                 body = {"metadata": metadata, "spec": spec}
                 await self._patch_child(JOBS, Kind.JOBS, child.namespace, child.name, child.uid, body)
                 if event_message:

@@ -1,4 +1,4 @@
-"""What the cache keeps of the pods of a convert Job, and the sum of their results."""
+"""What the cache keeps of the pods of an Indexed Job, and the sum of their results."""
 
 import pickle
 from typing import Any
@@ -62,7 +62,26 @@ def test_of_a_worker_that_has_succeeded_only_its_identity_and_its_counts_are_kep
     assert messages.dump(result).encode() not in kept
 
 
-@pytest.mark.parametrize("step", ["plan", "commit", "cleanup"])
+@pytest.mark.parametrize("order", ORDERS.values(), ids=ORDERS)
+def test_of_a_pod_that_has_scanned_a_part_only_its_identity_is_kept(order: tuple[Kind, Kind]) -> None:
+    cache = Cache()
+    for kind in order:
+        cache.put(kind, a_job(step="scan") if kind is Kind.JOBS else a_worker())
+
+    assert cache.pods_of("n", "job-1") == ()
+    assert [each.uid for each in cache.succeeded_workers_of("n", "job-1")] == ["uid-p"]
+    assert b"a lot" not in pickle.dumps(cache)
+
+
+def test_a_scan_finishes_no_task() -> None:
+    cache = Cache()
+    cache.put(Kind.JOBS, a_job(step="scan"))
+    cache.put(Kind.PODS, a_worker(message=messages.dump(a_result(4))))
+
+    assert cache.finished_tasks(cache.children_of("n", "uid-a")).tasks == frozenset()
+
+
+@pytest.mark.parametrize("step", ["plan", "merge", "commit", "cleanup"])
 def test_a_pod_of_another_step_is_kept_whole(step: str) -> None:
     cache = Cache()
     cache.put(Kind.JOBS, a_job(step=step))

@@ -14,7 +14,7 @@ import pytest
 from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
-from tests.operator.world import NAMESPACE, World, a_commit, a_failure, a_plan
+from tests.operator.world import NAMESPACE, World, a_commit, a_failure, a_plan, a_scan
 
 from dataprep_api import names
 from dataprep_api.dataset.messages import CommitResult, RemoveResult, WorkResult
@@ -26,7 +26,9 @@ from dataprep_operator.objects import child_jobs
 pytestmark = pytest.mark.slow
 
 JOBS = ("first", "second")
-STEPS = ("plan", "convert", "commit")
+INDEXED = ("scan", "convert")
+"""The steps whose Jobs have several pods. A lost message of such a pod does no harm."""
+LIES = ('{"kind": "commit", "runId": "../../etc", "files": -1}', '{"kind": "scan", "scan": "../../etc", "parts": 3}')
 ENDS = ("Succeeded", "Failed")
 ROUNDS = int(os.environ.get("FUZZ", "20"))
 """The number of sequences. `make nightly` tries 60, and `make fuzz` 300."""
@@ -129,13 +131,32 @@ class Lives(RuleBasedStateMachine):
         if found is None:
             return
         step, suffix, uid = found
-        if step == "plan":
+        if step in ("plan", "merge"):
             self.told(suffix, name, uid, a_plan(run_id=f"run-{name}"))
         elif step == "commit":
             self.told(suffix, name, uid, self.a_verified_commit(name))
         elif step == "cleanup":
             self.told(suffix, name, uid, RemoveResult(files=3))
-        self.end(suffix, name, "Complete", completedIndexes="0-3" if step == "convert" else None)
+        completions = self.world.job(suffix, name)["spec"].get("completions", 1)
+        self.end(suffix, name, "Complete", completedIndexes=f"0-{completions - 1}" if step in INDEXED else None)
+
+    @rule(name=job_names, parts=st.integers(2, 5), is_complete=st.booleans())
+    def the_plan_pod_asks_for_a_scan(self, name: str, parts: int, is_complete: bool) -> None:
+        found = self.unfinished(name)
+        if found is None or not has_variable(self.world.job(found[1], name), names.MAY_SCAN):
+            return
+        self.told(found[1], name, found[2], a_scan(parts=parts))
+        if is_complete:
+            self.end(found[1], name, "Complete")
+
+    @rule(name=job_names, part=st.integers(0, 4))
+    def the_parts_up_to_one_are_scanned(self, name: str, part: int) -> None:
+        found = self.unfinished(name)
+        if found is not None and found[0] == "scan":
+            job = self.world.job(found[1], name)
+            last = min(part, job["spec"]["completions"] - 1)
+            self.told(found[1], name, found[2], "")
+            self.world.cluster.change("jobs", job["metadata"]["name"], {"status": {"completedIndexes": f"0-{last}" if last else "0"}})
 
     @rule(name=job_names, task=st.integers(0, 3))
     def a_worker_succeeds(self, name: str, task: int) -> None:
@@ -147,7 +168,7 @@ class Lives(RuleBasedStateMachine):
     @rule(name=job_names)
     def the_pod_of_the_plan_step_makes_the_data_set(self, name: str) -> None:
         found = self.unfinished(name)
-        if found is None or found[0] != "plan" or not may_finish(self.world.job(found[1], name)):
+        if found is None or found[0] != "plan" or not has_variable(self.world.job(found[1], name), names.ONE_POD):
             return
         self.told(found[1], name, found[2], a_plan(run_id=f"run-{name}", commit=self.a_verified_commit(name)))
 
@@ -160,20 +181,20 @@ class Lives(RuleBasedStateMachine):
         self.told(suffix, name, uid, a_failure(reason, "as it happens"), exit_code=5)
         self.end(suffix, name, "Failed")
 
-    @rule(name=job_names)
-    def a_pod_lies(self, name: str) -> None:
+    @rule(name=job_names, lie=st.sampled_from(LIES))
+    def a_pod_lies(self, name: str, lie: str) -> None:
         found = self.unfinished(name)
         if found is not None:
             step, suffix, uid = found
-            self.told(suffix, name, uid, '{"kind": "commit", "runId": "../../etc", "files": -1}')
-            if step != "convert":
+            self.told(suffix, name, uid, lie)
+            if step not in INDEXED:
                 self.end(suffix, name, "Complete")
 
     @rule(name=job_names)
     def a_message_is_lost(self, name: str) -> None:
         """The Job succeeds, but its pod is deleted before the operator has read the pod's message."""
         found = self.unfinished(name)
-        if found is not None and found[0] != "convert":
+        if found is not None and found[0] not in INDEXED:
             self.end(found[1], name, "Complete")
 
     # --- the operator ------------------------------------------------------------------------------------------------------
@@ -254,6 +275,9 @@ class Lives(RuleBasedStateMachine):
             assert (conditions.get("Complete") == "True") == (now["phase"] == "Succeeded")
             assert (conditions.get("Failed") == "True") == (now["phase"] == "Failed")
             assert len(now.get("runs", [])) <= 5
+            if now.get("step") in ("Scan", "Merge"):
+                assert (now["scan"]["parts"] >= 2, now.get("runId")) == (True, None)
+                assert now["phase"] not in ("Running", "Committing", "Succeeded")
             if before is None:
                 continue
             assert now.get("attempt", 0) >= before.get("attempt", 0)
@@ -274,7 +298,7 @@ class Lives(RuleBasedStateMachine):
                 self.world.cluster.change(
                     "jobs", name, {"spec": {"suspend": False}}
                 )  # if somebody else suspends a Job, the operator resumes it only once
-        for _ in range(12):
+        for _ in range(16):
             left = [name for name in JOBS if self.body(name) is not None]
             for name in left:
                 self.world.edit(name, suspend=False)
@@ -331,9 +355,9 @@ class Lives(RuleBasedStateMachine):
         self.world.cluster.change("jobs", job, {"status": {"conditions": [{"type": condition, "status": "True", **why}], **told}})
 
 
-def may_finish(plan_job: dict[str, Any]) -> bool:
-    [container] = plan_job["spec"]["template"]["spec"]["containers"]
-    return any(variable["name"] == names.ONE_POD for variable in container["env"])
+def has_variable(job: dict[str, Any], name: str) -> bool:
+    [container] = job["spec"]["template"]["spec"]["containers"]
+    return any(variable["name"] == name for variable in container["env"])
 
 
 def ended(job: dict[str, Any]) -> bool:

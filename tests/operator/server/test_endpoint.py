@@ -194,6 +194,7 @@ REFUSALS = {
     "another pod's uid": ({"token": a_token(pod={"name": "worker-0", "uid": "earlier"})}, 403),
     "a pod that is not ours": ({"token": a_token(pod={"name": "nobody", "uid": "x"})}, 403),
     "a pod with our labels and another owner": ({"token": a_token(pod={"name": "stranger", "uid": "stranger-uid"})}, 403),
+    "a pod of a scan": ({"token": a_token(pod={"name": "scanner", "uid": "scanner-uid"})}, 403),
     "another job": ({"body": {"job": "other"}}, 403),
     "another attempt": ({"body": {"attempt": 2}}, 403),
     "a task that is not there": ({"body": {"index": 4}}, 400),

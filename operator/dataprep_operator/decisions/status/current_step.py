@@ -5,7 +5,7 @@
 
 from datetime import datetime
 
-from dataprep_api.dataset.messages import CommitResult, PlanResult
+from dataprep_api.dataset.messages import CommitResult, PlanResult, ScanRequest
 from dataprep_api.reasons import ConditionType, Reason
 from dataprep_api.resources.status import (
     MAX_FAILURES,
@@ -14,10 +14,12 @@ from dataprep_api.resources.status import (
     DataPrepJobStatus,
     Progress,
     RecordProgress,
+    ScanStatus,
     ShardProgress,
     Timings,
 )
 from dataprep_api.stages import READ_WAIT, verdict
+from dataprep_operator.children.jobs import may_scan
 from dataprep_operator.decisions import conditions, evictions, memory, queueing, steps
 from dataprep_operator.decisions.status import activity, progress
 from dataprep_operator.decisions.status.activity import Activity
@@ -37,6 +39,10 @@ def advance(context: Context, status: DataPrepJobStatus) -> DataPrepJobStatus:
         status = _with_quota_condition(context, status, queueing.queue_job(context.observed, status.attempt), whole=True)
     if status.step == "Plan":
         status = _plan_step(context, status)
+    if status.step == "Scan" and status.phase != "Failed":
+        status = _scan_step(context, status)
+    if status.step == "Merge" and status.phase != "Failed":
+        status = _merge_step(context, status)
     if status.step == "Convert" and status.phase != "Failed":
         status = _convert_step(context, status)
     if status.step == "Commit" and status.phase not in TERMINAL_PHASES:
@@ -49,10 +55,10 @@ def _plan_step(context: Context, status: DataPrepJobStatus) -> DataPrepJobStatus
     match judgement:
         case Succeeded(result=PlanResult() as result):
             return _complete_plan(context, status, result)
+        case Succeeded(result=ScanRequest() as request):
+            return _begin_scan(context, status, request)
         case Succeeded(unreadable=str() as message):
-            return fail(
-                context, status, Reason.INTERNAL_ERROR, f"The plan step's termination message was not written by dataprep: {message}"
-            )
+            return _fail_for_message(context, status, message)
         case _:
             child = context.observed.child("plan", status.attempt)
             planning_progress = progress.planning(status, context.observed.live_progress, child, now=context.now)
@@ -63,11 +69,55 @@ def _plan_step(context: Context, status: DataPrepJobStatus) -> DataPrepJobStatus
             )
 
 
+def _begin_scan(context: Context, status: DataPrepJobStatus, request: ScanRequest) -> DataPrepJobStatus:
+    """Continue with the scan step. Everything that the plan pod asked for is recorded, so that nothing depends on this pod any more."""
+    outside_of_quota = queueing.runs_outside_quota(context.observed, status.attempt)
+    fault = results.scan_fault(request, context.spec, is_permitted=may_scan(context.spec, outside_of_quota=outside_of_quota))
+    if fault:
+        return fail(context, status, Reason.INTERNAL_ERROR, fault)
+    child = context.observed.child("plan", status.attempt)
+    return status.model_copy(
+        update={
+            "step": "Scan",
+            "scan": ScanStatus(id=request.scan, parts=request.parts),
+            "code": CodeStatus(commit=request.code_commit) if request.code_commit is not None else None,
+            "evictions": evictions.start_streak(status),
+            "timings": _with_duration(status, "planning_seconds", child, ended_at=_last_end(context.observed, child)),
+            "progress": (status.progress or Progress()).model_copy(
+                update={"summary": f"0/{request.parts}", "updated_at": times.text(context.now)}
+            ),
+        }
+    )
+
+
+def _scan_step(context: Context, status: DataPrepJobStatus) -> DataPrepJobStatus:
+    child = context.observed.child("scan", status.attempt)
+    status = status.model_copy(update={"progress": progress.scanning(status, child, now=context.now)})
+    judgement = steps.judge(context.observed, context.spec, step="scan", attempt=status.attempt)
+    if isinstance(judgement, Succeeded):
+        timings = _with_duration(status, "planning_seconds", child, add=True)
+        return status.model_copy(update={"step": "Merge", "timings": timings, "evictions": evictions.start_streak(status)})
+    next_attempt = _with_more_memory(context, status, judgement)
+    return next_attempt or _report_unfinished(context, status, judgement, step="scan", doing=activity.OF_STEP["Scan"])
+
+
+def _merge_step(context: Context, status: DataPrepJobStatus) -> DataPrepJobStatus:
+    judgement = steps.judge(context.observed, context.spec, step="merge", attempt=status.attempt)
+    match judgement:
+        case Succeeded(result=PlanResult() as result):
+            return _complete_plan(context, status, result)
+        case Succeeded(unreadable=str() as message):
+            return _fail_for_message(context, status, message)
+        case _:
+            next_attempt = _with_more_memory(context, status, judgement)
+            return next_attempt or _report_unfinished(context, status, judgement, step="merge", doing=activity.OF_STEP["Merge"])
+
+
 def _complete_plan(context: Context, status: DataPrepJobStatus, result: PlanResult) -> DataPrepJobStatus:
     fault = results.plan_fault(result, context.spec)
     if fault:
         return fail(context, status, Reason.INTERNAL_ERROR, fault)
-    child = context.observed.child("plan", status.attempt)
+    child, was_scanned = context.observed.current_child(status), status.step == "Merge"
     status = status.model_copy(
         update={
             "run_id": result.run_id,
@@ -79,7 +129,7 @@ def _complete_plan(context: Context, status: DataPrepJobStatus, result: PlanResu
             "splits": result.splits,
             "labels": result.labels,
             "warnings": bounded_warnings(result.warnings),
-            "timings": _with_duration(status, "planning_seconds", child, ended_at=_last_end(context.observed, child)),
+            "timings": _with_duration(status, "planning_seconds", child, ended_at=_last_end(context.observed, child), add=was_scanned),
             "progress": Progress(
                 # The percentage never decreases, even if the workers repeat what the plan pod has done.
                 percent=status.progress.percent if status.progress is not None else 0,
@@ -149,12 +199,15 @@ def _commit_step(context: Context, status: DataPrepJobStatus) -> DataPrepJobStat
             status = status.model_copy(update={"timings": _with_duration(status, "committing_seconds", child)})
             return succeed(context, _with_bottleneck(status, result), result)
         case Succeeded(unreadable=str() as message):
-            return fail(
-                context, status, Reason.INTERNAL_ERROR, f"The commit step's termination message was not written by dataprep: {message}"
-            )
+            return _fail_for_message(context, status, message)
         case _:
             next_attempt = _with_more_memory(context, status, judgement)
             return next_attempt or _report_unfinished(context, status, judgement, step="commit", doing=activity.OF_STEP["Commit"])
+
+
+def _fail_for_message(context: Context, status: DataPrepJobStatus, message: str) -> DataPrepJobStatus:
+    step = (status.step or "Plan").lower()
+    return fail(context, status, Reason.INTERNAL_ERROR, f"The {step} step's termination message was not written by dataprep: {message}")
 
 
 def _report_unfinished(
@@ -214,11 +267,19 @@ def _failed_task_ranges(status: DataPrepJobStatus, child: Child | None) -> str |
     return ranges.shortened(ranges.write(steps.failed_tasks(child, tasks=status.tasks or 1)), limit=2048) or None
 
 
-def _with_duration(status: DataPrepJobStatus, field: str, child: Child | None, *, ended_at: datetime | None = None) -> Timings:
-    """Return the timings, with a step's duration added. If the step's Job has no end time, `ended_at` is used instead."""
+def _with_duration(
+    status: DataPrepJobStatus, field: str, child: Child | None, *, ended_at: datetime | None = None, add: bool = False
+) -> Timings:
+    """Return the timings with a step's duration. If the step's Job has no end time, `ended_at` is used instead.
+
+    With `add`, the duration is added to that of the earlier steps with the same field.
+    """
     timings = status.timings or Timings()
     seconds = times.seconds_between(child.started_at, child.ended_at or ended_at) if child is not None else None
-    return timings if seconds is None else timings.model_copy(update={field: seconds})
+    if seconds is None:
+        return timings
+    earlier_seconds: float = (getattr(timings, field) or 0.0) if add else 0.0
+    return timings.model_copy(update={field: earlier_seconds + seconds})
 
 
 def _last_end(observed: Observed, child: Child | None) -> datetime | None:

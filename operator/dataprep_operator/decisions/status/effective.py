@@ -6,7 +6,7 @@ from dataprep_api import names
 from dataprep_api.resources.status import DataPrepJobStatus, Effective
 from dataprep_api.spec import DataPrepJobSpec
 from dataprep_operator.children import scripts
-from dataprep_operator.children.jobs import parallelism
+from dataprep_operator.children.job_bodies import parallelism
 from dataprep_operator.decisions import queueing
 from dataprep_operator.decisions.status.context import Context
 from dataprep_operator.objects.child_jobs import Child

@@ -21,7 +21,7 @@ def running(status: DataPrepJobStatus, live: LiveProgress, child: Child | None, 
     if child is None:
         return before
     total = before.shards.total
-    finished_tasks = steps.tasks_before(child, tasks=tasks) + ranges.count(child.completed_indexes)
+    finished_tasks = steps.finished_count(child, tasks=tasks)
     done = min(total, max(live.shards_done, total * finished_tasks // tasks, before.shards.done))
     failed = min(total - done, -(-ranges.count(child.failed_indexes) * total // tasks))
     active = min(total - done - failed, max(live.shards_active, child.active))
@@ -63,6 +63,15 @@ def planning(status: DataPrepJobStatus, live: LiveProgress, child: Child | None,
         "records": before.records.model_copy(update={"total": live.records.total}),
     }
     return running(status.model_copy(update={"progress": before.model_copy(update=totals)}), live, child, now=now)
+
+
+def scanning(status: DataPrepJobStatus, child: Child | None, *, now: datetime) -> Progress | None:
+    """Return the progress of the scan step: the finished parts and all parts. The percentage is that of the conversion, so it stays."""
+    if child is None or status.scan is None:
+        return status.progress
+    done = steps.finished_count(child, tasks=status.scan.parts)
+    before = status.progress or Progress()
+    return before.model_copy(update={"summary": f"{done}/{status.scan.parts}", "updated_at": times.text(now)})
 
 
 def _remaining_seconds(now: datetime, child: Child, records: RecordProgress, rate: float | None, fraction: float) -> int | None:

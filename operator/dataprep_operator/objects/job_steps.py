@@ -1,0 +1,72 @@
+"""The steps of a job, and in what their Jobs differ. A step is named by the label `dataprep.io/step` of its Job and pods.
+
+Plan → Scan → Merge → Convert → Commit. The plan pod decides whether the scan and merge steps are needed. The Job that removes a deleted
+job's output and the queue Job are not steps.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Final, Literal
+
+from dataprep_api.dataset.messages import CommitResult, PlanResult, ScanRequest
+from dataprep_api.resources.status import StepName
+
+
+@dataclass(frozen=True)
+class JobStep:
+    """What the operator knows about a step."""
+
+    name: StepName
+    """The step's name in the status."""
+    memory_field: Literal["memory", "plan_memory", "commit_memory"]
+    """The field of `status.effective` with the raised memory of the step's pods. Steps whose pods need similar memory share a field."""
+    deadline_field: Literal["plan_seconds", "convert_seconds", "commit_seconds"]
+    """The field of `spec.stepDeadlines` with the time limit of the step's Job."""
+    results: tuple[type[PlanResult] | type[ScanRequest] | type[CommitResult], ...] = ()
+    """The kinds of results that the pod of a step with a single pod reports."""
+    share: str = ""
+    """What one pod of an Indexed Job works on. Empty for a step with a single pod."""
+
+    @property
+    def is_indexed(self) -> bool:
+        """Whether the step's Job is an Indexed Job, whose pods share the work.
+
+        These pods have the resources of `spec.workers`, and leave their results in the store. The step is done when its Job is complete.
+        """
+        return bool(self.share)
+
+    @property
+    def plans(self) -> bool:
+        """Whether the step's pod reports a plan. The next step begins as soon as the plan is known, although the Job isn't complete yet."""
+        return PlanResult in self.results
+
+
+BY_LABEL: Final[Mapping[str, JobStep]] = {
+    "plan": JobStep("Plan", memory_field="plan_memory", deadline_field="plan_seconds", results=(PlanResult, ScanRequest)),
+    "scan": JobStep("Scan", memory_field="memory", deadline_field="plan_seconds", share="part"),
+    "merge": JobStep("Merge", memory_field="plan_memory", deadline_field="plan_seconds", results=(PlanResult,)),
+    "convert": JobStep("Convert", memory_field="memory", deadline_field="convert_seconds", share="task"),
+    "commit": JobStep("Commit", memory_field="commit_memory", deadline_field="commit_seconds", results=(CommitResult,)),
+}
+BEFORE_PLAN: Final[frozenset[StepName]] = frozenset({"Scan", "Merge"})
+"""The steps between the plan step and the finished plan. They depend on what the plan pod asked for, so a retry begins with the plan step."""
+
+
+def of_status(name: StepName | None) -> JobStep:
+    """Return the current step of a status. A job without a status is in its plan step."""
+    return BY_LABEL[(name or "Plan").lower()]
+
+
+def is_indexed(label: str) -> bool:
+    """Return whether the label names a step whose Job is an Indexed Job. A pod may have any label."""
+    return label in BY_LABEL and BY_LABEL[label].is_indexed
+
+
+def has_single_pod(label: str) -> bool:
+    """Return whether the label names a step with a single pod. `spec.planning.resources` applies to such pods."""
+    return label in BY_LABEL and not BY_LABEL[label].is_indexed
+
+
+def plans(label: str) -> bool:
+    """Return whether the label names a step whose pod reports a plan."""
+    return label in BY_LABEL and BY_LABEL[label].plans
