@@ -12,7 +12,7 @@ from dataprep_api.exits import Exit
 from dataprep_api.redaction import for_display
 
 if TYPE_CHECKING:
-    from dataprep_api.dataset.messages import CommitResult, PlanResult, RemoveResult, WorkResult
+    from dataprep_api.dataset.messages import CommitResult, PlanResult, RemoveResult, ScanRequest, WorkResult
     from dataprep_api.reasons import Reason
 
 logger = logging.getLogger(__name__)
@@ -27,7 +27,7 @@ def in_pod() -> bool:
     return "DATAPREP_MOUNTS" in os.environ
 
 
-def leave(message: "PlanResult | CommitResult | WorkResult | RemoveResult") -> None:
+def leave(message: "PlanResult | ScanRequest | CommitResult | WorkResult | RemoveResult") -> None:
     """Prints the result and leaves it as the pod's termination message."""
     from dataprep_api.dataset import messages
 

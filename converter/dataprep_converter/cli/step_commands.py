@@ -1,4 +1,5 @@
-"""The steps of a job as commands: `dataprep run|plan|validate`, and the commands that pods run: `work|commit|remove|fetch-code`.
+"""The steps of a job as commands: `dataprep run|plan|validate`, and the commands that pods run:
+`scan|work|commit|remove|fetch-code`.
 
 Heavy modules are imported by the command that needs them, so that `dataprep --help` is quick.
 """
@@ -47,9 +48,11 @@ def _add_whole_jobs(commands: "argparse._SubParsersAction[argparse.ArgumentParse
 
     plan = job_command(commands, "plan", "list the input and divide it into shards")
     _add_limit(plan)
-    plan.add_argument(
+    how = plan.add_mutually_exclusive_group()
+    how.add_argument(
         "--dry-run", action="store_true", help="print what the job would do, and what is likely wrong, without writing anything"
     )
+    how.add_argument("--scan", metavar="ID", help="make the plan from the results of this scan (the pod of the merge step gives it)")
     add_json(plan, "the plan's figures (without --dry-run, the figures are always JSON)")
     plan.set_defaults(command=_plan)
 
@@ -58,14 +61,19 @@ def _add_whole_jobs(commands: "argparse._SubParsersAction[argparse.ArgumentParse
 
 
 def _add_steps(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
+    scan = job_command(commands, "scan", "scan one part of a large input for the plan (a pod of the scan step runs this)")
+    scan.add_argument("--scan", required=True, metavar="ID", help="name of the scan that the plan step asked for")
+    scan.set_defaults(command=_scan, task=None)
+
     work = job_command(commands, "work", "convert one task of a plan (a converter pod runs this)")
-    work.add_argument("--index", type=int, metavar="N", help="number of the task (default: JOB_COMPLETION_INDEX)")
-    work.add_argument("--tasks", metavar="LIST", help="the tasks that the indexes stand for, such as 0-3,7 (given on a retry)")
     work.add_argument("--attempt", metavar="N", default="1", help="number of the attempt, for the report")
     work.set_defaults(command=_work, task=None)
 
     commit = job_command(commands, "commit", "check every shard, write the manifest and _SUCCESS")
     commit.set_defaults(command=_commit)
+    for step, share in ((scan, "part"), (work, "task")):
+        step.add_argument("--index", type=int, metavar="N", help=f"number of the {share} (default: JOB_COMPLETION_INDEX)")
+        step.add_argument("--tasks", metavar="LIST", help=f"the {share}s that the indexes stand for, such as 0-3,7 (given on a retry)")
     for step in (work, commit):
         step.add_argument("--run", required=True, metavar="ID", help="run id, as printed by plan")
         step.add_argument("--plan-sha256", required=True, metavar="HEX", help="digest of the plan, as printed by plan")
@@ -106,6 +114,7 @@ def _run(arguments: argparse.Namespace) -> Exit:
 
 def _plan(arguments: argparse.Namespace) -> Exit:
     from dataprep_converter.steps.plan_step import dry_run, run_plan_step
+    from dataprep_converter.steps.scan import planned_with
 
     job = with_code(job_of(arguments))
     access = access_of(job)
@@ -122,9 +131,9 @@ def _plan(arguments: argparse.Namespace) -> Exit:
         sys.stdout.writelines(f"{line}\n" for line in plan_text.lines(shown.result, shown))
     else:
         # The operator sets this variable if this pod also does the other steps of a small job.
-        pods = os.environ.get(ONE_POD)
+        pods = os.environ.get(ONE_POD) if arguments.scan is None else None
         with _planning(access), tracing.span("plan", job=job.metadata.name) as tell:
-            planned = run_plan_step(job, access, pods=pods)
+            planned = run_plan_step(job, access, pods=pods) if arguments.scan is None else planned_with(job, access, arguments.scan)
             result = planned.result
             tell(run_id=result.run_id, tasks=result.tasks, records=result.records)
         outcome = (
@@ -169,6 +178,18 @@ def _validate(arguments: argparse.Namespace) -> Exit:
     job = job_of(arguments, new=True)
     maker = job.spec.data.kind if job.spec.script is None else "a script"
     sys.stdout.write(f"{job.metadata.name} is valid: {maker} to {job.spec.output.format} at {job.spec.output.uri}\n")
+    return Exit.DONE
+
+
+def _scan(arguments: argparse.Namespace) -> Exit:
+    from dataprep_converter.steps.scan import scan_part
+
+    job = with_code(job_of(arguments))
+    arguments.task = part = _task_number(arguments)
+    access = access_of(job)
+    access.share_among(job.spec.workers.parallelism)
+    with tracing.span("scan", job=job.metadata.name, scan=arguments.scan, part=part):
+        scan_part(job, access, arguments.scan, part)
     return Exit.DONE
 
 
