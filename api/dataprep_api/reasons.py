@@ -99,7 +99,7 @@ class Reason(StrEnum):
 
 MEANING: Final[dict[Reason, str]] = {
     Reason.ACCEPTED: "The spec is valid, and the operator creates the job's objects.",
-    Reason.PLANNING: "The plan step lists the input and divides it into shards.",
+    Reason.PLANNING: "The plan step lists the input and divides it into shards. If several pods scan a large input for the plan, the message says so.",
     Reason.PLANNED: "The plan is stored beside the output.",
     Reason.QUEUED: "The DataPrepJob, or one of its Jobs, is suspended by a queue (Kueue) or by someone else.",
     Reason.QUOTA_RESERVED: "The queue (Kueue) has admitted the job, or its convert Job.",
