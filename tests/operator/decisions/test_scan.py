@@ -366,7 +366,8 @@ def test_a_part_that_fails_for_good_fails_the_job_with_its_sentence_and_a_retry_
     world.scanning()
     failure = a_failure(Reason.BAD_RECORDS, "s3://in/a: line 7 is no JSON", exit_code=3, index=2, input="s3://in/a")
     pod = world.pod("scan-1", world.ended(3, failure), index=2)
-    world.fail("scan-1", "PodFailurePolicy", f"Container dataprep for pod {NAMESPACE}/{pod['metadata']['name']} failed with exit code 3")
+    cause = f"Container dataprep for pod {NAMESPACE}/{pod['metadata']['name']} failed with exit code 3"
+    world.fail("scan-1", "PodFailurePolicy", cause, completedIndexes="0-1")
 
     assert world.settle() == "Failed"
     assert world.message() == "s3://in/a: line 7 is no JSON"
@@ -376,9 +377,23 @@ def test_a_part_that_fails_for_good_fails_the_job_with_its_sentence_and_a_retry_
     assert retry(world) == "Planning"
     assert (world.status()["step"], world.status().get("scan"), world.status().get("progress")) == ("Plan", None, None)
     assert world.jobs() == ["plan", "plan-2", "scan-1"]
-    world.scan_requested("plan-2", parts=8)
+    world.scan_requested("plan-2")
     world.settle()
-    assert world.job("scan-2")["spec"]["completions"] == 8, "the store knows which parts are done"
+    assert container_of(world.job("scan-2"))["args"][-2:] == ["--tasks", "2-3"], "the others are done"
+    world.later(10)
+    assert world.status()["progress"]["summary"] == "2/4"
+
+
+def test_another_scan_after_a_retry_scans_everything(world: World) -> None:
+    world.scanning()
+    world.fail("scan-1", "FailedIndexes", "Job has failed indexes", failedIndexes="2", completedIndexes="0-1")
+    assert world.settle() == "Failed"
+    retry(world)
+    world.scan_requested("plan-2", scan="beef" * 4, parts=8)
+    world.settle()
+
+    assert (world.job("scan-2")["spec"]["completions"], container_of(world.job("scan-2"))["args"][-1]) == (8, "beef" * 4)
+    assert world.status()["progress"]["summary"] == "0/8"
 
 
 def test_parts_that_fail_too_often_are_counted(world: World) -> None:

@@ -123,3 +123,13 @@ def test_what_is_kept_of_an_object_is_what_somebody_reads() -> None:
     assert "managedFields" not in kept["metadata"]
     assert kept["metadata"]["annotations"] == {names.ANNOTATION_RETRY: "1"}
     assert copy_of_it in raw["metadata"]["annotations"]  # the original object belongs to kopf and must not change
+
+
+@pytest.mark.parametrize(
+    ("step", "is_immediate"), [("plan", True), ("scan", False), ("merge", True), ("convert", False), ("commit", False)]
+)
+def test_the_end_of_a_pod_that_plans_is_looked_at_immediately(step: str, *, is_immediate: bool) -> None:
+    pod = a_pod("1", phase="Succeeded")
+    pod["metadata"]["labels"][names.LABEL_STEP] = step
+
+    assert handlers._ends_the_plan(pod) is is_immediate
