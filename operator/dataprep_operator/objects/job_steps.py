@@ -48,8 +48,6 @@ BY_LABEL: Final[Mapping[str, JobStep]] = {
     "convert": JobStep("Convert", memory_field="memory", deadline_field="convert_seconds", share="task"),
     "commit": JobStep("Commit", memory_field="commit_memory", deadline_field="commit_seconds", results=(CommitResult,)),
 }
-BEFORE_PLAN: Final[frozenset[StepName]] = frozenset({"Scan", "Merge"})
-"""The steps between the plan step and the finished plan. They depend on what the plan pod asked for, so a retry begins with the plan step."""
 
 
 def of_status(name: StepName | None) -> JobStep:

@@ -139,8 +139,8 @@ def _count_metrics(observed: Observed, before: DataPrepJobStatus, after: DataPre
 
 
 def _commit_of(observed: Observed, *, attempt: int) -> CommitResult | None:
-    """Return the commit's result. The pod that reports the plan also reports the commit if it did all steps of a small job."""
-    children = [child for step in ("commit", "merge", "plan") if (child := observed.child(step, attempt)) is not None]
+    """Return the commit's result, which the plan pod reports if it did all steps of a small job."""
+    children = [child for step in ("commit", "plan") if (child := observed.child(step, attempt)) is not None]
     for result in map(observed.result_of, children):
         commit = result.commit if isinstance(result, PlanResult) else result
         if isinstance(commit, CommitResult):

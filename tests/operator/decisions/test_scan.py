@@ -153,7 +153,8 @@ def test_a_job_is_scanned_merged_and_converted(world: World) -> None:
     world.committed()
     assert world.settle() == "Succeeded"
     assert world.jobs() == ["commit-1", "convert-1", "merge-1", "plan", "scan-1"]
-    assert "Planning" in world.events()
+    messages = [body["message"] for (plural, _, _), body in world.cluster.objects.items() if plural == "events"]
+    assert messages.count(f"The input is scanned in 4 parts; scan {SCAN}") == 1
 
 
 def test_nothing_depends_on_the_plan_pod_once_it_has_asked(world: World) -> None:
@@ -329,6 +330,19 @@ def test_evictions_without_a_scanned_part_are_followed_by_pauses(world: World) -
     assert world.status()["evictions"]["inARow"] == 1
 
 
+def test_the_merge_step_begins_a_new_row_of_evictions(world: World) -> None:
+    world.scanning()
+    world.pod("scan-1", disrupted(world), name="evicted-0", index=0)
+    world.settle()
+    world.scanned()
+    world.settle()
+    world.later(5)
+    world.pod("merge-1", disrupted(world), name="evicted-1")
+    world.settle()
+
+    assert (world.status()["evictions"]["count"], world.status()["evictions"]["inARow"]) == (2, 1)
+
+
 def test_too_many_evictions_fail_a_scan(world: World) -> None:
     world.apply(maxEvictions=1)
     world.settle()
@@ -403,6 +417,26 @@ def test_parts_that_fail_too_often_are_counted(world: World) -> None:
 
     assert world.settle() == "Failed"
     assert world.message() == "1 of 4 parts failed for good (indexes 1); the last failure: the store timed out"
+
+
+def test_a_part_has_the_retries_of_a_task(world: World) -> None:
+    world.apply(backoffLimit=0, backoffLimitPerIndex=1)
+    world.settle()
+    world.scan_requested()
+    world.settle()
+    for number in range(2):
+        world.pod("scan-1", world.ended(143), name=f"stopped-{number}", index=1)
+        assert world.settle() == ("Planning" if number == 0 else "Failed")
+    assert world.message().startswith("The part of index 1 failed 2 times; the last time: The container ended with exit code 143")
+
+
+def test_a_complete_scan_has_no_result_to_look_for(world: World) -> None:
+    world.scanning()
+    world.scanned()
+    world.cluster.calls.clear()
+    world.settle()
+
+    assert ("list", "pods") not in [call[:2] for call in world.cluster.calls]
 
 
 def test_a_retry_after_a_failed_merge_plans_again(world: World) -> None:

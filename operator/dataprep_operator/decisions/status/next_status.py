@@ -14,7 +14,7 @@ from dataprep_operator.decisions.status.context import Context, with_condition, 
 from dataprep_operator.decisions.status.current_step import advance
 from dataprep_operator.decisions.status.outcomes import fail, resume, suspend
 from dataprep_operator.decisions.status.waits import blockage_by_others, report_blockage
-from dataprep_operator.objects import job_steps, redaction, times
+from dataprep_operator.objects import redaction, times
 from dataprep_operator.objects.observed import Observed
 from dataprep_operator.settings import PodDefaults
 
@@ -165,7 +165,7 @@ def _retry(context: Context, status: DataPrepJobStatus) -> DataPrepJobStatus:
 
 def _retry_step(status: DataPrepJobStatus, failed_condition: Condition | None) -> Literal["Plan", "Convert", "Commit"]:
     reason = failed_condition.reason if failed_condition is not None else ""
-    if status.run_id is None or status.step in job_steps.BEFORE_PLAN or reason in _RETRY_FROM_PLAN:
+    if status.run_id is None or reason in _RETRY_FROM_PLAN:
         return "Plan"
     if status.step == "Commit" and reason not in _RETRY_FROM_CONVERT:
         return "Commit"
