@@ -125,13 +125,16 @@ class Lives(RuleBasedStateMachine):
 
     # --- the Job controller and the pods ----------------------------------------------------------------------------------
 
-    @rule(name=job_names)
-    def the_step_succeeds(self, name: str) -> None:
+    @rule(name=job_names, parts=st.sampled_from([0, 2, 5]))
+    def the_step_succeeds(self, name: str, parts: int) -> None:
+        """A plan pod that may scan asks for a scan in `parts` parts, unless this number is 0."""
         found = self.unfinished(name)
         if found is None:
             return
         step, suffix, uid = found
-        if step in ("plan", "merge"):
+        if parts and has_variable(self.world.job(suffix, name), names.MAY_SCAN):
+            self.told(suffix, name, uid, a_scan(parts=parts))
+        elif step in ("plan", "merge"):
             self.told(suffix, name, uid, a_plan(run_id=f"run-{name}"))
         elif step == "commit":
             self.told(suffix, name, uid, self.a_verified_commit(name))
@@ -140,14 +143,12 @@ class Lives(RuleBasedStateMachine):
         completions = self.world.job(suffix, name)["spec"].get("completions", 1)
         self.end(suffix, name, "Complete", completedIndexes=f"0-{completions - 1}" if step in INDEXED else None)
 
-    @rule(name=job_names, parts=st.integers(2, 5), is_complete=st.booleans())
-    def the_plan_pod_asks_for_a_scan(self, name: str, parts: int, is_complete: bool) -> None:
+    @rule(name=job_names, parts=st.sampled_from([0, 2, 5]))
+    def the_pod_reports_before_its_job_is_complete(self, name: str, parts: int) -> None:
         found = self.unfinished(name)
-        if found is None or not has_variable(self.world.job(found[1], name), names.MAY_SCAN):
-            return
-        self.told(found[1], name, found[2], a_scan(parts=parts))
-        if is_complete:
-            self.end(found[1], name, "Complete")
+        if found is not None and found[0] in ("plan", "merge"):
+            is_scanned = parts and has_variable(self.world.job(found[1], name), names.MAY_SCAN)
+            self.told(found[1], name, found[2], a_scan(parts=parts) if is_scanned else a_plan(run_id=f"run-{name}"))
 
     @rule(name=job_names, part=st.integers(0, 4))
     def the_parts_up_to_one_are_scanned(self, name: str, part: int) -> None:
@@ -289,8 +290,8 @@ class Lives(RuleBasedStateMachine):
                 assert now["progress"]["percent"] >= before["progress"]["percent"]
 
     @precondition(lambda self: any(self.body(name) is not None for name in JOBS))
-    @rule()
-    def everything_can_still_end_well(self) -> None:
+    @rule(parts=st.sampled_from([0, 3]))
+    def everything_can_still_end_well(self, parts: int) -> None:
         """From any state: if no more faults happen, every job that isn't suspended ends, and every deleted job disappears."""
         self.world.listen()
         for (plural, _, name), job in list(self.world.cluster.objects.items()):
@@ -303,7 +304,7 @@ class Lives(RuleBasedStateMachine):
             for name in left:
                 self.world.edit(name, suspend=False)
                 self.world.settle(name)
-                self.the_step_succeeds(name)
+                self.the_step_succeeds(name, parts)
             # A failed removal is retried after 300 seconds.
             self.world.cluster.now += timedelta(seconds=301)
         for name in JOBS:
