@@ -4,7 +4,7 @@ The status is written before the actions are performed, so a decision survives a
 """
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from datetime import datetime, timedelta
 from itertools import islice
 from typing import Any, Final
@@ -21,10 +21,10 @@ from dataprep_operator.decisions import (
     deadlines,
     evictions,
     handover,
-    memory,
     queueing,
     removal,
     reservations,
+    step_jobs,
     steps,
 )
 from dataprep_operator.decisions.action_kinds import (
@@ -159,7 +159,7 @@ def _work_actions(
     if current is None:
         if spec.suspend or _was_just_deleted(observed, (status.step or "Plan").lower(), status.attempt, now=now):
             return []
-        body = _body(observed, spec, status, defaults=defaults) if queue is None else _body_within(observed, spec, status, queue, defaults)
+        body = step_jobs.job(observed, spec, status, queue=queue, defaults=defaults)
         return [CreateJob(body, jobs.spec_config_map(observed, status.from_job))]
     if _lost_its_result(status, judgement):
         return [DeleteJob(current)]
@@ -193,70 +193,6 @@ def _spec_config_map_actions(observed: Observed, status: DataPrepJobStatus, curr
     """
     is_waiting = current is not None and not current.finished and any(pod.stuck_creating(now) for pod in observed.pods_of(current))
     return [EnsureConfigMap(jobs.spec_config_map(observed, status.from_job))] if is_waiting else []
-
-
-def _body(observed: Observed, spec: DataPrepJobSpec, status: DataPrepJobStatus, *, defaults: PodDefaults) -> Body:
-    run_id, plan_sha256 = status.run_id or "", status.plan_sha256 or ""
-    scan, parts = (status.scan.id, status.scan.parts) if status.scan is not None else ("", 0)
-    code_commit = status.code.commit if status.code is not None else None
-    match status.step:
-        case "Scan":
-            return jobs.scan_job(
-                observed,
-                spec,
-                scan=scan,
-                parts=parts,
-                only=steps.unfinished_tasks(observed, step="scan", attempt=status.attempt, digest=scan, tasks=parts),
-                attempt=status.attempt,
-                memory=memory.of(status),
-                code_commit=code_commit,
-                defaults=defaults,
-            )
-        case "Merge":
-            return jobs.merge_job(
-                observed,
-                spec,
-                scan=scan,
-                attempt=status.attempt,
-                memory=memory.of(status),
-                code_commit=code_commit,
-                defaults=defaults,
-            )
-        case "Convert":
-            tasks = status.tasks or 0
-            return jobs.convert_job(
-                observed,
-                spec,
-                run_id=run_id,
-                plan_sha256=plan_sha256,
-                tasks=tasks,
-                only=steps.unfinished_tasks(observed, step="convert", attempt=status.attempt, digest=plan_sha256, tasks=tasks),
-                attempt=status.attempt,
-                gpu=accelerator(spec, status) == "GPU",
-                memory=memory.of(status),
-                code_commit=code_commit,
-                defaults=defaults,
-            )
-        case "Commit":
-            return jobs.commit_job(
-                observed,
-                spec,
-                run_id=run_id,
-                plan_sha256=plan_sha256,
-                attempt=status.attempt,
-                memory=memory.of(status),
-                code_commit=code_commit,
-                defaults=defaults,
-            )
-        case _:
-            return jobs.plan_job(observed, spec, attempt=status.attempt, memory=memory.of(status), defaults=defaults)
-
-
-def _body_within(observed: Observed, spec: DataPrepJobSpec, status: DataPrepJobStatus, queue: Child, defaults: PodDefaults) -> Body:
-    """Return the Job of the current step, which runs within the quota of the queue Job."""
-    body = _body(replace(observed, queue=None, queue_labels={}, queue_annotations={}), spec, status, defaults=defaults)
-    # The other pods of a job with GPUs stay off the GPU nodes, because the queue has admitted only the converter pods there.
-    return queue_jobs.within_quota(body, queue, placed=status.step == "Convert" or accelerator(spec, status) == "CPU")
 
 
 def _lost_its_result(status: DataPrepJobStatus, judgement: steps.Judgement) -> bool:

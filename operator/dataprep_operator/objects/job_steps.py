@@ -1,4 +1,4 @@
-"""The steps of a job, and in what their Jobs differ. A step is named by the label `dataprep.io/step` of its Job and pods.
+"""The steps of a job, and how their Jobs differ. A step is named by the label `dataprep.io/step` of its Job and pods.
 
 Plan → Scan → Merge → Convert → Commit. The plan pod decides whether the scan and merge steps are needed. The Job that removes a deleted
 job's output and the queue Job are not steps.

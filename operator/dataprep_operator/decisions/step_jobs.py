@@ -1,0 +1,79 @@
+"""Chooses the Job of a job's current step, with everything that the status has recorded for it. All functions are pure."""
+
+from dataclasses import replace
+
+from dataprep_api.resources.status import DataPrepJobStatus
+from dataprep_api.spec import DataPrepJobSpec
+from dataprep_operator.children import jobs, queue_jobs
+from dataprep_operator.children.metadata import Body
+from dataprep_operator.decisions import memory, steps
+from dataprep_operator.decisions.status.effective import accelerator
+from dataprep_operator.objects.child_jobs import Child
+from dataprep_operator.objects.observed import Observed
+from dataprep_operator.settings import PodDefaults
+
+
+def job(observed: Observed, spec: DataPrepJobSpec, status: DataPrepJobStatus, *, queue: Child | None, defaults: PodDefaults) -> Body:
+    """Return the Job of the current step. If `queue` is the admitted queue Job, the step's Job runs within its quota."""
+    if queue is None:
+        return _job(observed, spec, status, defaults=defaults)
+    body = _job(replace(observed, queue=None, queue_labels={}, queue_annotations={}), spec, status, defaults=defaults)
+    # The other pods of a job with GPUs stay off the GPU nodes, because the queue has admitted only the converter pods there.
+    return queue_jobs.within_quota(body, queue, placed=status.step == "Convert" or accelerator(spec, status) == "CPU")
+
+
+def _job(observed: Observed, spec: DataPrepJobSpec, status: DataPrepJobStatus, *, defaults: PodDefaults) -> Body:
+    run_id, plan_sha256 = status.run_id or "", status.plan_sha256 or ""
+    scan, parts = (status.scan.id, status.scan.parts) if status.scan is not None else ("", 0)
+    code_commit = status.code.commit if status.code is not None else None
+    match status.step:
+        case "Scan":
+            return jobs.scan_job(
+                observed,
+                spec,
+                scan=scan,
+                parts=parts,
+                only=steps.unfinished_tasks(observed, step="scan", attempt=status.attempt, digest=scan, tasks=parts),
+                attempt=status.attempt,
+                memory=memory.of(status),
+                code_commit=code_commit,
+                defaults=defaults,
+            )
+        case "Merge":
+            return jobs.merge_job(
+                observed,
+                spec,
+                scan=scan,
+                attempt=status.attempt,
+                memory=memory.of(status),
+                code_commit=code_commit,
+                defaults=defaults,
+            )
+        case "Convert":
+            tasks = status.tasks or 0
+            return jobs.convert_job(
+                observed,
+                spec,
+                run_id=run_id,
+                plan_sha256=plan_sha256,
+                tasks=tasks,
+                only=steps.unfinished_tasks(observed, step="convert", attempt=status.attempt, digest=plan_sha256, tasks=tasks),
+                attempt=status.attempt,
+                gpu=accelerator(spec, status) == "GPU",
+                memory=memory.of(status),
+                code_commit=code_commit,
+                defaults=defaults,
+            )
+        case "Commit":
+            return jobs.commit_job(
+                observed,
+                spec,
+                run_id=run_id,
+                plan_sha256=plan_sha256,
+                attempt=status.attempt,
+                memory=memory.of(status),
+                code_commit=code_commit,
+                defaults=defaults,
+            )
+        case _:
+            return jobs.plan_job(observed, spec, attempt=status.attempt, memory=memory.of(status), defaults=defaults)
