@@ -66,6 +66,11 @@ class SplitPlan(Model):
     first_block: int = 0
     """With `code`: the index of this entry's first block in `splits.parquet`."""
 
+    def first_rank(self, shard: int) -> int:
+        """Return the rank of the first record of the shard with this index. For the index after the last shard, return the number of records."""
+        batches = -(-self.records // self.batch)
+        return min(self.records, self.batch * (batches * shard // self.shards))
+
 
 class Earlier(Model):
     """An earlier run that this run extends. This run's plan begins with the earlier run's plan."""
@@ -215,18 +220,28 @@ def _task_ranges(plan: PlanHead, index: int) -> tuple[range, range]:
     """Return the shards of one task: the range of earlier shards, and the range of new shards."""
     old = plan.earlier_shards
     earlier, new = (
-        range(*(low - (low - high) * k // plan.tasks for k in (index, index + 1))) for low, high in ((0, old), (old, plan.shards))
+        range(*(_first_shard(low, high, tasks=plan.tasks, index=k) for k in (index, index + 1)))
+        for low, high in ((0, old), (old, plan.shards))
     )
     return earlier, new
+
+
+def first_new_shard(plan: PlanHead, index: int) -> int:
+    """Return the number of the first new shard of one task. For the index after the last task, return the number of all shards."""
+    return _first_shard(plan.earlier_shards, plan.shards, tasks=plan.tasks, index=index)
+
+
+def _first_shard(low: int, high: int, *, tasks: int, index: int) -> int:
+    """Return the first shard of a task if the shards low … high-1 are divided among all tasks."""
+    return low - (low - high) * index // tasks
 
 
 def _shards(plan: PlanHead, run: range) -> Iterator[Shard]:
     """Yield the shards whose numbers are in the range `run`."""
     before = 0
     for part, split in enumerate(plan.splits):
-        batches = -(-split.records // split.batch)
         for nth in range(max(0, run.start - before), min(split.shards, run.stop - before)):
-            first, after = (min(split.records, split.batch * (batches * k // split.shards)) for k in (nth, nth + 1))
+            first, after = split.first_rank(nth), split.first_rank(nth + 1)
             index, so_far = split.first_shard + nth, split.first_shard + split.shards
             file = names.file_name(split.template, split=split.name, shard=index, shards=so_far, ext=plan.extension)
             yield Shard(number=before + nth, split=split.name, index=index, file=file, first=first, records=after - first, part=part)

@@ -1,4 +1,4 @@
-"""Selection: finds a sample's number from its rank in a split.
+"""Selection: finds a sample's number from its rank in a split, and a sample's rank from its number.
 
 A split consists of ranges of sample numbers. A split by fraction contains only the samples whose hash is in the split's interval; a split
 by code contains only the samples with the split's code. A shuffle is a keyed bijection of the ranks. Selections and shuffles are arithmetic
@@ -70,6 +70,18 @@ def permuted(ranks: npt.NDArray[np.int64], *, size: int, seed: int, version: int
     return _apply_network(ranks, size=size, seed=seed, rounds=_ROUNDS)
 
 
+def unpermuted(images: npt.NDArray[np.int64], *, size: int, seed: int, version: int = SHUFFLE) -> npt.NDArray[np.int64]:
+    """Applies the inverse of `permuted`: returns the ranks from which `permuted` makes `images`."""
+    if size <= 1:
+        return images.copy()
+    if version == 1:
+        return _apply_network(images, size=size, seed=seed, rounds=4, inverse=True)
+    if size <= _SORTED:
+        ranks: npt.NDArray[np.int64] = _inverse_order(size, seed)[images]
+        return ranks
+    return _apply_network(images, size=size, seed=seed, rounds=_ROUNDS, inverse=True)
+
+
 @lru_cache(maxsize=4)
 def _sort_by_hash(size: int, seed: int) -> npt.NDArray[np.int64]:
     """Returns the numbers 0 … size-1 in the order of their seeded hashes. All orders are equally likely."""
@@ -79,11 +91,21 @@ def _sort_by_hash(size: int, seed: int) -> npt.NDArray[np.int64]:
     return order
 
 
-def _apply_network(ranks: npt.NDArray[np.int64], *, size: int, seed: int, rounds: int) -> npt.NDArray[np.int64]:
-    """Applies a balanced Feistel network over the next even number of bits.
+@lru_cache(maxsize=4)
+def _inverse_order(size: int, seed: int) -> npt.NDArray[np.int64]:
+    """Returns the position of each number 0 … size-1 in the order of the seeded hashes."""
+    order = _sort_by_hash(size, seed)
+    positions = np.empty_like(order)
+    positions[order] = np.arange(size)
+    positions.flags.writeable = False
+    return positions
+
+
+def _apply_network(ranks: npt.NDArray[np.int64], *, size: int, seed: int, rounds: int, inverse: bool = False) -> npt.NDArray[np.int64]:
+    """Applies a balanced Feistel network over the next even number of bits, or the inverse of the network.
 
     The network is applied again to a value that falls outside the range, until the value is inside (Black and Rogaway 2002). On average, a
-    value needs fewer than four applications.
+    value needs fewer than four applications. The inverse meets the same values in the opposite direction, so it also ends inside the range.
     """
     half = max(1, ((size - 1).bit_length() + 1) // 2)
     functions = _rounds(half, seed, rounds)
@@ -91,8 +113,8 @@ def _apply_network(ranks: npt.NDArray[np.int64], *, size: int, seed: int, rounds
     outside = np.arange(len(images))
     while len(outside):
         left, right = images[outside] >> np.uint64(half), images[outside] & np.uint64((1 << half) - 1)
-        for apply in functions:
-            left, right = right, left ^ apply(right)
+        for apply in reversed(functions) if inverse else functions:
+            left, right = (right ^ apply(left), left) if inverse else (right, left ^ apply(right))
         images[outside] = left << np.uint64(half) | right
         outside = outside[images[outside] >= np.uint64(size)]
     return images.astype(np.int64)
@@ -116,7 +138,7 @@ def _rounds(half: int, seed: int, rounds: int) -> list[Callable[[npt.NDArray[np.
 
 
 class Selection:
-    """Finds the samples of one split by their rank."""
+    """Finds the samples of one split by their rank, and the ranks of samples."""
 
     def __init__(
         self,
@@ -152,6 +174,39 @@ class Selection:
         """Returns the number of the sample at each rank. The ranks can be in any order."""
         is_whole = self._split.hash is None and self._split.code is None
         return self._at(ranks if is_whole else self._positions(ranks))
+
+    def ranks(self, samples: Samples) -> npt.NDArray[np.int64]:
+        """Returns each sample's place in the order of `chunks`, or -1 for a sample that isn't in the split."""
+        ranks = np.full(len(samples), -1, np.int64)
+        if not self._split.records:
+            return ranks
+        which = np.searchsorted(self._starts, samples, side="right") - 1
+        inside = np.flatnonzero(which >= 0)
+        positions = self._before[which[inside]] + samples[inside] - self._starts[which[inside]]
+        is_member = positions < self._before[which[inside] + 1]
+        inside, positions = inside[is_member], positions[is_member]
+        if self._split.hash is not None or self._split.code is not None:
+            found = self._ranks_of(positions)
+            inside, positions = inside[found >= 0], found[found >= 0]
+        if self._shuffle_seed is not None:
+            positions = unpermuted(positions, size=self._split.records, seed=self._shuffle_seed, version=self._shuffle_version)
+        ranks[inside] = positions
+        return ranks
+
+    def _ranks_of(self, positions: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
+        """Returns the rank of the sample at each position in the concatenated ranges, or -1 if the split has no such sample."""
+        ranks = np.full(len(positions), -1, np.int64)
+        block = positions // HASH_BLOCK
+        for number in np.unique(block).tolist():
+            members = self._members(number)
+            if not len(members):
+                continue
+            inside = np.flatnonzero(block == number)
+            within = positions[inside] - number * HASH_BLOCK
+            places = np.minimum(np.searchsorted(members, within), len(members) - 1)
+            is_member = members[places] == within
+            ranks[inside[is_member]] = self._ranks_before_block[number] + places[is_member]
+        return ranks
 
     def _at(self, positions: npt.NDArray[np.int64]) -> Samples:
         """Returns the numbers of the samples at the given positions in the concatenated ranges."""

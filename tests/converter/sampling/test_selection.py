@@ -11,7 +11,8 @@ from tests.builders import pairs
 
 from dataprep_api.dataset.plan import HASH_BLOCK, HashInterval, SplitPlan
 from dataprep_converter.sampling import selection
-from dataprep_converter.sampling.selection import Selection, hashes, mix, permuted
+from dataprep_converter.sampling.selection import Selection, hashes, mix, permuted, unpermuted
+from dataprep_converter.sampling.split_assignments import SplitAssignments, to_parquet
 from dataprep_converter.sampling.units import Unit, UnitTable
 from dataprep_reader.order import window_order
 
@@ -48,6 +49,21 @@ def test_a_shuffle_is_a_permutation(size: int, seed: int, version: int) -> None:
 def test_a_large_shuffle_is_a_permutation() -> None:
     for size in (65_536, 65_537, 70_000):
         assert np.array_equal(np.sort(permuted(np.arange(size), size=size, seed=3)), np.arange(size))
+
+
+@given(size=st.integers(1, 3000), seed=st.integers(0, 2**53), version=st.sampled_from([1, 2]))
+def test_the_inverse_of_a_shuffle_finds_each_rank(size: int, seed: int, version: int) -> None:
+    ranks = np.arange(size)
+    images = permuted(ranks, size=size, seed=seed, version=version)
+    assert np.array_equal(unpermuted(images, size=size, seed=seed, version=version), ranks)
+
+
+@pytest.mark.parametrize("size", [65_536, 65_537, 70_000, 2**20 + 1, 2**40 + 7])
+@pytest.mark.parametrize("version", [1, 2])
+def test_the_inverse_of_a_large_shuffle_finds_each_rank(size: int, version: int) -> None:
+    ranks = np.linspace(0, size - 1, 999).astype(np.int64)
+    images = permuted(ranks, size=size, seed=3, version=version)
+    assert np.array_equal(unpermuted(images, size=size, seed=3, version=version), ranks)
 
 
 def test_the_first_version_of_a_shuffle_is_what_it_was() -> None:
@@ -155,6 +171,37 @@ def test_fractions_share_out_every_sample_once() -> None:
     assert sorted(both[0] + both[1]) == list(range(190_001))
     assert both[0] == sorted(both[0])
     assert abs(low.records / 190_001 - 0.3) < 4 * (0.3 * 0.7 / 190_001) ** 0.5
+
+
+@pytest.mark.parametrize("shuffle_seed", [None, 3])
+def test_each_sample_has_the_rank_at_which_it_is_read(shuffle_seed: int | None) -> None:
+    source = units(150_000, 1, 40_000)
+    ranges = ((10, 70_000), (100_000, 190_001))
+    parts = [
+        split(*ranges),
+        split(*ranges, interval=HashInterval(seed=5, low=2**62, high=2**63), of=source),
+        split(*ranges, interval=HashInterval(seed=5, low=7, high=7), of=source),
+        split(),
+    ]
+    for part in parts:
+        selection = Selection(part, source, shuffle_seed=shuffle_seed)
+        order = np.array(all_samples(selection, part.records, size=50_000), np.int64)
+        expected = np.full(source.samples, -1, np.int64)
+        expected[order] = np.arange(part.records)
+        assert np.array_equal(selection.ranks(np.arange(source.samples)), expected)
+
+
+def test_samples_with_a_split_code_have_the_rank_at_which_they_are_read() -> None:
+    source = units(HASH_BLOCK + 5000)
+    codes = np.random.default_rng(3).integers(0, 3, source.samples).astype(np.uint8)
+    blocks = [codes[:HASH_BLOCK], codes[HASH_BLOCK:]]
+    counts = [int((block == 2).sum()) for block in blocks]
+    plan = split((0, source.samples)).model_copy(update={"code": 2, "block_counts": counts, "records": sum(counts)})
+    selection = Selection(plan, source, shuffle_seed=4, codes=SplitAssignments(to_parquet(blocks)))
+    ranks = selection.ranks(np.arange(source.samples))
+    assert np.array_equal(ranks >= 0, codes == 2)
+    order = np.array(all_samples(selection, plan.records), np.int64)
+    assert np.array_equal(ranks[order], np.arange(plan.records))
 
 
 @pytest.mark.parametrize("shuffle_seed", [None, 3])
