@@ -24,7 +24,7 @@ from dataprep_converter.pipeline import provenance
 from dataprep_converter.pipeline.features import Projector, resolve
 from dataprep_converter.pipeline.kept_types import KeptTypes, original, units_of_times
 from dataprep_converter.pipeline.nulls import defaults_of
-from dataprep_converter.readers import HasLines, HasSteps, Reader, reader_class
+from dataprep_converter.readers import HasLines, HasSteps, SampleReader, reader_class
 from dataprep_converter.readers.base.blocks import BlockReader
 from dataprep_converter.records.batch import Batch, marked
 from dataprep_converter.records.columns import find_columns
@@ -76,7 +76,7 @@ class Pipeline(Closeable):
         reader_type = reader_class(spec.data.kind)
         spec = _with_sparse_feature(spec, state)
         self.spec = spec
-        self.reader = reader_type(access.unsigned(spec.data).member, state, access)
+        self.reader: SampleReader = reader_type(access.unsigned(spec.data).member, state, access)
         self._steps: list[Step] = []
         schema = self.reader.schema()
         self.exact_decimals = _exact_decimals(self.reader, schema) if access.compares_all_digits else []
@@ -118,6 +118,10 @@ class Pipeline(Closeable):
             defaults=self.defaults,
             kept=KeptTypes(encoder_class(spec.output.format).keeps, exact=_exact(self.reader)) if access.keeps_types else None,
         )
+
+    def read_from(self, reader: SampleReader) -> None:
+        """Reads the samples from another reader, which returns the same batches as the earlier one and also closes the earlier one."""
+        self.reader = reader
 
     def close(self) -> None:
         """Closes the reader."""
@@ -261,12 +265,12 @@ class BatchStream:
                     was_read = perf_counter()
 
 
-def _exact(reader: Reader) -> Collection[str]:
+def _exact(reader: SampleReader) -> Collection[str]:
     """Returns the decimal columns for which the reader reports all lost digits."""
     return reader.lost_of if isinstance(reader, BlockReader) else ()
 
 
-def _exact_decimals(reader: Reader, schema: pa.Schema) -> list[str]:
+def _exact_decimals(reader: SampleReader, schema: pa.Schema) -> list[str]:
     """Returns the columns from `_exact` whose original type is a decimal type and whose values aren't lists."""
     were = {name: original(schema.field(name)) for name in _exact(reader) if schema.field(name).type == pa.float64()}
     return [name for name, was in were.items() if was is not None and pa.types.is_decimal(was.type)]

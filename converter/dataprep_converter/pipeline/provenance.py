@@ -18,7 +18,7 @@ from dataprep_api.redaction import unsigned
 from dataprep_api.spec import Feature
 from dataprep_converter.core.errors import BadSpec
 from dataprep_converter.core.tensors import Array, pc, to_arrow, to_numpy
-from dataprep_converter.readers import HasLines, Reader
+from dataprep_converter.readers import HasLines, SampleReader
 from dataprep_converter.records.batch import SAMPLE, Batch
 from dataprep_converter.records.provenance import SOURCE, UID
 from dataprep_converter.sampling.units import Unit, Units
@@ -43,7 +43,7 @@ def features_with(features: Sequence[Feature] | None) -> list[Feature] | None:
     return None if features is None else [*features, *(Feature(name=field.name) for field in _FIELDS)]
 
 
-def add_columns(batch: Batch, units: Units, reader: Reader) -> pa.RecordBatch:
+def add_columns(batch: Batch, units: Units, reader: SampleReader) -> pa.RecordBatch:
     """Returns the batch's records with the two columns added."""
     samples = to_numpy(batch.records.column(SAMPLE))
     lines = reader.lines(units, samples) if isinstance(reader, HasLines) else None

@@ -17,7 +17,7 @@ from dataprep_converter.core.tensors import pc, to_numpy
 from dataprep_converter.dataset import overlaps
 from dataprep_converter.inputs.access import Access, SkippedFiles
 from dataprep_converter.planning.growth import Base, check_frozen, find_growth
-from dataprep_converter.readers import Reader, ReadsColumns, reader_class
+from dataprep_converter.readers import ReadsColumns, SampleReader, reader_class
 from dataprep_converter.records.batch import SAMPLE, TEXTS
 from dataprep_converter.records.exact_decimals import with_digits
 from dataprep_converter.runtime import plugins
@@ -112,7 +112,7 @@ def _no_records(source: Source, *, ignored: int, hidden: int) -> str:
 
 
 def read_columns(
-    reader: Reader,
+    reader: SampleReader,
     units: UnitTable,
     columns: Sequence[str],
     *,
@@ -137,7 +137,7 @@ def read_columns(
         yield samples, with_digits(batch, {name: name for name in exact}), to_numpy(batch.records.column(SAMPLE))
 
 
-def _largest_key(reader: Reader, units: UnitTable, progress: PlanProgress) -> int:
+def _largest_key(reader: SampleReader, units: UnitTable, progress: PlanProgress) -> int:
     """Returns the maximum index of a sparse feature in the readable records, or 0 if there are no values."""
     largest = 0
     for _, records, _ in read_columns(reader, units, [sagemaker.KEYS], bytes_in=units.size, progress=progress):

@@ -89,19 +89,8 @@ def _counted(units: Generator[Unit | Files, None, None], progress: PlanProgress)
             yield item
 
 
-class Reader(Protocol):
-    """The interface of all readers. Every reader is tested against this interface by `tests/converter/readers/reader_contract.py`."""
-
-    default_label: ClassVar[str]
-    """The column used as the label if it exists and the spec names no label column."""
-
-    @staticmethod
-    def discover(source: Any, access: Access) -> Discovery:
-        """Lists the units of `source`, which is a member of `spec.source`. Raises NotFound for a URI without files, and BadSpec or BadData
-        for a source that can't be planned."""
-        ...
-
-    def __init__(self, source: Any, state: Mapping[str, Any], access: Access) -> None: ...
+class SampleReader(Protocol):
+    """Reads samples by their numbers."""
 
     def schema(self) -> pa.Schema:
         """The columns of the batches, except `_sample`. The field metadata `default: no` marks a column that is written only if the spec
@@ -125,6 +114,22 @@ class Reader(Protocol):
     def __enter__(self) -> Self: ...
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None: ...
+
+
+class Reader(SampleReader, Protocol):
+    """The interface of all readers of sources. Every reader is tested against this interface by
+    `tests/converter/readers/reader_contract.py`."""
+
+    default_label: ClassVar[str]
+    """The column used as the label if it exists and the spec names no label column."""
+
+    @staticmethod
+    def discover(source: Any, access: Access) -> Discovery:
+        """Lists the units of `source`, which is a member of `spec.source`. Raises NotFound for a URI without files, and BadSpec or BadData
+        for a source that can't be planned."""
+        ...
+
+    def __init__(self, source: Any, state: Mapping[str, Any], access: Access) -> None: ...
 
 
 @runtime_checkable

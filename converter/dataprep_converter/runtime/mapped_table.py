@@ -14,9 +14,9 @@ _arrow: Any = pa  # the type stubs don't know the options
 class MappedTable:
     """Record batches as one table, whose columns are views of the file. The file is removed when the last view is freed."""
 
-    def __init__(self, schema: pa.Schema, batches: Iterator[pa.RecordBatch]) -> None:
-        """Writes the batches to the file, one by one. Raises StoreFull."""
-        with TemporaryFile("the plan's units") as file:
+    def __init__(self, schema: pa.Schema, batches: Iterator[pa.RecordBatch], *, what: str = "the plan's units") -> None:
+        """Writes the batches to the file, one by one. `what` names the rows in the error for a full disk. Raises StoreFull."""
+        with TemporaryFile(what) as file:
             # Don't use the writer in a `with` block: even after an error, leaving the block would write a valid footer.
             writer = pa.ipc.new_file(file.file, schema)
             for batch in batches:

@@ -38,8 +38,8 @@ _SPILL_ROWS, _SPILL_BYTES = 65_536, 16 << 20
 window has."""
 _NUMBER_BYTES = 44
 """The bytes of memory that a pass needs for each row that it stores: the row's number, position and window, and space to sort them."""
-_SHARE = 16
-"""Each process may use 1/_SHARE of the memory."""
+SHARE_OF_MEMORY: Final = 16
+"""Each process may use 1/SHARE_OF_MEMORY of the memory."""
 _SHARE_OF_DISK = 4
 _MOST_BAD = 10_000
 _arrow: Any = pa  # the type stubs lack some functions
@@ -75,7 +75,7 @@ class ShuffleWindows(Closeable):
 
     def batches(self, read: Read, samples: Iterator[Samples], *, row_bytes: int) -> Iterator[Batch]:
         """Yields a batch for each array of sample numbers, as `read` does. `row_bytes` is the approximate size of a decoded row."""
-        rows = max(1, min(MOST_BYTES, limits.memory_bytes() // _SHARE) // row_bytes)
+        rows = max(1, min(MOST_BYTES, limits.memory_bytes() // SHARE_OF_MEMORY) // row_bytes)
         for window in windows(samples, rows=rows):
             window_rows = self._spilled.take(window) if self._spilled is not None else None
             if window_rows is None:
@@ -94,7 +94,7 @@ class ShuffleWindows(Closeable):
         """This window and as many of the next windows as possible: their sample numbers must fit into memory, and their rows onto the
         disk."""
         room = free_bytes() // _SHARE_OF_DISK // row_bytes
-        most = min(MOST_ROWS, limits.memory_bytes() // _SHARE // _NUMBER_BYTES, room)
+        most = min(MOST_ROWS, limits.memory_bytes() // SHARE_OF_MEMORY // _NUMBER_BYTES, room)
         coming = (each for samples in self.coming() for each in windows(samples, rows=rows))
         ahead: list[Window] = []
         count = 0
@@ -137,7 +137,7 @@ def _batches(window: Window, rows: _WindowRows) -> Iterator[Batch]:
         inside = at < len(numbers)
         is_good[inside] = numbers[at[inside]] == samples[inside]
         yield Batch(
-            records=_take_rows(rows.pieces, firsts, at[is_good]),
+            records=take_rows(rows.pieces, firsts, at[is_good]),
             bad=[rows.bad[sample] for sample in samples[~is_good].tolist()],
             bytes_in=rows.bytes_in if position == 0 else 0,
         )
@@ -247,7 +247,7 @@ def _are_equal(one: Window, other: Window) -> bool:
     return len(one) == len(other) and all(itertools.starmap(np.array_equal, zip(one, other, strict=True)))
 
 
-def _take_rows(pieces: Sequence[pa.RecordBatch], firsts: npt.NDArray[np.int64], places: Samples) -> pa.RecordBatch:
+def take_rows(pieces: Sequence[pa.RecordBatch], firsts: npt.NDArray[np.int64], places: Samples) -> pa.RecordBatch:
     """The rows at positions `places` of the concatenated pieces, in that order."""
     if not len(places):
         return pieces[0].slice(0, 0)

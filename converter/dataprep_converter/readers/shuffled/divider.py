@@ -1,0 +1,146 @@
+"""The first round of a shuffle: divides the records of one slice of the input among the tasks that write them.
+
+Records are collected until they take `most_bytes` in memory, then sorted by task and written to a temporary file, in one piece for each
+task. At the end, the pieces of each task are joined in the stored file. The sort is stable, so the records of each task stay in the order of
+the input.
+"""
+
+import hashlib
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from dataprep_converter.core.closeable import Closeable
+from dataprep_converter.core.tensors import to_arrow
+from dataprep_converter.readers.shuffled import shuffle_file
+from dataprep_converter.readers.shuffled.shuffle_file import BAD, Identity, Range
+from dataprep_converter.readers.shuffled.stored_rows import no_rows
+from dataprep_converter.runtime import limits
+from dataprep_converter.runtime.temporary import TemporaryFile
+
+MOST_BYTES: Final = 64 << 20
+"""The maximum number of bytes of records in memory before they are sorted. Sorting needs about twice as much again."""
+_SHARE: Final = 16
+"""The records may take 1/_SHARE of the memory."""
+_AT_ONCE: Final = 4 << 20
+_arrow: Any = pa  # the type stubs lack some functions
+
+Tasks = npt.NDArray[np.int64]
+
+
+@dataclass
+class _Part:
+    """One task's pieces of the same kind in the temporary file."""
+
+    places: list[tuple[int, int]] = field(default_factory=list)
+    """The offset and length of each piece."""
+    digest: Any = field(default_factory=hashlib.sha256)  # Any: hashlib has no public type
+
+    @property
+    def size(self) -> int:
+        return sum(length for _, length in self.places)
+
+
+class _Sorter:
+    """Collects batches of one schema, and writes them to the temporary file in one piece for each task."""
+
+    def __init__(self, schema: pa.Schema, tasks: int, file: TemporaryFile) -> None:
+        self._schema = schema
+        self._file = file
+        self._batches: list[pa.RecordBatch] = []
+        self._tasks: list[Tasks] = []
+        self.held_bytes = 0
+        """The number of bytes in memory."""
+        self.samples = np.zeros(tasks, np.int64)
+        self.parts = [_Part() for _ in range(tasks)]
+
+    def add(self, rows: pa.RecordBatch, tasks: Tasks) -> None:
+        """Adds rows, each with its task."""
+        if rows.num_rows:
+            self._batches.append(rows)
+            self._tasks.append(tasks)
+            self.held_bytes += rows.nbytes
+
+    def write(self) -> None:
+        """Writes the collected rows. Raises StoreFull."""
+        if not self._batches:
+            return
+        rows: pa.RecordBatch = _arrow.concat_batches(self._batches)
+        tasks = np.concatenate(self._tasks)
+        self._batches, self._tasks, self.held_bytes = [], [], 0
+        order = np.argsort(tasks, kind="stable")
+        rows = rows.take(to_arrow(order))
+        numbers, starts = np.unique(tasks[order], return_index=True)
+        sink = pa.BufferOutputStream()
+        # Arrow writes the schema before the first batch. The stored ranges contain no schema, so an empty batch goes first.
+        options = _arrow.ipc.IpcWriteOptions(compression="zstd", use_threads=False)
+        with _arrow.ipc.new_stream(sink, self._schema, options=options) as writer:
+            writer.write_batch(no_rows(self._schema))
+            ends = [sink.tell()]
+            for low, high in zip(starts.tolist(), [*starts.tolist()[1:], len(order)], strict=True):
+                writer.write_batch(rows.slice(low, high - low))
+                ends.append(sink.tell())
+        data = memoryview(sink.getvalue())
+        for number, start, end, count in zip(numbers.tolist(), ends, ends[1:], np.diff([*starts, len(order)]).tolist(), strict=False):
+            part = self.parts[number]
+            part.places.append((self._file.size, end - start))
+            part.digest.update(data[start:end])
+            self._file.write(data[start:end])
+            self.samples[number] += count
+
+
+class Divider(Closeable):
+    """Divides records among tasks. Memory depends neither on the number of records nor on their order."""
+
+    def __init__(self, schema: pa.Schema, tasks: int, *, most_bytes: int | None = None) -> None:
+        """`schema` is the schema of the rows. `most_bytes` limits the rows in memory."""
+        self._most_bytes = most_bytes or min(MOST_BYTES, limits.memory_bytes() // _SHARE)
+        self._file = TemporaryFile("the records of a shuffle")
+        self._records = _Sorter(schema, tasks, self._file)
+        self._bad = _Sorter(BAD, tasks, self._file)
+
+    def add(self, rows: pa.RecordBatch, tasks: Tasks, bad: pa.RecordBatch, bad_tasks: Tasks) -> None:
+        """Adds the rows of a batch and its bad samples, each with its task. Batches must be in the order of the input. Raises StoreFull."""
+        self._records.add(rows, tasks)
+        self._bad.add(bad, bad_tasks)
+        if self._records.held_bytes + self._bad.held_bytes >= self._most_bytes:
+            self._records.write()
+            self._bad.write()
+
+    def pieces(self, identity: Identity) -> Iterator[bytes]:
+        """Yields the bytes of the stored file, after all batches have been added. Raises StoreFull."""
+        self._records.write()
+        self._bad.write()
+        ranges = [
+            Range(
+                samples=int(self._records.samples[task] + self._bad.samples[task]),
+                records_bytes=records.size,
+                bad_bytes=bad.size,
+                sha256=shuffle_file.digest_of(records.digest.digest(), bad.digest.digest()),
+            )
+            for task, (records, bad) in enumerate(zip(self._records.parts, self._bad.parts, strict=True))
+        ]
+        yield shuffle_file.head(identity, ranges)
+        places = (place for pair in zip(self._records.parts, self._bad.parts, strict=True) for part in pair for place in part.places)
+        yield from _joined(self._file, places)
+
+    def close(self) -> None:
+        """Removes the temporary file."""
+        self._file.close()
+
+
+def _joined(file: TemporaryFile, places: Iterator[tuple[int, int]]) -> Iterator[bytes]:
+    """Yields the bytes at these places of the file, in order, a few MiB at a time."""
+    waiting: list[bytes] = []
+    size = 0
+    for offset, length in places:
+        waiting.append(file.read_at(offset, length))
+        size += length
+        if size >= _AT_ONCE:
+            yield b"".join(waiting)
+            waiting, size = [], 0
+    yield b"".join(waiting)

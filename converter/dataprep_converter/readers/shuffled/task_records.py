@@ -1,0 +1,128 @@
+"""The second round of a shuffle: the records of one task, gathered from all files of the first round into a file on this machine."""
+
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import closing
+from typing import Any, Final
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from dataprep_converter.core.errors import NotWhole
+from dataprep_converter.core.tensors import to_numpy
+from dataprep_converter.readers.base.windows import take_rows
+from dataprep_converter.readers.shuffled import shuffle_file
+from dataprep_converter.readers.shuffled.shuffle_file import BAD, StoredRange
+from dataprep_converter.readers.shuffled.stored_rows import LINE, RowForm, no_rows, rejected
+from dataprep_converter.records.batch import SAMPLE, Batch
+from dataprep_converter.runtime.ahead import mapped_ahead
+from dataprep_converter.runtime.mapped_table import MappedTable
+
+_AT_ONCE: Final = 4
+"""The number of ranges that are requested at the same time."""
+_PIECE_BYTES: Final = 16 << 20
+"""Rows are kept in pieces of about this size, because looking rows up in thousands of small pieces takes longer."""
+_WHAT: Final = "the records of a shuffle"
+_arrow: Any = pa  # the type stubs lack some functions
+
+Samples = npt.NDArray[np.int64]
+
+
+class TaskRecords:
+    """The records of one task in the order of their samples, in a file that is mapped into memory."""
+
+    def __init__(self, form: RowForm, ranges: Iterator[StoredRange], *, samples: int) -> None:
+        """Reads the ranges, which must be in the order of the samples. Raises NotWhole if they don't have `samples` samples, and
+        StoreFull."""
+        self.form = form
+        self._lines: Samples | None = None
+        self.bytes_in = 0
+        """The number of bytes read from the store."""
+        found = 0
+        bad: list[pa.RecordBatch] = []
+
+        def good() -> Iterator[pa.RecordBatch]:
+            nonlocal found
+            for each in ranges:
+                found += each.samples
+                self.bytes_in += each.bytes_in
+                bad.extend(shuffle_file.batches(each.bad, BAD))
+                yield from shuffle_file.batches(each.records, form.schema)
+
+        self._good = _Rows(_in_large_pieces(good(), form.schema), form.schema, SAMPLE)
+        self._bad = _Rows(_in_large_pieces(iter(bad), BAD), BAD, "sample")
+        if found != samples:
+            raise NotWhole(f"The files of the shuffle have {found:,} of the {samples:,} samples of a task.")
+
+    @property
+    def row_bytes(self) -> int:
+        """The average size of a row in memory."""
+        return max(1, self.nbytes // max(1, len(self._good.numbers)))
+
+    @property
+    def nbytes(self) -> int:
+        """The size of all rows in memory."""
+        return self._good.nbytes
+
+    def stored(self, samples: Samples) -> Batch:
+        """Returns the rows of these samples, in their order and with all stored columns, and the samples that could not be read. Raises
+        NotWhole if a sample is missing."""
+        good, bad = self._good.take(samples), self._bad.take(samples)
+        if good.num_rows + bad.num_rows != len(samples):
+            raise NotWhole("The files of the shuffle lack a sample of this task.")
+        return Batch(records=good, bad=rejected(bad), bytes_in=0)
+
+    def lines(self, samples: Samples) -> Samples:
+        """Returns the line on which each of these samples begins. All of them must have been read."""
+        if self._lines is None:
+            self._lines = self._good.numbers_in(LINE)
+        lines: Samples = self._lines[np.searchsorted(self._good.numbers, samples)]
+        return lines
+
+
+class _Rows:
+    """Rows that are looked up by their sample numbers."""
+
+    def __init__(self, pieces: Iterator[pa.RecordBatch], schema: pa.Schema, key: str) -> None:
+        """Stores the pieces, which must be sorted by the column `key`."""
+        self._table = MappedTable(schema, pieces, what=_WHAT).table
+        self._pieces = self._table.to_batches() or [no_rows(schema)]
+        self._firsts = np.cumsum([0, *(piece.num_rows for piece in self._pieces)])
+        self.numbers = self.numbers_in(key)
+        """The sample numbers, in ascending order."""
+
+    @property
+    def nbytes(self) -> int:
+        """The size of the rows in memory."""
+        return self._table.nbytes
+
+    def numbers_in(self, column: str) -> Samples:
+        """Returns the numbers in a column without nulls."""
+        return np.concatenate([to_numpy(piece.column(column)) for piece in self._pieces])
+
+    def take(self, samples: Samples) -> pa.RecordBatch:
+        """Returns the rows of those of the samples that are here, in the order of the samples."""
+        if not len(self.numbers):
+            return self._pieces[0]
+        places = np.minimum(np.searchsorted(self.numbers, samples), len(self.numbers) - 1)
+        return take_rows(self._pieces, self._firsts, places[self.numbers[places] == samples])
+
+
+def _in_large_pieces(batches: Iterator[pa.RecordBatch], schema: pa.Schema) -> Iterator[pa.RecordBatch]:
+    """Yields the same rows in pieces of about _PIECE_BYTES."""
+    waiting: list[pa.RecordBatch] = []
+    size = 0
+    for batch in batches:
+        waiting.append(batch)
+        size += batch.nbytes
+        if size >= _PIECE_BYTES:
+            yield _arrow.concat_batches(waiting)
+            waiting, size = [], 0
+    yield _arrow.concat_batches(waiting) if waiting else no_rows(schema)
+
+
+def gather(form: RowForm, read: Callable[[int], StoredRange], numbers: Sequence[int], *, samples: int) -> TaskRecords:
+    """Returns a task's records. `read` reads the task's range from the file of a slice, `numbers` are the numbers of all slices, and the
+    task has `samples` samples. Raises NotFound and NotWhole if files are missing or damaged, and StoreFull."""
+    with closing(mapped_ahead(read, numbers, most=_AT_ONCE)) as ranges:
+        return TaskRecords(form, ranges, samples=samples)
