@@ -139,6 +139,16 @@ def scan_file(digest: str, part: int) -> str:
     return f"{scan_folder(digest)}/{part:05}.json"
 
 
+def shuffle_folder(run_id: str) -> str:
+    """Return the folder for the files of a shuffle in two rounds. The commit step removes the folder."""
+    return f"{run_folder(run_id)}/shuffle"
+
+
+def shuffle_file(run_id: str, number: int) -> str:
+    """Return the path of the file that a task of a shuffle's first round writes."""
+    return f"{shuffle_folder(run_id)}/{number:05d}"
+
+
 def upload_file(run_id: str) -> str:
     """Return the path of the file that names the upload session in which a run writes rows to a table."""
     return f"{run_folder(run_id)}/upload.json"

@@ -117,7 +117,7 @@ def test_newer_fields_of_parts_are_written_only_where_they_are_set(tree: Tree, w
 
 
 def test_a_release_knows_the_versions_of_parts_too() -> None:
-    assert (Tree.newest(), PlanHead.newest()) == (4, 3)
+    assert (Tree.newest(), PlanHead.newest()) == (4, 4)
     assert Tree.model_validate_json('{"version": 4}') == Tree()
     with pytest.raises(FormatError, match="supports versions up to 4"):
         Tree.model_validate_json('{"version": 5}')

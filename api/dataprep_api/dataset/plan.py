@@ -103,7 +103,7 @@ class PlanHead(StoredDocument):
     """The content of `plan.json`."""
 
     FILE: ClassVar[str] = "plan"
-    SINCE: ClassVar[Mapping[str, int]] = {"parts": 2, "keys": 2, "commits": 2, "unit_groups": 3}
+    SINCE: ClassVar[Mapping[str, int]] = {"parts": 2, "keys": 2, "commits": 2, "unit_groups": 3, "shuffle_tasks": 4}
 
     run_id: str
     encoding_version: int
@@ -144,6 +144,11 @@ class PlanHead(StoredDocument):
     All workers read these commits, even if the branches have moved since then.
     """
     shuffle_seed: int | None = None
+    shuffle_tasks: int | None = None
+    """The number of tasks in the first round of a shuffle in two rounds, or None if each convert task reads the source.
+
+    Each of these tasks reads one slice of the input, and divides its records among the convert tasks.
+    """
     splits: list[SplitPlan]
     """The splits. An extended data set has one entry for each split of each run, starting with the entries of the earliest run."""
     extends: list[Earlier] = []

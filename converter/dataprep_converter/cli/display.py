@@ -22,9 +22,11 @@ class Display:
         self._stream = stream or sys.stderr
         self._quiet = quiet
         self._tasks: dict[int, TaskProgress] = {}
+        self._is_shuffling = False
         self._total = 0
         self._ignored = 0
         self._started = 0.0
+        self._round_started = 0.0
         self._shown_at = 0.0
         self._bar: tuple[Progress, TaskID] | None = None
         self._planning: Progress | None = None
@@ -46,7 +48,7 @@ class Display:
         self.close()
         self._total = plan.records
         self._ignored = plan.ignored or 0
-        self._started = time.monotonic()
+        self._started = self._round_started = time.monotonic()
         splits = ", ".join(f"{split.name} {split.records:,} in {split.shards} shard{'s' * (split.shards != 1)}" for split in plan.splits)
         # The number of records that a script makes is known only at the end.
         records = (
@@ -60,17 +62,28 @@ class Display:
         if self._stream.isatty() and not self._quiet and plan.splits and not plan.reused:
             self._start_bar()
 
+    def shuffled(self, index: int, progress: TaskProgress) -> None:
+        """Takes the new counts of one task of a shuffle's first round and shows the sums over all its tasks."""
+        self._is_shuffling = True
+        self._show("shuffling", index, progress)
+
     def progress(self, index: int, progress: TaskProgress) -> None:
         """Takes the new counts of one task and shows the sums over all tasks."""
+        if self._is_shuffling:
+            self._is_shuffling = False
+            self._tasks, self._round_started = {}, time.monotonic()
+        self._show("converting", index, progress)
+
+    def _show(self, what: str, index: int, progress: TaskProgress) -> None:
         self._tasks[index] = progress
         now = time.monotonic()
         records_in = sum(task.records_in for task in self._tasks.values())
         if self._bar is not None:
             bar, task = self._bar
-            bar.update(task, completed=records_in, rates=self._rates(now, records_in))
+            bar.update(task, description=what, completed=records_in, rates=self._rates(now, records_in))
         elif now - self._shown_at >= _LINE_SECONDS:
             self._shown_at = now
-            self._say(f"converting: {records_in:,} of {self._total:,} records, {self._rates(now, records_in)}")
+            self._say(f"{what}: {records_in:,} of {self._total:,} records, {self._rates(now, records_in)}")
 
     def reused(self, result: CommitResult) -> None:
         """Shows that a finished data set is reused."""
@@ -147,17 +160,17 @@ class Display:
         from dataprep_converter.core.redaction import raw
 
         bar = Progress(
-            TextColumn("converting"),
+            TextColumn("{task.description}"),
             BarColumn(),
             TextColumn("{task.percentage:>3.0f} %"),
             TextColumn("{task.fields[rates]}"),
             console=Console(file=raw(self._stream)),
         )
-        self._bar = (bar, bar.add_task("convert", total=max(1, self._total), rates=""))
+        self._bar = (bar, bar.add_task("converting", total=max(1, self._total), rates=""))
         bar.start()
 
     def _rates(self, now: float, records_in: int) -> str:
-        seconds = max(1e-3, now - self._started)
+        seconds = max(1e-3, now - self._round_started)
         bytes_out = sum(task.bytes_out for task in self._tasks.values())
         rate = records_in / seconds
         time_left = (

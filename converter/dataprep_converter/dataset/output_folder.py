@@ -8,6 +8,7 @@
 <output>/_dataprep/<run id>/reports/        <shard>.json; from-<shard>.jsonl repeats the reports of consecutive shards
 <output>/_dataprep/<run id>/made/           files that the reader made during planning; deleted once the data set is finished
 <output>/_dataprep/scan-<digest>/           what the pods of a scan found in the inputs; deleted once the plan is stored
+<output>/_dataprep/<run id>/shuffle/        the records of a shuffle in two rounds; deleted once the data set is finished
 <output>/_dataprep/index/<shard>.idx        the offset of each record, for shards with such an index
 <output>/_dataprep/…, _tfds/…               files for the data set's readers (`sidecars/`), written by the commit step
 """
@@ -289,8 +290,19 @@ class RunFolder(OutputFolder):
         files.put(self.at(names.intermediate_folder(self.run_id)), self._access)
 
     def remove_intermediate(self) -> None:
-        """Removes the files that the reader made during planning. Called when all shards are finished."""
-        for path, _ in list(self._list(names.intermediate_folder(self.run_id))):
+        """Removes the files that the reader made during planning, and those of a shuffle. Called when all shards are finished."""
+        for folder in (names.intermediate_folder(self.run_id), names.shuffle_folder(self.run_id)):
+            for path, _ in list(self._list(folder)):
+                self.delete(path)
+
+    def remove_late_shuffle_files(self) -> None:
+        """Removes the files of a shuffle that a process of this run wrote while the commit step was removing them.
+
+        Called after `_SUCCESS` is written. A process that still wants to write such a file has either staged it by now, so that the sweep
+        discards it, or will find `_SUCCESS` (see `fencing`).
+        """
+        self.sweep()
+        for path, _ in list(self._list(names.shuffle_folder(self.run_id))):
             self.delete(path)
 
     def plan(self) -> WholePlan | None:

@@ -40,6 +40,8 @@ TASK_BYTES = 256 * 2**20
 TASKS_PER_WORKER = 4
 POD_BYTES = 64 * 2**20
 """Converting fewer bytes than this takes less time than starting another pod."""
+RANGE_BYTES = 64 * 2**10
+"""The first round of a shuffle has so few tasks that each of their ranges has about this many bytes or more."""
 _PROBE_RECORDS = 64
 _FEW_RECORDS = 4
 """Number of records that are probed if the spec gives the number of shards.
@@ -146,6 +148,8 @@ def _new_plan(
         units = inputs.intermediate.with_stored_uris(units, names.join(spec.output.uri, names.intermediate_folder(this_run)))
     tables = Tables(units=UnitsFile.of(units), codes=codes, intermediate=inputs.intermediate)
     with closed_on_error(tables):
+        tasks = _count_tasks(spec, inputs, division, pipeline, size=size, extends=base is not None)
+        has_rounds = base is None and tasks > 0 and _needs_all_units(spec, inputs, pipeline)
         head = PlanHead(
             run_id=this_run,
             encoding_version=run_id.ENCODING_VERSION,
@@ -165,10 +169,11 @@ def _new_plan(
             keys=dict(inputs.keys),
             commits=dict(access.commits),
             shuffle_seed=spec.shuffle.seed if spec.shuffle else None,
+            shuffle_tasks=_count_shuffle_tasks(units, tasks=tasks, parallelism=spec.workers.parallelism) if has_rounds else None,
             splits=splits,
             extends=[*base.head.extends, base.as_earlier()] if base is not None else [],
             extension=encoder_class(spec.output.format).extension(spec.output),
-            tasks=_count_tasks(spec, inputs, division, pipeline, size=size, extends=base is not None),
+            tasks=tasks,
             warnings=[*_all_warnings(spec, inputs, division, pipeline, access, extends=base is not None)],
         )
     plan = WholePlan(
@@ -341,14 +346,29 @@ def _data_set_warnings(counts: Mapping[str, int]) -> Iterator[str]:
 def _count_tasks(spec: DataPrepJobSpec, inputs: Inputs, division: _Division, pipeline: Pipeline, *, size: int, extends: bool) -> int:
     """Returns the number of tasks. An extension has at least one task, even if there are no new shards."""
     shards = sum(split.shards for split in division.splits)
-    reads_all = spec.shuffle is not None and isinstance(pipeline.reader, AcceptsReadPlan) and inputs.units.size > KEPT_BYTES
     return _number_of_tasks(
         max(1, shards) if extends else shards,
         size,
         spec.workers.parallelism,
-        passes=reads_all,
+        passes=extends and _needs_all_units(spec, inputs, pipeline),
         own_code=spec.code is not None,
     )
+
+
+def _needs_all_units(spec: DataPrepJobSpec, inputs: Inputs, pipeline: Pipeline) -> bool:
+    """Whether the samples of a shard come from more units than a worker can keep."""
+    return spec.shuffle is not None and isinstance(pipeline.reader, AcceptsReadPlan) and inputs.units.size > KEPT_BYTES
+
+
+def _count_shuffle_tasks(units: UnitTable, *, tasks: int, parallelism: int) -> int:
+    """Returns the number of tasks in the first round of a shuffle.
+
+    A task reads about TASK_BYTES, or less if there would be fewer tasks than workers. A task reads more if its ranges, one for each convert
+    task, would otherwise be so small that most of the time is spent on requests.
+    """
+    wanted = max(-(-units.size // TASK_BYTES), min(parallelism, -(-units.size // POD_BYTES)))
+    largest = max(parallelism, units.size // (RANGE_BYTES * max(1, tasks)))
+    return max(1, min(wanted, largest, len(units), MOST_TASKS))
 
 
 def _number_of_tasks(shards: int, size: int, parallelism: int, *, passes: bool, own_code: bool) -> int:

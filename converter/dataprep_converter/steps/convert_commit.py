@@ -80,6 +80,8 @@ def commit(spec: DataPrepJobSpec, *, plan: Plan, access: Access, again: Manifest
         # Intermediate files are removed before `_SUCCESS` is written, so that a finished data set never needs a clean-up.
         folder.remove_intermediate()
         folder.put_success(success)
+        if plan.head.shuffle_tasks is not None:
+            folder.remove_late_shuffle_files()
     return result_of(
         manifest, success, folder, totals=folded.totals, warnings=[*unswept, *comparison.warnings(manifest, merged_statistics)]
     )

@@ -18,11 +18,13 @@ from dataprep_converter.pipeline.shard_samples import samples_of
 from dataprep_converter.pipeline.shard_writer import ShardWriter
 from dataprep_converter.pipeline.task_progress import Counts, TaskProgress
 from dataprep_converter.readers import AcceptsReadPlan
+from dataprep_converter.readers.shuffled.shuffled_reader import shuffled_reader
 from dataprep_converter.runtime import allocator
 from dataprep_converter.runtime.retry import RetryPolicy, retrying
 from dataprep_converter.sampling.plan import Plan, check_versions
 from dataprep_converter.sampling.selection import Samples
 from dataprep_converter.steps import table_output
+from dataprep_converter.steps.shuffle import gather_of
 from dataprep_converter.transforms.hash import digests_of_keys
 
 logger = logging.getLogger(__name__)
@@ -62,6 +64,9 @@ def work(
         Pipeline(spec, plan.head.reader_state, access, plan.head.learned) as pipeline,
         ThreadPoolExecutor(1, thread_name_prefix="publish") as publishing,
     ):
+        gather = gather_of(shards, plan=plan, reader=pipeline.reader, folder=folder, access=access)
+        if gather is not None:
+            pipeline.read_from(shuffled_reader(pipeline.reader, gather))
         rows = table_output.open_rows(spec, folder, access)
         bundles = BundleWriter(folder, plan.head)
         task = _Task(plan, pipeline, folder, access, attempt, publishing, progress, watch)

@@ -35,6 +35,10 @@ class Watch(Protocol):
         """Called when the plan is complete."""
         ...
 
+    def shuffled(self, index: int, progress: TaskProgress) -> None:
+        """Called with new counts of one task of a shuffle's first round."""
+        ...
+
     def progress(self, index: int, progress: TaskProgress) -> None:
         """Called with new counts of one task."""
         ...
@@ -103,10 +107,17 @@ class _InTasks:
     """A kind of job whose shards are divided into tasks, which several processes share."""
 
     def work_here(self: Kind, job: DataPrepJob, *, plan: Plan, access: Access, workers: int, watch: Watch) -> None:
-        """Runs the tasks in several processes."""
+        """Runs the tasks in several processes. A shuffle of much data begins with its first round."""
         from dataprep_converter.steps import pool
 
-        pool.run_tasks(job, self, plan=plan, access=access, workers=workers, watch=watch.progress)
+        is_divided = False
+        if plan.head.shuffle_tasks is not None:
+            from dataprep_converter.steps import shuffle
+
+            is_divided = shuffle.is_needed(job.spec, plan=plan, access=access, workers=workers)
+            if is_divided:
+                pool.run_shuffle(job, plan=plan, access=access, workers=workers, watch=watch.shuffled)
+        pool.run_tasks(job, self, plan=plan, access=access, workers=workers, watch=watch.progress, is_divided=is_divided)
 
 
 class Conversion(_InTasks):

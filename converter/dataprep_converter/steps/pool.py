@@ -17,6 +17,7 @@ from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ProcessPoolExecutor, ThreadPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
 from dataclasses import dataclass, field
+from functools import partial
 from multiprocessing.queues import Queue
 from multiprocessing.synchronize import Event
 from typing import Protocol
@@ -33,6 +34,7 @@ from dataprep_converter.pipeline.task_progress import TaskProgress
 from dataprep_converter.runtime import fork_server
 from dataprep_converter.runtime.watchdog import Watchdog
 from dataprep_converter.sampling.plan import Plan
+from dataprep_converter.steps import shuffle
 from dataprep_converter.stores import StoreSettings, scheme_of
 
 logger = logging.getLogger(__name__)
@@ -69,20 +71,101 @@ class Worker(Protocol):
         ...
 
 
-def run_tasks(job: DataPrepJob, worker: Worker, *, plan: Plan, access: Access, workers: int, watch: Watch) -> None:
-    """Runs all tasks, `workers` at a time. Raises the first task's error after the other tasks have stopped."""
-    tasks = plan.head.tasks
-    may_hang = scheme_of(job.spec.output.uri) == "hdfs"
-    if not may_hang and (workers <= 1 or tasks <= 1 or plan.head.bytes_in < INLINE_BYTES):
-        worker.work(
-            job.spec, plan=plan, shards=list(shards(plan.head)), access=access, attempt="local", watch=lambda progress: watch(0, progress)
+class Round(Protocol):
+    """Tasks that several processes divide among themselves. Can be pickled."""
+
+    @property
+    def runs_code(self) -> bool:
+        """See `Worker`."""
+        ...
+
+    def count(self, plan: Plan) -> int:
+        """Returns the number of tasks."""
+        ...
+
+    def do(self, index: int, spec: DataPrepJobSpec, *, plan: Plan, access: Access, watch: Callable[[TaskProgress], None]) -> None:
+        """Does one task."""
+        ...
+
+
+@dataclass(frozen=True)
+class _ConvertRound:
+    """The convert tasks."""
+
+    worker: Worker
+
+    @property
+    def runs_code(self) -> bool:
+        """See `Worker`."""
+        return self.worker.runs_code
+
+    def count(self, plan: Plan) -> int:
+        """See `Round`."""
+        return plan.head.tasks
+
+    def do(self, index: int, spec: DataPrepJobSpec, *, plan: Plan, access: Access, watch: Callable[[TaskProgress], None]) -> None:
+        """See `Round`."""
+        self.worker.work(spec, plan=plan, shards=task(plan.head, index), access=access, attempt=f"local-{index}", watch=watch)
+
+
+class _ShuffleRound:
+    """The tasks of a shuffle's first round."""
+
+    runs_code = True
+
+    def count(self, plan: Plan) -> int:
+        """See `Round`."""
+        return shuffle.shuffle_tasks(plan)
+
+    def do(self, index: int, spec: DataPrepJobSpec, *, plan: Plan, access: Access, watch: Callable[[TaskProgress], None]) -> None:
+        """See `Round`."""
+        shuffle.shuffle_task(
+            spec,
+            index,
+            plan=plan,
+            access=access,
+            watch=lambda counts: watch(TaskProgress(records_in=counts.records, bytes_in=counts.bytes_in, bytes_out=counts.bytes_out)),
         )
+
+
+def run_tasks(
+    job: DataPrepJob, worker: Worker, *, plan: Plan, access: Access, workers: int, watch: Watch, is_divided: bool = False
+) -> None:
+    """Runs all convert tasks, `workers` at a time. Raises the first task's error after the other tasks have stopped.
+
+    `is_divided` says that the first round of a shuffle has been done, so that each task reads only its own records.
+    """
+    if is_divided or not _works_alone(job, plan, plan.head.tasks, workers):
+        _run_round(job, _ConvertRound(worker), plan, access, workers=workers, watch=watch)
         return
+    worker.work(
+        job.spec, plan=plan, shards=list(shards(plan.head)), access=access, attempt="local", watch=lambda progress: watch(0, progress)
+    )
+
+
+def run_shuffle(job: DataPrepJob, *, plan: Plan, access: Access, workers: int, watch: Watch) -> None:
+    """Runs all tasks of a shuffle's first round, as `run_tasks` runs the convert tasks."""
+    _run_round(job, _ShuffleRound(), plan, access, workers=workers, watch=watch)
+
+
+def _works_alone(job: DataPrepJob, plan: Plan, tasks: int, workers: int) -> bool:
+    """Whether this process does all tasks."""
+    return scheme_of(job.spec.output.uri) != "hdfs" and (workers <= 1 or tasks <= 1 or plan.head.bytes_in < INLINE_BYTES)
+
+
+def _run_round(job: DataPrepJob, round_: Round, plan: Plan, access: Access, *, workers: int, watch: Watch) -> None:
+    """Runs all tasks of a round, `workers` at a time. Raises the first task's error after the other tasks have stopped."""
+    tasks = round_.count(plan)
+    if _works_alone(job, plan, tasks, workers):
+        for index in range(tasks):
+            round_.do(index, job.spec, plan=plan, access=access, watch=partial(watch, index))
+        return
+    may_hang = scheme_of(job.spec.output.uri) == "hdfs"
     finished: set[int] = set()
     restarts = 0
     while len(finished) < tasks:
         remaining = [index for index in range(tasks) if index not in finished]
-        queue = _run_pool(job, worker, plan, access, remaining, workers=workers, works_here=not (may_hang or restarts), watch=watch)
+        queue = _run_pool(job, round_, plan, access, remaining, workers=workers, works_here=not (may_hang or restarts), watch=watch)
         finished |= queue.finished
         if not queue.errors:
             continue
@@ -99,7 +182,7 @@ class _WorkerSettings:
     """The settings that a worker process needs. All these settings can be pickled."""
 
     job: DataPrepJob
-    worker: Worker
+    round: Round
     run_id: str
     plan_sha256: str
     stores: tuple[StoreSettings, ...]
@@ -117,7 +200,7 @@ class _WorkerProcess:
     """
 
     job: DataPrepJob
-    worker: Worker
+    round: Round
     plan: Plan
     access: Access
     tell: Watch
@@ -131,9 +214,7 @@ class _WorkerProcess:
                 raise StoppedError("stopped")
             self.tell(index, progress.now())
 
-        self.worker.work(
-            self.job.spec, plan=self.plan, shards=task(self.plan.head, index), access=self.access, attempt=f"local-{index}", watch=watch
-        )
+        self.round.do(index, self.job.spec, plan=self.plan, access=self.access, watch=watch)
 
 
 _process: _WorkerProcess | None = None
@@ -141,7 +222,7 @@ _process: _WorkerProcess | None = None
 
 def _run_pool(
     job: DataPrepJob,
-    worker: Worker,
+    round_: Round,
     plan: Plan,
     access: Access,
     indexes: list[int],
@@ -162,13 +243,13 @@ def _run_pool(
 
     # The parent process doesn't report through the queue, because an exception raised by a signal handler could leave the queue in an
     # undefined state.
-    own_process = _WorkerProcess(job=job, worker=worker, plan=plan, access=access, tell=tell, stop=context.Event())
+    own_process = _WorkerProcess(job=job, round=round_, plan=plan, access=access, tell=tell, stop=context.Event())
     listener = threading.Thread(target=_listen, args=(reports, tell), name="progress", daemon=True)
     listener.start()
     other_workers = max(1, min(workers, len(indexes)) - works_here)
     settings = _WorkerSettings(
         job=job,
-        worker=worker,
+        round=round_,
         run_id=plan.head.run_id,
         plan_sha256=plan.sha256,
         stores=access.settings,
@@ -263,9 +344,9 @@ def _start(settings: _WorkerSettings, reports: "Queue[tuple[int, TaskProgress] |
     access.write_to(settings.job.spec.output.uri)
     access.share_among(settings.processes)
     folder = OutputFolder(settings.job.spec.output.uri, access).of_run(settings.run_id)
-    plan = load_plan(folder, settings.plan_sha256, runs_code=settings.worker.runs_code)
+    plan = load_plan(folder, settings.plan_sha256, runs_code=settings.round.runs_code)
     _process = _WorkerProcess(
-        job=settings.job, worker=settings.worker, plan=plan, access=access, tell=lambda *report: reports.put(report), stop=stop
+        job=settings.job, round=settings.round, plan=plan, access=access, tell=lambda *report: reports.put(report), stop=stop
     )
 
 

@@ -37,7 +37,7 @@ S = TypeVar("S", bound=StoredDocument)
 
 _RUN_ID: Final = re.compile(r"[0-9a-f]{16}")
 _OF_A_RUN: Final = re.compile(
-    r"plan\.json|units\.parquet|splits\.parquet|upload\.json|manifest\.json|manifest-files\.parquet|made/.+"
+    r"plan\.json|units\.parquet|splits\.parquet|upload\.json|manifest\.json|manifest-files\.parquet|made/.+|shuffle/\d+"
     r"|reports/\d{8,}\.json|reports/from-\d{8,}\.jsonl|quarantine/.+\.jsonl"
 )
 

@@ -3,6 +3,7 @@
 There are as many tasks as workers, or more if that balances slow tasks, but every task has enough work to be worth a pod.
 """
 
+import json
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +15,7 @@ from dataprep_api.resources.job import DataPrepJob
 from dataprep_converter.core.errors import BadSpec, NoInput
 from dataprep_converter.pipeline.pipeline import Pipeline
 from dataprep_converter.planning import planner
+from dataprep_converter.readers.text import stretches
 from dataprep_converter.runtime.plugins import CODE_VARIABLE
 
 ROW_BYTES = 940
@@ -133,14 +135,41 @@ def test_the_users_own_code_may_take_long_for_few_bytes(tmp_path: Path, monkeypa
     assert tasks(tmp_path, rows=10, code={"configMapRef": {"name": "mine"}}, workers={"parallelism": 2}) == 8
 
 
-@pytest.mark.parametrize(("kept", "expected"), [pytest.param(0, 2, id="passes"), pytest.param(1 << 20, 6, id="kept in memory")])
-def test_tasks_that_pass_over_all_of_the_input_are_those_of_the_workers(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kept: int, expected: int
+@pytest.mark.parametrize(
+    ("kept", "parallelism", "expected"),
+    [
+        pytest.param(1 << 20, 2, None, id="kept in memory"),
+        pytest.param(0, 2, 3, id="by size"),
+        pytest.param(0, 5, 5, id="one for each worker"),
+        pytest.param(0, 20, 6, id="enough for a pod"),
+    ],
+)
+def test_a_shuffle_that_does_not_fit_into_memory_has_a_first_round(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kept: int, parallelism: int, expected: int | None
 ) -> None:
     monkeypatch.setattr(planner, "KEPT_BYTES", kept)
-    (tmp_path / "rows.jsonl").write_text(f'{{"text": "{"x" * 890}"}}\n' * 60)
-    source = {"jsonl": {"uris": [str(tmp_path / "rows.jsonl")]}}
-    assert tasks(tmp_path, rows=60, source=source, shuffle={"seed": 1}, workers={"parallelism": 2}) == expected
+    monkeypatch.setattr(planner, "RANGE_BYTES", 100)
+    monkeypatch.setattr(stretches, "UNIT_BYTES", 5 * ROW_BYTES)
+    job = a_job(tmp_path, rows=60, shuffle={"seed": 1}, workers={"parallelism": parallelism})
+    head = plan_of(job).head
+    assert head.shuffle_tasks == expected
+    assert ("shuffleTasks" in json.loads(head.to_bytes())) == (expected is not None)
+    monkeypatch.setattr(planner, "KEPT_BYTES", 1 << 20)
+    assert plan_of(job).head.run_id == head.run_id, "another way of reading makes the same data set"
+
+
+def test_the_ranges_of_a_first_round_do_not_become_too_small(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(planner, "KEPT_BYTES", 0)
+    monkeypatch.setattr(planner, "RANGE_BYTES", 2 * ROW_BYTES)
+    monkeypatch.setattr(planner, "TASK_BYTES", 2 * ROW_BYTES)
+    monkeypatch.setattr(stretches, "UNIT_BYTES", 2 * ROW_BYTES)
+    head = plan_of(a_job(tmp_path, rows=80, shards=8, shuffle={"seed": 1}, workers={"parallelism": 2})).head
+    assert (head.tasks, head.shuffle_tasks) == (8, 4)
+
+
+def test_an_order_that_is_not_shuffled_needs_no_first_round(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(planner, "KEPT_BYTES", 0)
+    assert plan_of(a_job(tmp_path, rows=60)).head.shuffle_tasks is None
 
 
 @pytest.mark.parametrize(

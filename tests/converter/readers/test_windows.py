@@ -18,7 +18,6 @@ from dataprep_api.spec import Source
 from dataprep_converter.core.closeable import Closeable
 from dataprep_converter.inputs.access import Access
 from dataprep_converter.pipeline import shard_samples
-from dataprep_converter.planning import planner
 from dataprep_converter.readers.base import blocks, windows
 from dataprep_converter.readers.text import stretches
 from dataprep_converter.readers.text.delimited import CsvReader
@@ -206,7 +205,6 @@ def test_a_whole_job_makes_the_bytes_that_it_makes_in_memory(
         run_spec(spec)
         return {file.name: file.read_bytes() for file in (tmp_path / folder).glob("*.tfrecords")}
 
-    monkeypatch.setattr(planner, "KEPT_BYTES", 0)
     monkeypatch.setattr(windows, "MOST_BYTES", 20 * 20)
     monkeypatch.setattr(shard_samples, "MOST_RECORDS", 16)
     gathered = made("gathered")

@@ -64,6 +64,16 @@ def windows(samples: Iterator[Samples], *, rows: int) -> Iterator[Window]:
         yield window
 
 
+def fit_into_one_pass(rows: int, size: int) -> bool:
+    """Whether one pass over the input can store all of its rows, which take about `size` bytes."""
+    return rows <= _most_rows_in_memory() and size <= free_bytes() // _SHARE_OF_DISK
+
+
+def _most_rows_in_memory() -> int:
+    """The number of rows whose positions fit into memory during a pass."""
+    return min(MOST_ROWS, limits.memory_bytes() // SHARE_OF_MEMORY // _NUMBER_BYTES)
+
+
 class ShuffleWindows(Closeable):
     """Reads windows of samples in passes over the input. A pass stores not only the requested window, but also as many of the next windows
     as memory and disk allow."""
@@ -93,8 +103,7 @@ class ShuffleWindows(Closeable):
     def _ahead(self, window: Window, *, rows: int, row_bytes: int) -> list[Window]:
         """This window and as many of the next windows as possible: their sample numbers must fit into memory, and their rows onto the
         disk."""
-        room = free_bytes() // _SHARE_OF_DISK // row_bytes
-        most = min(MOST_ROWS, limits.memory_bytes() // SHARE_OF_MEMORY // _NUMBER_BYTES, room)
+        most = min(_most_rows_in_memory(), free_bytes() // _SHARE_OF_DISK // row_bytes)
         coming = (each for samples in self.coming() for each in windows(samples, rows=rows))
         ahead: list[Window] = []
         count = 0

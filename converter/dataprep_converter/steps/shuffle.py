@@ -1,0 +1,210 @@
+"""A shuffle in two rounds, for sources that are decoded in units and are larger than a worker's memory.
+
+    round one    one task for each slice of the input: reads it once, and writes each record to the range of the task that needs it
+    round two    the convert tasks: each reads its ranges of all files of round one, instead of the source
+
+So each record is decoded once and read back once, however many workers there are. The destinations are computed from the plan. A convert
+task whose ranges are missing or damaged reads the source itself, with the same result.
+"""
+
+import logging
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from functools import partial
+
+import numpy as np
+
+from dataprep_api import names
+from dataprep_api.dataset.plan import Shard, first_new_shard
+from dataprep_api.spec import DataPrepJobSpec
+from dataprep_converter.core.errors import NotFound, Unreachable
+from dataprep_converter.core.tensors import to_numpy
+from dataprep_converter.dataset.output_folder import OutputFolder, RunFolder
+from dataprep_converter.inputs.access import Access
+from dataprep_converter.readers import SampleReader, reader_class
+from dataprep_converter.readers.base import windows
+from dataprep_converter.readers.shuffled import shuffle_file
+from dataprep_converter.readers.shuffled.divider import Divider
+from dataprep_converter.readers.shuffled.shuffle_file import Identity, StoredRange
+from dataprep_converter.readers.shuffled.shuffled_reader import Gather
+from dataprep_converter.readers.shuffled.stored_rows import RowForm, bad_rows
+from dataprep_converter.readers.shuffled.task_records import gather
+from dataprep_converter.records.batch import SAMPLE
+from dataprep_converter.runtime import allocator
+from dataprep_converter.runtime.retry import RetryPolicy, retrying
+from dataprep_converter.sampling.destinations import NOWHERE, Destinations
+from dataprep_converter.sampling.plan import Plan, check_versions
+from dataprep_converter.sampling.selection import Samples
+from dataprep_converter.sampling.slices import first_samples
+from dataprep_converter.sampling.units import UnitTable, samples_of_a_batch
+
+logger = logging.getLogger(__name__)
+
+_MOST_RECORDS = 16384
+"""The maximum number of samples that are read at once."""
+_RETRY_POLICY = RetryPolicy(attempts=3, total_seconds=300, first_delay_seconds=1)
+"""How a task of round one is retried when its store fails. Each retry reads the slice again."""
+
+
+@dataclass
+class ShuffleProgress:
+    """Counts of one task of round one."""
+
+    records: int = 0
+    """The number of samples that were read, including bad ones."""
+    bytes_in: int = 0
+    """The number of bytes read from the source."""
+    decoded_bytes: int = 0
+    """The size in memory of the rows that were divided."""
+    bytes_out: int = 0
+    """The size of the file that was written, or 0 if it already existed."""
+
+
+Watch = Callable[[ShuffleProgress], None]
+"""Called after each batch."""
+
+
+def shuffle_tasks(plan: Plan) -> int:
+    """Returns the number of tasks of round one, or 0 if the plan has no such round."""
+    return plan.head.shuffle_tasks or 0
+
+
+def is_needed(spec: DataPrepJobSpec, *, plan: Plan, access: Access, workers: int) -> bool:
+    """Whether `workers` processes on this machine should do the first round.
+
+    They needn't if all shards are finished, or if a single process can gather the records of all shards in one pass over the source.
+    """
+    head = plan.head
+    if not shuffle_tasks(plan) or (workers <= 1 and windows.fit_into_one_pass(head.samples, head.bytes_in)):
+        return False
+    reports = OutputFolder(spec.output.uri, access).of_run(head.run_id).reports(head.shards)
+    return any(report is None or report.plan_sha256 != plan.sha256 for report in reports)
+
+
+def shuffle_task(spec: DataPrepJobSpec, number: int, *, plan: Plan, access: Access, watch: Watch = lambda _: None) -> ShuffleProgress:
+    """Does one task of round one: reads a slice of the input, and writes its records in one range for each convert task. Idempotent.
+
+    Raises OutputLost if another run has taken over the folder, StoreFull if the store or $TMPDIR has no space, and the errors of the source.
+    """
+    check_versions(plan.head, spec, spec.output.uri)
+    allocator.tune_allocator()
+    folder = OutputFolder(spec.output.uri, access).of_run(plan.head.run_id)
+    access.follow(spec, plan.head.parts)
+    access.commits.update(plan.head.commits)
+    with reader_class(spec.data.kind)(access.unsigned(spec.data).member, plan.head.reader_state, access) as reader:
+        task = _Task(number, plan, reader, folder, access, watch)
+        return retrying(task.run, what=f"the shuffle's task {number}", policy=_RETRY_POLICY)
+
+
+@dataclass(frozen=True)
+class _Task:
+    """One task of round one, and the objects that it needs."""
+
+    number: int
+    plan: Plan
+    reader: SampleReader
+    folder: RunFolder
+    access: Access
+    watch: Watch
+
+    def run(self) -> ShuffleProgress:
+        """Writes the file, unless it is already there."""
+        progress = ShuffleProgress()
+        form, tasks = RowForm.of(self.reader), self.plan.head.tasks
+        identity = _identity(self.plan, form, self.number)
+        uri = self.folder.at(names.shuffle_file(self.plan.head.run_id, self.number))
+        if self._exists(uri, identity):
+            return progress
+        with Divider(form.schema, tasks) as divider:
+            self._divide(divider, form, progress)
+            progress.bytes_out = self._write(divider, identity, uri)
+        return progress
+
+    def _divide(self, divider: Divider, form: RowForm, progress: ShuffleProgress) -> None:
+        """Reads the slice, and gives each of its samples to the divider."""
+        units, destinations = self.plan.units, Destinations(self.plan)
+        for batch in self.reader.read(units, self._samples(destinations)):
+            rows = form.rows(batch, units, self.reader)
+            bad = bad_rows(batch.bad)
+            divider.add(rows, destinations.tasks(to_numpy(rows.column(SAMPLE))), bad, destinations.tasks(to_numpy(bad.column("sample"))))
+            progress.records += rows.num_rows + bad.num_rows
+            progress.bytes_in += batch.bytes_in
+            progress.decoded_bytes += rows.nbytes + bad.nbytes
+            self.watch(progress)
+
+    def _samples(self, destinations: Destinations) -> Iterator[Samples]:
+        """Yields the samples of the slice that a task needs, in order, one array for each batch."""
+        head, units = self.plan.head, self.plan.units
+        if not isinstance(units, UnitTable):
+            raise TypeError("a shuffle needs the complete table of units")
+        first, end = first_samples(units, shuffle_tasks(self.plan))[self.number : self.number + 2].tolist()
+        size = samples_of_a_batch(head.bytes_in, head.samples, most=_MOST_RECORDS)
+        for start in range(first, end, size):
+            samples = np.arange(start, min(start + size, end), dtype=np.int64)
+            samples = samples[destinations.tasks(samples) != NOWHERE]
+            if len(samples):
+                yield samples
+
+    def _exists(self, uri: str, identity: Identity) -> bool:
+        try:
+            with self.access.store(uri).open(uri) as source:
+                return shuffle_file.is_whole(source, identity)
+        except NotFound:
+            return False
+
+    def _write(self, divider: Divider, identity: Identity, uri: str) -> int:
+        """Writes the file, unless another run has taken over the folder or this run is finished. Returns the file's size."""
+        upload = self.access.store(uri).create(uri)
+        size = 0
+        try:
+            for piece in divider.pieces(identity):
+                upload.write(piece)
+                size += len(piece)
+            # A process that takes over the folder, or finishes this run, discards what is staged (see `dataset/fencing.py`).
+            upload.stage()
+            if not self._is_needed():
+                upload.abort()
+                return 0
+            upload.commit(replace=True)
+        except BaseException as exc:
+            upload.abort()
+            if isinstance(exc, Unreachable):
+                self.folder.check_owner()
+            raise
+        return size
+
+    def _is_needed(self) -> bool:
+        """Whether the run isn't finished. Raises OutputLost if another run has taken over the folder."""
+        self.folder.check_owner()
+        success = self.folder.success()
+        return success is None or success.run_id != self.folder.run_id
+
+
+def gather_of(shards: Sequence[Shard], *, plan: Plan, reader: SampleReader, folder: RunFolder, access: Access) -> Gather | None:
+    """Returns the function that gathers the records of the shards of one convert task. Returns None if the plan has no rounds, or if these
+    shards aren't those of one task."""
+    task = _task_of(shards, plan)
+    if task is None:
+        return None
+    form = RowForm.of(reader)
+
+    def read(number: int) -> StoredRange:
+        uri = folder.at(names.shuffle_file(plan.head.run_id, number))
+        with access.store(uri).open(uri) as source:
+            return shuffle_file.read_range(source, _identity(plan, form, number), task, uri=uri)
+
+    return partial(gather, form, read, range(shuffle_tasks(plan)), samples=sum(shard.records for shard in shards))
+
+
+def _task_of(shards: Sequence[Shard], plan: Plan) -> int | None:
+    """Returns the convert task to which exactly these shards belong, or None."""
+    if not shuffle_tasks(plan) or not shards:
+        return None
+    firsts = [first_new_shard(plan.head, index) for index in range(plan.head.tasks + 1)]
+    task = int(np.searchsorted(firsts, shards[0].number, side="right")) - 1
+    is_one_task = (shards[0].number, shards[-1].number + 1) == (firsts[task], firsts[task + 1]) if task < plan.head.tasks else False
+    return task if is_one_task else None
+
+
+def _identity(plan: Plan, form: RowForm, number: int) -> Identity:
+    return Identity.of(plan.sha256, form.schema, number=number, tasks=plan.head.tasks)

@@ -1,0 +1,212 @@
+"""A shuffle in two rounds: the same data set as in one round, and each unit is decoded once."""
+
+import gzip
+import json
+from collections.abc import Callable
+from decimal import Decimal
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from tests.builders.specs import parse_job
+from tests.converter.steps.two_rounds import contents, divide, make_rounds, planned, run_in_one_round, run_in_two_rounds
+
+from dataprep_api import names
+from dataprep_api.resources.job import DataPrepJob
+from dataprep_converter.cli import display
+from dataprep_converter.inputs.access import Access
+from dataprep_converter.readers.base import windows
+from dataprep_converter.readers.shuffled import shuffled_reader
+from dataprep_converter.readers.text import stretches
+from dataprep_converter.steps import pool
+from dataprep_converter.steps.run import run
+from dataprep_converter.tools.verification import verify
+
+_pq: Any = pq  # the type stubs lack some options
+
+pytestmark = pytest.mark.slow
+
+ROWS = 200
+THREE = [{"name": "train", "fraction": 0.5}, {"name": "val", "fraction": 0.2}, {"name": "test", "fraction": 0.3}]
+
+
+def as_text(folder: Path) -> dict[str, Any]:
+    (folder / "a.txt").write_text("".join(f"the text of line {number}\n" for number in range(ROWS)))
+    return {"text": {"uris": [str(folder / "a.txt")]}}
+
+
+def as_csv(folder: Path, *, zipped: bool = False) -> dict[str, Any]:
+    text = "".join(f"{n},{'abc'[n % 3]},t{n}\n" if n % 37 else f"bad {n},a,t\n" for n in range(ROWS)).encode()
+    (folder / "a.csv").write_bytes(gzip.compress(text, mtime=0) if zipped else text)
+    columns = [{"name": "id", "type": "Int64"}, {"name": "part", "type": "String"}, {"name": "s", "type": "String"}]
+    return {"csv": {"uris": [str(folder / "a.csv")], "columns": columns}}
+
+
+def as_zipped_csv(folder: Path) -> dict[str, Any]:
+    return as_csv(folder, zipped=True)
+
+
+def as_jsonl(folder: Path) -> dict[str, Any]:
+    for half in (0, 1):
+        rows = (
+            {"id": n, "part": "abc"[n % 3], "v": [n, n + 1], "o": {"x": n} if n % 5 else None} for n in range(half * 100, half * 100 + 100)
+        )
+        lines = [json.dumps(row) if row["id"] % 41 else "{not json" for row in rows]  # type: ignore[operator]
+        (folder / f"{half}.jsonl").write_text("\n".join(lines) + "\n")
+    return {"jsonl": {"uris": [str(folder / f"{half}.jsonl") for half in (0, 1)], "nested": ["o"]}}
+
+
+def as_parquet(folder: Path, *, compression: str = "zstd") -> dict[str, Any]:
+    table = pa.table(
+        {
+            "id": pa.array(range(ROWS), pa.int64()),
+            "part": pa.array(["abc"[n % 3] for n in range(ROWS)]),
+            "w": pa.array([n / 7 if n % 11 else None for n in range(ROWS)], pa.float64()),
+            "d": pa.array([Decimal(f"12345678901234567{n:03d}.25") for n in range(ROWS)], pa.decimal128(25, 2)),
+            "t": pa.FixedShapeTensorArray.from_numpy_ndarray(np.arange(ROWS * 4, dtype=np.float32).reshape(ROWS, 2, 2)),
+        }
+    )
+    (folder / "key=1").mkdir()
+    _pq.write_table(table, folder / "key=1" / "a.parquet", row_group_size=17, compression=compression)
+    return {"parquet": {"uris": [str(folder)]}}
+
+
+def as_plain_parquet(folder: Path) -> dict[str, Any]:
+    return as_parquet(folder, compression="none")
+
+
+SOURCES: dict[str, Callable[[Path], dict[str, Any]]] = {
+    "text": as_text,
+    "csv": as_csv,
+    "csv.gz": as_zipped_csv,
+    "jsonl": as_jsonl,
+    "parquet": as_parquet,
+    "parquet without compression": as_plain_parquet,
+}
+SPECS: dict[str, dict[str, Any]] = {
+    "one split": {},
+    "fractions": {"splits": {"seed": 7, "into": THREE}},
+}
+PART_SPECS: dict[str, dict[str, Any]] = {
+    "a column": {"splits": {"column": "part", "into": [{"name": "a", "values": ["a"]}, {"name": "b", "values": ["b"]}]}},
+    "groups": {"splits": {"groupBy": "part", "into": THREE}},
+    "exact": {"splits": {"exact": True, "into": THREE}, "limit": 150},
+    "no duplicates": {"deduplicate": {"columns": ["part"]}, "output": {"shards": {"count": 1}}},
+    "provenance": {"output": {"provenance": True}},
+    "refused": {"features": [{"name": "id", "dtype": "int8"}, {"name": "part"}]},
+    "parquet": {"output": {"format": "parquet"}},
+}
+
+
+def a_job(source: dict[str, Any], folder: Path, **spec: Any) -> DataPrepJob:
+    written = {
+        "source": source,
+        "shuffle": {"seed": 1},
+        "onBadRecord": {"policy": "Quarantine"},
+        "workers": {"parallelism": 3},
+        **spec,
+        "output": {"uri": str(folder), "shards": {"count": 5}, **spec.get("output", {})},
+    }
+    return parse_job(written)
+
+
+def remove(folder: Path) -> None:
+    """Removes the inputs, so that no convert task can read them."""
+    folder.rename(folder.with_name("removed"))
+
+
+@pytest.fixture(autouse=True)
+def small_units(monkeypatch: pytest.MonkeyPatch) -> None:
+    make_rounds(monkeypatch)
+    monkeypatch.setattr(stretches, "UNIT_BYTES", 300)
+
+
+@pytest.mark.parametrize(
+    ("source", "spec"),
+    [
+        *(pytest.param(source, spec, id=f"{source}, {name}") for source in SOURCES for name, spec in SPECS.items()),
+        *(pytest.param(source, spec, id=f"{source}, {name}") for source in ("csv", "parquet") for name, spec in PART_SPECS.items()),
+    ],
+)
+def test_two_rounds_make_the_same_data_set_as_one(tmp_path: Path, source: str, spec: dict[str, Any]) -> None:
+    (tmp_path / "in").mkdir()
+    written = SOURCES[source](tmp_path / "in")
+    one = run_in_one_round(a_job(written, tmp_path / "one", **spec), Access())
+    two = run_in_two_rounds(a_job(written, tmp_path / "two", **spec), Access(), between=lambda: remove(tmp_path / "in"))
+    assert contents(tmp_path / "two") == contents(tmp_path / "one")
+    assert one.records == two.records
+    assert not [file for file in (tmp_path / "two").rglob("*") if "shuffle" in str(file.relative_to(tmp_path)) and file.is_file()]
+
+
+@pytest.mark.parametrize("workers", [1, 2])
+def test_a_run_on_one_machine_reads_the_source_only_in_the_first_round(
+    tmp_path: Path, workers: int, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(pool, "INLINE_BYTES", 0)
+    monkeypatch.setattr(windows, "MOST_ROWS", 10)
+    monkeypatch.setattr(display, "_LINE_SECONDS", 0)
+    (tmp_path / "in").mkdir()
+    source = as_csv(tmp_path / "in")
+    run_in_one_round(a_job(source, tmp_path / "one"), Access())
+    shuffled = pool.run_shuffle
+
+    def then_remove(*args: Any, **more: Any) -> None:
+        shuffled(*args, **more)
+        remove(tmp_path / "in")
+
+    monkeypatch.setattr(pool, "run_shuffle", then_remove)
+    run(a_job(source, tmp_path / "two"), access=Access(), workers=workers, display=display.Display())
+    assert contents(tmp_path / "two") == contents(tmp_path / "one")
+    shown = capsys.readouterr().err
+    assert f"shuffling: {ROWS} of {ROWS} records" in shown
+    assert f"converting: {ROWS} of {ROWS} records" in shown
+
+
+def test_one_process_that_can_gather_all_records_in_one_pass_needs_no_first_round(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(pool, "run_shuffle", None)
+    run(a_job(as_csv(tmp_path), tmp_path / "out"), access=Access(), workers=1, display=display.Display(quiet=True))
+    assert verify(str(tmp_path / "out"), Access()).records_in == ROWS
+
+
+def test_a_finished_first_round_is_not_done_again(tmp_path: Path) -> None:
+    job = a_job(as_csv(tmp_path), tmp_path / "out")
+    plan = planned(job, Access())
+    first = divide(job, plan, Access())
+    assert sum(each.records for each in first) == ROWS
+    assert [each.records for each in divide(job, plan, Access())] == [0] * len(first)
+    (tmp_path / "out" / names.shuffle_file(plan.head.run_id, 2)).write_bytes(b"cut")
+    assert [each.records for each in divide(job, plan, Access())] == [
+        each.records if number == 2 else 0 for number, each in enumerate(first)
+    ]
+
+
+@pytest.mark.parametrize("damage", ["missing", "damaged"])
+def test_a_task_whose_records_are_not_there_reads_the_source(tmp_path: Path, damage: str, caplog: pytest.LogCaptureFixture) -> None:
+    source = as_csv(tmp_path)
+    run_in_one_round(a_job(source, tmp_path / "one"), Access())
+    job = a_job(source, tmp_path / "two")
+    run_folder = names.run_folder(planned(job, Access()).head.run_id)
+
+    def spoil() -> None:
+        file = tmp_path / "two" / run_folder / "shuffle" / "00001"
+        content = file.read_bytes()
+        if damage == "missing":
+            file.unlink()
+        else:
+            file.write_bytes(content[:-5] + bytes([content[-5] ^ 1]) + content[-4:])
+
+    run_in_two_rounds(job, Access(), between=spoil)
+    assert contents(tmp_path / "two") == contents(tmp_path / "one")
+    assert ("This task reads the source instead" in caplog.text) == (damage == "damaged")
+
+
+def test_more_records_than_fit_into_memory_are_gathered_in_windows(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    source = as_csv(tmp_path)
+    run_in_one_round(a_job(source, tmp_path / "one", output={"shards": {"count": 2}}), Access())
+    monkeypatch.setattr(shuffled_reader, "MOST_BYTES", 100)
+    monkeypatch.setattr(windows, "MOST_BYTES", 300)
+    run_in_two_rounds(a_job(source, tmp_path / "two", output={"shards": {"count": 2}}), Access(), between=(tmp_path / "a.csv").unlink)
+    assert contents(tmp_path / "two") == contents(tmp_path / "one")
