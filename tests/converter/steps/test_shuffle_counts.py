@@ -1,0 +1,115 @@
+"""A shuffle in two rounds decodes each record once and reads it back once, for any number of workers."""
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from tests.builders.specs import parse_job
+from tests.converter.steps.two_rounds import divide, make_rounds, planned
+
+from dataprep_api.dataset.plan import task
+from dataprep_converter.dataset.output_folder import OutputFolder
+from dataprep_converter.inputs.access import Access
+from dataprep_converter.pipeline.shard_samples import samples_of
+from dataprep_converter.readers import reader_class
+from dataprep_converter.readers.base.blocks import Block, BlockReader
+from dataprep_converter.readers.shuffled import shuffle_file
+from dataprep_converter.readers.shuffled.shuffled_reader import shuffled_reader
+from dataprep_converter.readers.text import stretches
+from dataprep_converter.sampling.plan import Plan
+from dataprep_converter.steps import shuffle
+
+_pq: Any = pq  # the type stubs lack some options
+ROWS, ROW_BYTES = 20_000, 200
+_TEXT = "".join(chr(97 + number % 26) for number in range(ROW_BYTES))
+
+pytestmark = pytest.mark.slow
+
+
+def text(folder: Path) -> dict[str, Any]:
+    (folder / "a.txt").write_text("".join(f"{number:08d}{_TEXT[8:]}\n" for number in range(ROWS)))
+    return {"text": {"uris": [str(folder / "a.txt")]}}
+
+
+def parquet(folder: Path, compression: str) -> dict[str, Any]:
+    table = pa.table({"id": np.arange(ROWS), "text": [f"{number:08d}{_TEXT[8:]}" for number in range(ROWS)]})
+    _pq.write_table(table, folder / "a.parquet", row_group_size=500, compression=compression, use_dictionary=False)
+    return {"parquet": {"uris": [str(folder / "a.parquet")]}}
+
+
+SOURCES: dict[str, Callable[[Path], dict[str, Any]]] = {
+    "text": text,
+    "parquet": lambda folder: parquet(folder, "zstd"),
+    "parquet without compression": lambda folder: parquet(folder, "none"),
+}
+
+
+class Decoded:
+    """Counts the bytes of all decoded rows: the blocks that readers decode, and the batches that are read from files of a shuffle."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.bytes = 0
+        cached, stored = BlockReader.cached_block, shuffle_file.batches
+
+        def block(reader: BlockReader, unit: Any, offset: int, row: int, load: Callable[[], Block]) -> Block:
+            return cached(reader, unit, offset, row, lambda: self._counted_block(load()))
+
+        def batches(part: memoryview, schema: pa.Schema) -> Any:
+            for batch in stored(part, schema):
+                self.bytes += batch.nbytes
+                yield batch
+
+        monkeypatch.setattr(BlockReader, "cached_block", block)
+        monkeypatch.setattr(shuffle_file, "batches", batches)
+
+    def _counted_block(self, block: Block) -> Block:
+        self.bytes += block.records.nbytes
+        return block
+
+
+def read_all(plan: Plan, job: Any, access: Access) -> int:
+    """Reads the samples of all convert tasks, one task after the other. Returns the number of records."""
+    folder = OutputFolder(job.spec.output.uri, access).of_run(plan.head.run_id)
+    records = 0
+    for index in range(plan.head.tasks):
+        shards = task(plan.head, index)
+        source = reader_class(job.spec.data.kind)(job.spec.data.member, plan.head.reader_state, access)
+        gather = shuffle.gather_of(shards, plan=plan, reader=source, folder=folder, access=access)
+        assert gather is not None
+        with shuffled_reader(source, gather) as reader:
+            for shard in shards:
+                for batch in reader.read(plan.units, samples_of(shard, plan=plan, most_records=1000)):
+                    records += batch.records.num_rows
+    return records
+
+
+@pytest.mark.parametrize(
+    ("source", "workers"),
+    [
+        *((source, workers) for source in SOURCES for workers in (2, 10, 100)),
+        ("text", 1000),
+        *(pytest.param(source, 1000, marks=pytest.mark.nightly) for source in list(SOURCES)[1:]),
+    ],
+)
+def test_records_are_decoded_once_and_read_back_once(tmp_path: Path, source: str, workers: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    make_rounds(monkeypatch, slice_bytes=500_000, task_bytes=1)
+    monkeypatch.setattr(stretches, "UNIT_BYTES", 100_000)
+    written = SOURCES[source](tmp_path)
+    output = {"uri": str(tmp_path / "out"), "shards": {"count": workers}}
+    job = parse_job({"source": written, "shuffle": {"seed": 1}, "workers": {"parallelism": workers}, "output": output})
+    access = Access()
+    plan = planned(job, access)
+    assert plan.head.tasks == workers
+
+    decoded = Decoded(monkeypatch)
+    first = divide(job, plan, access)
+    once = decoded.bytes
+    assert once >= ROWS * ROW_BYTES
+    assert read_all(plan, job, access) == ROWS
+    assert decoded.bytes <= 2.2 * once
+    assert sum(each.records for each in first) == ROWS
+    assert len(first) >= min(workers, 8)
