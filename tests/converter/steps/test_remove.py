@@ -96,6 +96,18 @@ def test_what_a_join_made_while_planning_goes_too(place: Place) -> None:
     assert there(place) == []
 
 
+def test_the_files_of_a_shuffles_first_round_go_too(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
+    small_jobs.two_rounds(monkeypatch)
+    small = small_jobs.of_a_shuffle(place)
+    planned = small_jobs.plan(small.to("out"), Access((place.settings,)))
+    small_jobs.divide(small.to("out"), Access((place.settings,)), planned)
+    assert sum("/shuffle/" in name for name in there(place)) == 2
+
+    removed(small, planned.result.run_id)
+
+    assert there(place) == []
+
+
 def test_foreign_files_stay(small: SmallJob) -> None:
     run = make(small)
     foreign = ["_dataprep/notes.txt", f"_dataprep/{run}/notes.txt", f"_dataprep/{run}/reports/mine.json", "sub/_SUCCESS"]

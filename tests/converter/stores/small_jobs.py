@@ -14,7 +14,8 @@ from dataprep_api.resources.job import DataPrepJob
 from dataprep_converter.dataset.output_folder import OutputFolder
 from dataprep_converter.dataset.stored_plan import load_plan
 from dataprep_converter.inputs.access import Access
-from dataprep_converter.steps import one_pod, plan_step
+from dataprep_converter.planning import planner
+from dataprep_converter.steps import one_pod, plan_step, shuffle
 from dataprep_converter.steps.kinds import kind_of
 from dataprep_converter.stores.objects import objects, oss
 
@@ -112,6 +113,19 @@ def of_csv(place: Place, *uris: str) -> SmallJob:
     return SmallJob(place, {"csv": {"uris": list(uris), "columns": _COLUMNS}})
 
 
+def two_rounds(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Plan two rounds for small jobs with a shuffle, and as many tasks of the first round as input files."""
+    monkeypatch.setattr(planner, "KEPT_BYTES", 0)
+    monkeypatch.setattr(planner, "RANGE_BYTES", 1)
+    monkeypatch.setattr(planner, "TASK_BYTES", len(ROWS))
+
+
+def of_a_shuffle(place: Place) -> SmallJob:
+    """Return a job that shuffles two CSV files, with `two_rounds` in two rounds."""
+    job = of_files(place, "a", "b")
+    return SmallJob(place, job.source, {"shuffle": {"seed": 1}})
+
+
 def of_a_join(place: Place) -> SmallJob:
     """Return a job that joins two tables by key. Its plan step leaves intermediate files for the workers."""
     store = place.store()
@@ -134,12 +148,19 @@ def plan(job: DataPrepJob, access: Access, *, maker: Maker | None = None) -> pla
 
 def work(job: DataPrepJob, access: Access, planned: plan_step.PlannedRun) -> None:
     """Do the work of all the workers' pods, one after the other."""
+    divide(job, access, planned)
     folder = OutputFolder(job.spec.output.uri, access).of_run(planned.result.run_id)
     for index in range(planned.result.tasks):
         loaded = load_plan(folder, planned.result.plan_sha256)
         kind_of(job.spec).work(
             job.spec, plan=loaded, shards=task(loaded.head, index), access=access, attempt=str(index), watch=lambda _: None
         )
+
+
+def divide(job: DataPrepJob, access: Access, planned: plan_step.PlannedRun) -> None:
+    """Do the first round of a shuffle, if the plan has one."""
+    for number in range(shuffle.shuffle_tasks(planned.plan)):
+        shuffle.shuffle_task(job.spec, number, plan=planned.plan, access=access)
 
 
 def commit(job: DataPrepJob, access: Access, planned: plan_step.PlannedRun) -> CommitResult:

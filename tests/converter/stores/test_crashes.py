@@ -27,6 +27,7 @@ from dataprep_converter.dataset import manifest_table
 from dataprep_converter.inputs.access import Access
 from dataprep_converter.runtime.retry import RetryPolicy
 from dataprep_converter.steps import convert_work as converter_working
+from dataprep_converter.steps import shuffle
 from dataprep_converter.tools.verification import verify
 
 pytestmark = pytest.mark.slow
@@ -54,6 +55,8 @@ def no_pauses(monkeypatch: pytest.MonkeyPatch) -> None:
     """Remake a shard without a pause if its temporary file was swept. Upload even small files in parts."""
     monkeypatch.setattr(converter_working, "_SHARD_RETRY_POLICY", RetryPolicy(attempts=3, first_delay_seconds=0))
     small_jobs.least_parts(monkeypatch)
+    small_jobs.two_rounds(monkeypatch)
+    monkeypatch.setattr(shuffle, "_RETRY_POLICY", RetryPolicy(attempts=3, first_delay_seconds=0))
 
 
 def accessed(place: Place) -> Access:
@@ -120,6 +123,8 @@ def points_of(names: list[str], *, sample: int | None = None) -> list[Point]:
         pytest.param(small_jobs.of_rows, 8, id="rows"),
         pytest.param(small_jobs.of_rows, None, id="rows at every operation", marks=pytest.mark.nightly),
         pytest.param(small_jobs.of_a_join, 5, id="join"),
+        pytest.param(small_jobs.of_a_shuffle, 10, id="shuffle"),
+        pytest.param(small_jobs.of_a_shuffle, None, id="shuffle at every operation", marks=pytest.mark.nightly),
     ],
 )
 def test_a_kill_at_every_operation_costs_nothing_on_files(local: Place, made: Callable[[Place], SmallJob], sample: int | None) -> None:
@@ -331,6 +336,10 @@ def working(job: DataPrepJob, access: Access) -> None:
     small_jobs.work(job, access, small_jobs.plan(job, Access(access.settings)))
 
 
+def dividing(job: DataPrepJob, access: Access) -> None:
+    small_jobs.divide(job, access, small_jobs.plan(job, Access(access.settings)))
+
+
 def committing(job: DataPrepJob, access: Access) -> None:
     plain = Access(access.settings)
     planned = small_jobs.plan(job, plain)
@@ -338,9 +347,17 @@ def committing(job: DataPrepJob, access: Access) -> None:
     small_jobs.commit(job, access, planned)
 
 
-@pytest.mark.parametrize("life", [planning, working, committing])
-def test_a_zombie_that_wakes_up_after_the_end_does_no_harm(local: Place, life: Step) -> None:
-    job = small_jobs.of_rows(local)
+@pytest.mark.parametrize(
+    ("life", "made"),
+    [
+        *((life, small_jobs.of_rows) for life in (planning, working, committing)),
+        (dividing, small_jobs.of_a_shuffle),
+        pytest.param(working, small_jobs.of_a_shuffle, marks=pytest.mark.nightly),
+        pytest.param(committing, small_jobs.of_a_shuffle, marks=pytest.mark.nightly),
+    ],
+)
+def test_a_zombie_that_wakes_up_after_the_end_does_no_harm(local: Place, life: Step, made: Callable[[Place], SmallJob]) -> None:
+    job = made(local)
     expected = finished(job)
     slept = 0
     for point in sleeps(job, life):
@@ -355,9 +372,10 @@ def test_a_zombie_that_wakes_up_after_the_end_does_no_harm(local: Place, life: S
     assert slept > 5
 
 
-def test_two_workers_at_the_same_task_make_one_data_set(local: Place) -> None:
+@pytest.mark.parametrize("made", [small_jobs.of_rows, small_jobs.of_a_shuffle])
+def test_two_workers_at_the_same_task_make_one_data_set(local: Place, made: Callable[[Place], SmallJob]) -> None:
     """One worker sleeps at each of its operations, while the other worker does the complete task and the commit runs."""
-    job = small_jobs.of_rows(local)
+    job = made(local)
     expected = finished(job)
     slept = 0
     for point in sleeps(job, working):
