@@ -49,6 +49,11 @@ MAY_SCAN: Final = "DATAPREP_MAY_SCAN"
 
 Its value is `true`. Earlier releases of the converter ignore the variable.
 """
+TWO_ROUNDS: Final = "DATAPREP_TWO_ROUNDS"
+"""An environment variable that tells a plan pod that the operator runs the first round of a shuffle, as `PlanResult.shuffle_tasks` asks for.
+
+Without the variable, each convert pod of a shuffle reads the source. Earlier releases of the converter ignore the variable.
+"""
 SELECTOR: Final = f"{LABEL_MANAGED_BY}={MANAGED_BY}"
 
 

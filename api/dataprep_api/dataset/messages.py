@@ -80,6 +80,8 @@ class PlanResult(_Reported):
     plan_sha256: Sha256
     plan_uri: LongUri
     tasks: Annotated[int, Field(ge=0, le=MOST_TASKS)]
+    shuffle_tasks: Annotated[int, Field(ge=1, le=MOST_TASKS)] | None = None
+    """The number of tasks of a shuffle's first round, which must be done before the conversion, or None if there is no such round."""
     shards: Count
     records: Count
     bytes_in: Count

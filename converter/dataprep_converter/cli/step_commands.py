@@ -1,5 +1,5 @@
 """The steps of a job as commands: `dataprep run|plan|validate`, and the commands that pods run:
-`scan|work|commit|remove|fetch-code`.
+`scan|work|shuffle|commit|remove|fetch-code`.
 
 Heavy modules are imported by the command that needs them, so that `dataprep --help` is quick.
 """
@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 
 from dataprep_api import tracing
 from dataprep_api.exits import Exit
-from dataprep_api.names import ONE_POD
+from dataprep_api.names import ONE_POD, TWO_ROUNDS
 from dataprep_converter.cli import json_output
 from dataprep_converter.cli.arguments import access_of, add_workers, job_command, job_of, positive, ready_workers, with_code
 from dataprep_converter.cli.json_output import add_json
@@ -69,12 +69,18 @@ def _add_steps(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") 
     work.add_argument("--attempt", metavar="N", default="1", help="number of the attempt, for the report")
     work.set_defaults(command=_work, task=None)
 
+    shuffle = job_command(
+        commands, "shuffle", "divide one slice of a plan's input among the tasks (a pod of a shuffle's first round runs this)"
+    )
+    shuffle.add_argument("--index", type=int, metavar="N", help="number of the slice (default: JOB_COMPLETION_INDEX)")
+    shuffle.set_defaults(command=_shuffle, tasks=None)
+
     commit = job_command(commands, "commit", "check every shard, write the manifest and _SUCCESS")
     commit.set_defaults(command=_commit)
     for step, share in ((scan, "part"), (work, "task")):
         step.add_argument("--index", type=int, metavar="N", help=f"number of the {share} (default: JOB_COMPLETION_INDEX)")
         step.add_argument("--tasks", metavar="LIST", help=f"the {share}s that the indexes stand for, such as 0-3,7 (given on a retry)")
-    for step in (work, commit):
+    for step in (work, shuffle, commit):
         step.add_argument("--run", required=True, metavar="ID", help="run id, as printed by plan")
         step.add_argument("--plan-sha256", required=True, metavar="HEX", help="digest of the plan, as printed by plan")
 
@@ -130,6 +136,8 @@ def _plan(arguments: argparse.Namespace) -> Exit:
             shown = preview(job, access)
         sys.stdout.writelines(f"{line}\n" for line in plan_text.lines(shown.result, shown))
     else:
+        # The operator sets this variable if it runs the first round of a shuffle.
+        access.divides_shuffles = TWO_ROUNDS in os.environ
         # The operator sets this variable if this pod also does the other steps of a small job.
         pods = os.environ.get(ONE_POD) if arguments.scan is None else None
         with _planning(access), tracing.span("plan", job=job.metadata.name) as tell:
@@ -217,6 +225,26 @@ def _work(arguments: argparse.Namespace) -> Exit:
         ).result(task)
         tell(shards=result.shards_done, records=result.records.out)
     leave(result)
+    return Exit.DONE
+
+
+def _shuffle(arguments: argparse.Namespace) -> Exit:
+    from dataprep_converter.core.errors import BadSpec
+    from dataprep_converter.steps.kinds import kind_of
+    from dataprep_converter.steps.shuffle import shuffle_task, shuffle_tasks
+
+    job = with_code(job_of(arguments))
+    number = _task_number(arguments)
+    access = access_of(job)
+    plan = _stored_plan(job, kind_of(job.spec), access, arguments)
+    tasks = shuffle_tasks(plan)
+    if number >= tasks:
+        raise BadSpec(f"The plan's first round of a shuffle has {tasks} tasks, numbered from 0; got task {number}.")
+    access.share_among(min(job.spec.workers.parallelism, tasks))
+    with tracing.span("shuffle", job=job.metadata.name, run_id=arguments.run, task=number) as tell:
+        done = shuffle_task(job.spec, number, plan=plan, access=access)
+        tell(records=done.records, bytes=done.bytes_out)
+    logger.info("divided %d records of slice %d, %d bytes", done.records, number, done.bytes_out)
     return Exit.DONE
 
 

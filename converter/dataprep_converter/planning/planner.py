@@ -148,8 +148,11 @@ def _new_plan(
         units = inputs.intermediate.with_stored_uris(units, names.join(spec.output.uri, names.intermediate_folder(this_run)))
     tables = Tables(units=UnitsFile.of(units), codes=codes, intermediate=inputs.intermediate)
     with closed_on_error(tables):
-        tasks = _count_tasks(spec, inputs, division, pipeline, size=size, extends=base is not None)
-        has_rounds = base is None and tasks > 0 and _needs_all_units(spec, inputs, pipeline)
+        reads_all = _needs_all_units(spec, inputs, pipeline)
+        # The earlier shards of an extended data set exist, so its records aren't divided.
+        has_rounds = reads_all and base is None and access.divides_shuffles
+        tasks = _count_tasks(spec, division, size=size, extends=base is not None, passes=reads_all and not has_rounds)
+        has_rounds &= tasks > 0
         head = PlanHead(
             run_id=this_run,
             encoding_version=run_id.ENCODING_VERSION,
@@ -343,14 +346,15 @@ def _data_set_warnings(counts: Mapping[str, int]) -> Iterator[str]:
         )
 
 
-def _count_tasks(spec: DataPrepJobSpec, inputs: Inputs, division: _Division, pipeline: Pipeline, *, size: int, extends: bool) -> int:
-    """Returns the number of tasks. An extension has at least one task, even if there are no new shards."""
+def _count_tasks(spec: DataPrepJobSpec, division: _Division, *, size: int, extends: bool, passes: bool) -> int:
+    """Returns the number of tasks. An extension has at least one task, even if there are no new shards. For `passes`, see
+    `_number_of_tasks`."""
     shards = sum(split.shards for split in division.splits)
     return _number_of_tasks(
         max(1, shards) if extends else shards,
         size,
         spec.workers.parallelism,
-        passes=extends and _needs_all_units(spec, inputs, pipeline),
+        passes=passes,
         own_code=spec.code is not None,
     )
 

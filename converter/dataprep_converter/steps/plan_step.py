@@ -310,6 +310,7 @@ def _result(
         plan_sha256=plan.sha256,
         plan_uri=folder.at(names.plan_file(head.run_id)),
         tasks=head.tasks,
+        shuffle_tasks=head.shuffle_tasks,
         shards=head.shards,
         records=sum(split.records for split in head.splits),
         bytes_in=head.bytes_in,

@@ -2,6 +2,7 @@
 
 import gzip
 import json
+import shutil
 from collections.abc import Callable
 from decimal import Decimal
 from pathlib import Path
@@ -12,9 +13,12 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from tests.builders.specs import parse_job
+from tests.converter.cli.commandline import code_of
 from tests.converter.steps.two_rounds import contents, divide, make_rounds, planned, run_in_one_round, run_in_two_rounds
 
 from dataprep_api import names
+from dataprep_api.dataset.messages import PlanResult
+from dataprep_api.exits import Exit
 from dataprep_api.resources.job import DataPrepJob
 from dataprep_converter.cli import display
 from dataprep_converter.inputs.access import Access
@@ -210,3 +214,38 @@ def test_more_records_than_fit_into_memory_are_gathered_in_windows(tmp_path: Pat
     monkeypatch.setattr(windows, "MOST_BYTES", 300)
     run_in_two_rounds(a_job(source, tmp_path / "two", output={"shards": {"count": 2}}), Access(), between=(tmp_path / "a.csv").unlink)
     assert contents(tmp_path / "two") == contents(tmp_path / "one")
+
+
+def test_another_run_in_the_folder_removes_the_files_of_the_first_round(tmp_path: Path) -> None:
+    source = as_csv(tmp_path)
+    first = a_job(source, tmp_path / "out")
+    plan = planned(first, Access())
+    divide(first, plan, Access())
+    run_in_one_round(a_job(source, tmp_path / "out", shuffle={"seed": 2}, output={"overwrite": "IfChanged"}), Access())
+    assert not (tmp_path / "out" / names.shuffle_file(plan.head.run_id, 0)).exists()
+
+
+def test_pods_divide_the_records_if_the_operator_runs_the_first_round(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    job = a_job(as_csv(tmp_path), tmp_path / "out")
+    (tmp_path / "job.yaml").write_text(job.model_dump_json(by_alias=True, exclude_none=True))
+    on_job = ["--job", str(tmp_path / "job.yaml")]
+    assert code_of("plan", *on_job) == 0
+    alone = PlanResult.model_validate_json(capsys.readouterr().out)
+    assert (alone.shuffle_tasks, alone.tasks) == (None, 3)
+
+    shutil.rmtree(tmp_path / "out")
+    monkeypatch.setenv(names.TWO_ROUNDS, "1")
+    assert code_of("plan", *on_job) == 0
+    plan = PlanResult.model_validate_json(capsys.readouterr().out)
+    assert plan.shuffle_tasks is not None
+    assert plan.run_id == alone.run_id
+    of_plan = [*on_job, "--run", plan.run_id, "--plan-sha256", plan.plan_sha256]
+    assert code_of("shuffle", *of_plan, "--index", str(plan.shuffle_tasks)) == Exit.BAD_SPEC
+    for number in range(plan.shuffle_tasks):
+        assert code_of("shuffle", *of_plan, "--index", str(number)) == 0
+    (tmp_path / "a.csv").unlink()
+    for index in range(plan.tasks):
+        assert code_of("work", *of_plan, "--index", str(index)) == 0
+    assert code_of("commit", *of_plan) == 0
