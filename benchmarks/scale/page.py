@@ -220,6 +220,7 @@ _LIMITS: Final = f"""\
 - **Each of the following reads the complete input once more in the plan pod**: a split rule on a column, `groupBy`, `stratifyBy`,
   `deduplicate`, a vocabulary, and a `standardize` that collects statistics. The bandwidth of one pod limits them, as it limits text.
 - **A shuffle of a source that is decoded in units** (CSV, Parquet, TFRecord and so on) makes each task read the complete source: P · N bytes.
+  Only with a [first round](splits.md#two-rounds) are 2 · N bytes decoded.
   With a thousand workers and 100 TB, these are 100 PB. Shuffle such a source while training, or shuffle files whose samples are files.
 - **A join is computed by the plan pod**, and its rows must fit on the disk of this pod. A retry of the plan step computes the join again.
 - **The commit step is one pod.** It reads the bundles of reports, and lists the shards, their indexes and their reports, each in one
