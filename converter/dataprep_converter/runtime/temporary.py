@@ -7,6 +7,7 @@ import shutil
 import tempfile
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, suppress
+from pathlib import Path
 from typing import Any, Final, Self
 
 from dataprep_converter.core.closeable import Closeable, closed_on_error
@@ -23,6 +24,13 @@ _FULL: Final = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 def free_bytes() -> int:
     """Returns the free space of $TMPDIR in bytes."""
     return shutil.disk_usage(tempfile.gettempdir()).free
+
+
+def free_bytes_at(folder: str) -> int | None:
+    """Returns the free space of a local folder's file system in bytes, or None if it is unknown. The folder needn't exist yet."""
+    path = Path(folder).absolute()
+    existing = next((each for each in (path, *path.parents) if each.exists()), None)
+    return shutil.disk_usage(existing).free if existing is not None else None
 
 
 @contextmanager

@@ -17,12 +17,14 @@ from dataprep_converter.dataset.output_folder import OutputFolder, RunFolder
 from dataprep_converter.inputs.access import Access
 from dataprep_converter.inputs.archive_uris import split_archive_uri
 from dataprep_converter.runtime import allocator, makers, plugins
+from dataprep_converter.runtime.temporary import free_bytes_at
 from dataprep_converter.sampling.plan import Plan
 from dataprep_converter.steps.commit_result import result_of
 from dataprep_converter.steps.draft import Draft
 from dataprep_converter.steps.kinds import Kind, kind_of
 from dataprep_converter.steps.preflight import preflight
 from dataprep_converter.stores import scheme_of
+from dataprep_converter.stores.local_paths import path_of
 from dataprep_converter.stores.read_only import ReadOnlyStore
 from dataprep_converter.stores.registry import READ_ONLY
 
@@ -67,6 +69,7 @@ def run_plan_step(
 def _take_output(draft: Draft, warnings: Sequence[str], *, job: str, maker: Maker | None, pods: str | None) -> PlannedRun:
     """Claims the output folder and stores the plan in it, unless the folder already contains the finished data set."""
     folder = OutputFolder(draft.spec.output.uri, draft.access).of_run(draft.plan.head.run_id)
+    warnings = [*warnings, *_space_warnings(draft)]
     success = folder.success()
     if success is not None:
         # An earlier commit may have ended before the finished data set was published.
@@ -130,6 +133,20 @@ def _is_whole(success: Success, folder: RunFolder) -> bool:
     except NotWhole as exc:
         logger.warning("%s", exc)
         return False
+
+
+def _space_warnings(draft: Draft) -> Iterator[str]:
+    """Yields a warning if the output's disk may lack room for the records of a shuffle's first round. Only local stores tell their space."""
+    head, uri = draft.plan.head, draft.spec.output.uri
+    if head.shuffle_tasks is None or scheme_of(uri) not in ("", "file"):
+        return
+    free = free_bytes_at(path_of(uri))
+    needed = head.bytes_in + (draft.size or 0)
+    if free is not None and free < needed:
+        yield (
+            f"the disk of {uri} has {free >> 20:,} MiB free. The data set and, until it is finished, the records of its shuffle may need "
+            f"{needed >> 20:,} MiB"
+        )
 
 
 def _rule_warnings(draft: Draft, folder: RunFolder, success: Success) -> Iterator[str]:

@@ -32,6 +32,7 @@ from dataprep_converter.readers.shuffled.task_records import gather
 from dataprep_converter.records.batch import SAMPLE
 from dataprep_converter.runtime import allocator
 from dataprep_converter.runtime.retry import RetryPolicy, retrying
+from dataprep_converter.runtime.temporary import free_bytes
 from dataprep_converter.sampling.destinations import NOWHERE, Destinations
 from dataprep_converter.sampling.plan import Plan, check_versions
 from dataprep_converter.sampling.selection import Samples
@@ -115,6 +116,9 @@ class _Task:
         uri = self.folder.at(names.shuffle_file(self.plan.head.run_id, self.number))
         if self._exists(uri, identity):
             return progress
+        slice_bytes, free = self.plan.head.bytes_in // shuffle_tasks(self.plan), free_bytes()
+        if free < slice_bytes:
+            logger.warning("$TMPDIR has %d MiB free; the records of a slice may need %d MiB", free >> 20, slice_bytes >> 20)
         with Divider(form.schema, tasks) as divider:
             self._divide(divider, form, progress)
             progress.bytes_out = self._write(divider, identity, uri)

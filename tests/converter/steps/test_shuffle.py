@@ -25,7 +25,8 @@ from dataprep_converter.inputs.access import Access
 from dataprep_converter.readers.base import windows
 from dataprep_converter.readers.shuffled import shuffled_reader
 from dataprep_converter.readers.text import stretches
-from dataprep_converter.steps import pool
+from dataprep_converter.runtime.temporary import free_bytes_at
+from dataprep_converter.steps import plan_step, pool, shuffle
 from dataprep_converter.steps.run import run
 from dataprep_converter.tools.verification import verify
 
@@ -249,3 +250,16 @@ def test_pods_divide_the_records_if_the_operator_runs_the_first_round(
     for index in range(plan.tasks):
         assert code_of("work", *of_plan, "--index", str(index)) == 0
     assert code_of("commit", *of_plan) == 0
+
+
+def test_too_little_space_is_warned_of_before(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture) -> None:
+    job = a_job(as_csv(tmp_path), tmp_path / "out")
+    monkeypatch.setattr(plan_step, "free_bytes_at", lambda _: 10)
+    monkeypatch.setattr(shuffle, "free_bytes", lambda: 10)
+    assert any("has 0 MiB free" in warning for warning in plan_step.run_plan_step(job, Access()).result.warnings)
+    divide(job, planned(job, Access()), Access())
+    assert "$TMPDIR has 0 MiB free" in caplog.text
+
+
+def test_the_free_space_of_a_folder_that_does_not_exist_is_that_of_its_parent(tmp_path: Path) -> None:
+    assert (free_bytes_at(str(tmp_path / "not" / "there")) or 0) > 0
