@@ -20,6 +20,7 @@ from dataprep_api.spec import DataPrepJobSpec
 from dataprep_converter.core.errors import NotFound, Unreachable
 from dataprep_converter.core.tensors import to_numpy
 from dataprep_converter.dataset.output_folder import OutputFolder, RunFolder
+from dataprep_converter.dataset.stored_reports import StoredReports
 from dataprep_converter.inputs.access import Access
 from dataprep_converter.readers import SampleReader, reader_class
 from dataprep_converter.readers.base import windows
@@ -78,7 +79,7 @@ def is_needed(spec: DataPrepJobSpec, *, plan: Plan, access: Access, workers: int
     head = plan.head
     if not shuffle_tasks(plan) or (workers <= 1 and windows.fit_into_one_pass(head.samples, head.bytes_in)):
         return False
-    reports = OutputFolder(spec.output.uri, access).of_run(head.run_id).reports(head.shards)
+    reports = StoredReports.of_plan(OutputFolder(spec.output.uri, access).of_run(head.run_id), plan)
     return any(report is None or report.plan_sha256 != plan.sha256 for report in reports)
 
 
