@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 
 from dataprep_api import tracing
 from dataprep_api.exits import Exit
-from dataprep_api.names import ONE_POD, TWO_ROUNDS
+from dataprep_api.names import MAY_SCAN, ONE_POD, TWO_ROUNDS
 from dataprep_converter.cli import json_output
 from dataprep_converter.cli.arguments import access_of, add_workers, job_command, job_of, positive, ready_workers, with_code
 from dataprep_converter.cli.json_output import add_json
@@ -120,7 +120,7 @@ def _run(arguments: argparse.Namespace) -> Exit:
 
 def _plan(arguments: argparse.Namespace) -> Exit:
     from dataprep_converter.steps.plan_step import dry_run, run_plan_step
-    from dataprep_converter.steps.scan import planned_with
+    from dataprep_converter.steps.scan_step import scan_request
 
     job = with_code(job_of(arguments))
     access = access_of(job)
@@ -140,8 +140,14 @@ def _plan(arguments: argparse.Namespace) -> Exit:
         access.divides_shuffles = TWO_ROUNDS in os.environ
         # The operator sets this variable if this pod also does the other steps of a small job.
         pods = os.environ.get(ONE_POD) if arguments.scan is None else None
+        # The operator sets this variable if it runs a scan by several pods.
+        may_scan = MAY_SCAN in os.environ and arguments.scan is None
         with _planning(access), tracing.span("plan", job=job.metadata.name) as tell:
-            planned = run_plan_step(job, access, pods=pods) if arguments.scan is None else planned_with(job, access, arguments.scan)
+            if may_scan and (request := scan_request(job, access)) is not None:
+                logger.info("the source is scanned in %d parts before it is planned", request.parts)
+                leave(request)
+                return Exit.DONE
+            planned = run_plan_step(job, access, pods=pods)
             result = planned.result
             tell(run_id=result.run_id, tasks=result.tasks, records=result.records)
         outcome = (
@@ -190,14 +196,14 @@ def _validate(arguments: argparse.Namespace) -> Exit:
 
 
 def _scan(arguments: argparse.Namespace) -> Exit:
-    from dataprep_converter.steps.scan import scan_part
+    from dataprep_converter.steps.scan_step import run_scan_step
 
     job = with_code(job_of(arguments))
     arguments.task = part = _task_number(arguments)
     access = access_of(job)
     access.share_among(job.spec.workers.parallelism)
     with tracing.span("scan", job=job.metadata.name, scan=arguments.scan, part=part):
-        scan_part(job, access, arguments.scan, part)
+        run_scan_step(job.spec, access, part, scan=arguments.scan)
     return Exit.DONE
 
 

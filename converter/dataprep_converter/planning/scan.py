@@ -1,6 +1,6 @@
 """Divides the reading of a job's text files among processes, before the job is planned (`runtime/scans.py`).
 
-`count_parts` and `scan_part` list the source like the planner, by the same rules, but the reader's units are of no interest. Only sources
+`divide` and `scan_part` list the source like the planner, by the same rules, but the reader's units are of no interest. Only sources
 whose files are read to their end are scanned: a footer or a listing needs no second process.
 """
 
@@ -9,6 +9,7 @@ from typing import Final
 
 from dataprep_api import canonical
 from dataprep_api.dataset import run_id
+from dataprep_api.dataset.messages import MOST_TASKS
 from dataprep_api.spec import DataPrepJobSpec
 from dataprep_converter.inputs.access import Access, SkippedFiles
 from dataprep_converter.readers import reader_class
@@ -36,12 +37,13 @@ def digest_of_rules(spec: DataPrepJobSpec) -> str:
     return canonical.sha256(rules)[:16]
 
 
-def count_parts(spec: DataPrepJobSpec, access: Access) -> int:
-    """The number of parts of the job's source. One process is enough for a single part. Raises the errors that the planner raises for the
-    source."""
+def divide(spec: DataPrepJobSpec, access: Access) -> Division:
+    """Lists the job's source and divides it into at most MOST_TASKS parts. One process is enough for a single part. Raises the errors that
+    the planner raises for the source."""
     division = Division()
     _examine(spec, access, division)
-    return division.parts
+    division.group = max(1, -(-division.parts // MOST_TASKS))
+    return division
 
 
 def scan_part(spec: DataPrepJobSpec, access: Access, scan: ScanOfPart) -> None:

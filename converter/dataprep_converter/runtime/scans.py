@@ -54,18 +54,31 @@ class Scan(Protocol):
 class Division(Scan):
     """Gives each piece the number of its part. As a `Scan`, it examines nothing."""
 
-    parts: int = 0
-    """The number of parts so far."""
+    group: int = 1
+    """A part has the pieces of this many parts of PART_BYTES."""
     lists_units: bool = False
+    _small_parts: int = 0
     _bytes: int = 0
+    _digest: Any = field(default_factory=hashlib.sha256)  # the type of hashlib's objects isn't public
+
+    @property
+    def parts(self) -> int:
+        """The number of parts so far."""
+        return -(-self._small_parts // self.group)
 
     def part_of(self, piece: Piece) -> int:
         """The number of the part that has the next piece."""
-        if not self.parts or self._bytes + piece.bytes > PART_BYTES:
-            self.parts += 1
+        if not self._small_parts or self._bytes + piece.bytes > PART_BYTES:
+            self._small_parts += 1
             self._bytes = 0
         self._bytes += piece.bytes
-        return self.parts - 1
+        self._digest.update(json.dumps(astuple(piece)).encode())
+        return (self._small_parts - 1) // self.group
+
+    def digest(self) -> str:
+        """A hex digest of the pieces so far, in order."""
+        digest: str = self._digest.hexdigest()
+        return digest
 
     def takes(self, piece: Piece) -> bool:
         """Counts the piece."""

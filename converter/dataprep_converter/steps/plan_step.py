@@ -59,11 +59,16 @@ def run_plan_step(
     pods, if one of them may have finished the data set before its result was read.
     """
     allocator.tune_allocator()
-    spec, kind = job.spec, kind_of(job.spec)
-    _check_places(spec, kind, access)
-    warnings = check(access, output_uri=spec.output.uri, source_uris=kind.source_uris(spec))
-    with kind.plan(spec, access) as draft:
+    warnings = check_stores(job, access, check=check)
+    with kind_of(job.spec).plan(job.spec, access) as draft:
         return _take_output(draft, warnings, job=job.metadata.name, maker=maker, pods=pods)
+
+
+def check_stores(job: DataPrepJob, access: Access, *, check: Callable[..., list[str]] = preflight) -> list[str]:
+    """Checks the places of the job and the permissions at its stores. Returns warnings."""
+    kind = kind_of(job.spec)
+    _check_places(job.spec, kind, access)
+    return check(access, output_uri=job.spec.output.uri, source_uris=kind.source_uris(job.spec))
 
 
 def _take_output(draft: Draft, warnings: Sequence[str], *, job: str, maker: Maker | None, pods: str | None) -> PlannedRun:

@@ -8,25 +8,48 @@ import logging
 from functools import partial
 
 from dataprep_api import names
+from dataprep_api.dataset.messages import ScanRequest
+from dataprep_api.resources.job import DataPrepJob
 from dataprep_api.spec import DataPrepJobSpec
 from dataprep_converter.dataset.output_folder import OutputFolder
 from dataprep_converter.inputs.access import Access
-from dataprep_converter.planning.scan import digest_of_rules, is_scanned, scan_part
-from dataprep_converter.runtime.scans import Document, Piece, ScannedBefore, ScanOfPart, results_in
+from dataprep_converter.planning.scan import digest_of_rules, divide, is_scanned, scan_part
+from dataprep_converter.runtime import plugins
+from dataprep_converter.runtime.scans import Division, Document, Piece, ScannedBefore, ScanOfPart, results_in
+from dataprep_converter.steps.plan_step import check_stores
 
 logger = logging.getLogger(__name__)
 
+_DIGITS = 32
+"""The number of digits of the listing's digest in the name of a scan."""
 
-def run_scan_step(spec: DataPrepJobSpec, access: Access, part: int) -> None:
-    """Reads one part of the source and stores what was found. Idempotent: a second call reads only what the first call didn't store.
 
-    `planning.scan.count_parts` returns the number of parts.
+def scan_request(job: DataPrepJob, access: Access) -> ScanRequest | None:
+    """Returns the request for a scan by several pods, or None if this process can examine the source itself.
+
+    Raises the errors of the plan step that need no plan, before any pod reads the source.
+    """
+    if not is_scanned(job.spec):
+        return None
+    check_stores(job, access)
+    division = divide(job.spec, access)
+    if division.parts < 2:
+        return None
+    scan = f"{digest_of_rules(job.spec)}{division.digest()[:_DIGITS]}{division.group:08x}"
+    return ScanRequest(scan=scan, parts=division.parts, code_commit=plugins.commit())
+
+
+def run_scan_step(spec: DataPrepJobSpec, access: Access, part: int, *, scan: str) -> None:
+    """Examines one part of the source and stores what was found. Idempotent: a second call examines only what the first call didn't store.
+
+    `scan` is the name of the scan in its ScanRequest.
     """
     folder, path = OutputFolder(spec.output.uri, access), names.scan_file(digest_of_rules(spec), part)
     stored = folder.read(path)
-    scan = ScanOfPart(part, earlier=results_in(stored) if stored is not None else {})
-    scan_part(spec, access, scan)
-    content = scan.to_bytes()
+    earlier = results_in(stored) if stored is not None else {}
+    examination = ScanOfPart(part, earlier=earlier, division=Division(group=max(1, int(scan[-8:], 16))))
+    scan_part(spec, access, examination)
+    content = examination.to_bytes()
     if content != stored:
         folder.put_hidden(path, content)
 

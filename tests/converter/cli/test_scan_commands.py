@@ -1,5 +1,7 @@
 """The commands of the scan and merge steps: which part a pod scans, and that a merge step only makes the plan."""
 
+import json
+import shutil
 from pathlib import Path
 
 import pytest
@@ -8,19 +10,18 @@ from tests.converter.cli.commandline import code_of, mnist_run
 
 from dataprep_api import names
 from dataprep_api.dataset import messages
-from dataprep_api.resources.job import DataPrepJob
-from dataprep_converter.inputs.access import Access
-from dataprep_converter.steps import scan
-from dataprep_converter.steps.plan_step import PlannedRun, run_plan_step
+from dataprep_converter.planning import scan
+from dataprep_converter.runtime import scans
+from dataprep_converter.steps import scan_step
 
 SCAN = "feed" * 4
 
 
 @pytest.fixture
 def scanned(monkeypatch: pytest.MonkeyPatch) -> list[tuple[str, int]]:
-    """The scan and the part of each call of `scan_part`."""
+    """The scan and the part of each call of `run_scan_step`."""
     calls: list[tuple[str, int]] = []
-    monkeypatch.setattr(scan, "scan_part", lambda _job, _access, name, part: calls.append((name, part)))
+    monkeypatch.setattr(scan_step, "run_scan_step", lambda _spec, _access, part, *, scan: calls.append((scan, part)))
     return calls
 
 
@@ -51,21 +52,74 @@ def test_a_scan_without_an_index_or_a_name_is_refused(
 def test_a_merge_step_plans_and_does_no_other_step(
     few: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    asked: list[str] = []
-
-    def planned_with(job: DataPrepJob, access: Access, name: str) -> PlannedRun:
-        asked.append(name)
-        return run_plan_step(job, access)
-
-    monkeypatch.setattr(scan, "planned_with", planned_with)
+    monkeypatch.setenv(names.MAY_SCAN, "true")
     monkeypatch.setenv(names.ONE_POD, "mnist-0123456789-")
 
     assert code_of("plan", *mnist_run(few, tmp_path / "out"), "--scan", SCAN) == 0
     result = messages.parse(capsys.readouterr().out)
     assert isinstance(result, messages.PlanResult)
-    assert (asked, result.commit, visible(tmp_path / "out")) == ([SCAN], None, [])
+    assert (result.commit, visible(tmp_path / "out")) == (None, [])
 
 
 def test_a_dry_run_reads_no_scan(few: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert code_of("plan", *mnist_run(few, tmp_path / "out"), "--scan", SCAN, "--dry-run") == 2
     assert "not allowed with argument" in capsys.readouterr().err
+
+
+def texts_run(folder: Path) -> list[str]:
+    """The arguments of a job that reads four text files of 40 bytes."""
+    (folder / "in").mkdir()
+    for number in range(4):
+        (folder / "in" / str(number)).write_text(f"{number}\n" * 20)
+    job = {
+        "apiVersion": "dataprep.io/v1alpha1",
+        "kind": "DataPrepJob",
+        "metadata": {"name": "texts"},
+        "spec": {"source": {"text": {"uris": [str(folder / "in")]}}, "output": {"uri": str(folder / "out"), "format": "jsonl"}},
+    }
+    (folder / "job.yaml").write_text(json.dumps(job))
+    return ["--job", str(folder / "job.yaml")]
+
+
+def test_the_pods_of_a_scan_and_its_merge_make_the_plan_of_one_process(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    job = texts_run(tmp_path)
+    monkeypatch.setattr(scans, "PART_BYTES", 80)
+    assert code_of("plan", *job) == 0
+    alone = capsys.readouterr().out
+    shutil.rmtree(tmp_path / "out")
+
+    monkeypatch.setenv(names.MAY_SCAN, "true")
+    assert code_of("plan", *job) == 0
+    request = messages.parse(capsys.readouterr().out)
+    assert isinstance(request, messages.ScanRequest)
+    assert (request.parts, visible(tmp_path / "out")) == (2, [])
+    for part in range(request.parts):
+        assert code_of("scan", *job, "--scan", request.scan, "--index", str(part)) == 0
+    capsys.readouterr()
+    assert code_of("plan", *job, "--scan", request.scan) == 0
+    assert capsys.readouterr().out == alone
+
+
+def test_a_source_that_one_process_can_examine_is_planned_at_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    job = texts_run(tmp_path)
+    monkeypatch.setenv(names.MAY_SCAN, "true")
+    assert code_of("plan", *job) == 0
+    assert isinstance(messages.parse(capsys.readouterr().out), messages.PlanResult)
+
+
+def test_many_parts_are_grouped(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    job = texts_run(tmp_path)
+    monkeypatch.setattr(scans, "PART_BYTES", 1)
+    monkeypatch.setattr(scan, "MOST_TASKS", 3)
+    monkeypatch.setenv(names.MAY_SCAN, "true")
+    assert code_of("plan", *job) == 0
+    request = messages.parse(capsys.readouterr().out)
+    assert isinstance(request, messages.ScanRequest)
+    assert (request.parts, request.scan[-8:]) == (2, "00000002")
+    for part in range(2):
+        assert code_of("scan", *job, "--scan", request.scan, "--index", str(part)) == 0
+    assert [len(file.read_text().split("/in/")) - 1 for file in sorted((tmp_path / "out/_dataprep").glob("scan-*/*"))] == [2, 2]

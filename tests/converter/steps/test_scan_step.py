@@ -17,7 +17,7 @@ from dataprep_api import names
 from dataprep_api.resources.job import DataPrepJob
 from dataprep_converter.core.errors import BadData, BadSpec
 from dataprep_converter.inputs.access import Access
-from dataprep_converter.planning.scan import count_parts, digest_of_rules
+from dataprep_converter.planning.scan import digest_of_rules, divide
 from dataprep_converter.readers.text import stretches
 from dataprep_converter.readers.text_scan import files
 from dataprep_converter.runtime import scans
@@ -52,6 +52,10 @@ def content_of(kind: str, rows: int, first: int) -> bytes:
     return b"".join((b"%d 1:%d\n" if kind == "libsvm" else b"line %d of %d\n\n") % (row, row) for row in numbers)
 
 
+SCAN = "0" * 55 + "1"
+"""The name of a scan whose parts aren't grouped."""
+
+
 def put(folder: Path, kind: str, sizes: list[int]) -> None:
     for number, rows in enumerate(sizes):
         file = folder / "in" / (f"k={number % 2}/{number:02}" if kind == "csv-hive" else f"{number:02}")
@@ -75,9 +79,9 @@ def planned(job: DataPrepJob) -> tuple[bytes, str, Any]:
 
 def scan(job: DataPrepJob, parts: Any = None) -> int:
     """Scans the parts in this order, or all of them. Returns the number of parts."""
-    count = count_parts(job.spec, Access())
+    count = divide(job.spec, Access()).parts
     for part in range(count) if parts is None else parts:
-        run_scan_step(job.spec, Access(), part)
+        run_scan_step(job.spec, Access(), part, scan=SCAN)
     return count
 
 
@@ -217,11 +221,11 @@ def test_other_sources_have_no_parts(tmp_path: Path) -> None:
     (tmp_path / "in").mkdir()
     (tmp_path / "in/a").write_bytes(b"x" * 1000)
     job = parse_job({"source": {"wholeFile": {"uris": [str(tmp_path / "in")]}}, "output": {"uri": str(tmp_path / "out")}})
-    assert count_parts(job.spec, Access()) == 0
+    assert divide(job.spec, Access()).parts == 0
 
 
 def test_members_of_archives_have_no_parts(tmp_path: Path) -> None:
     (tmp_path / "a.tar").write_bytes(a_tar({"b.txt": b"line\n" * 400}))
     job = parse_job({"source": {"text": {"uris": [f"{tmp_path}/a.tar!/"]}}, "output": {"uri": str(tmp_path / "out")}})
-    assert count_parts(job.spec, Access()) == 0
+    assert divide(job.spec, Access()).parts == 0
     assert planned(job)[2][0]["path"] == "b.txt"
