@@ -33,7 +33,7 @@ Sha256 = Annotated[str, Field(max_length=64)]
 Time = Annotated[str, Field(json_schema_extra={"format": "date-time"})]
 Count = Annotated[int, Field(ge=0)]
 Ranges = Annotated[str, Field(max_length=2048)]
-StepName = Literal["Plan", "Scan", "Merge", "Convert", "Commit"]
+StepName = Literal["Plan", "Scan", "Merge", "Shuffle", "Convert", "Commit"]
 
 
 class Condition(Model):
@@ -354,6 +354,8 @@ class DataPrepJobStatus(Model):
     """Whether a data set was reused. A finished data set is reused if it was made from the same spec and inputs."""
     tasks: Count | None = None
     """Tasks of the convert Job."""
+    shuffle_tasks: Count | None = None
+    """Tasks of the shuffle Job. It divides the records of a large shuffle among the convert tasks."""
     failed_indexes: Ranges | None = None
     """Permanently failed tasks. An example is `0-3,7`."""
     progress: Progress | None = None

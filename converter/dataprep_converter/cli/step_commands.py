@@ -72,12 +72,11 @@ def _add_steps(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") 
     shuffle = job_command(
         commands, "shuffle", "divide one slice of a plan's input among the tasks (a pod of a shuffle's first round runs this)"
     )
-    shuffle.add_argument("--index", type=int, metavar="N", help="number of the slice (default: JOB_COMPLETION_INDEX)")
-    shuffle.set_defaults(command=_shuffle, tasks=None)
+    shuffle.set_defaults(command=_shuffle, task=None)
 
     commit = job_command(commands, "commit", "check every shard, write the manifest and _SUCCESS")
     commit.set_defaults(command=_commit)
-    for step, share in ((scan, "part"), (work, "task")):
+    for step, share in ((scan, "part"), (shuffle, "slice"), (work, "task")):
         step.add_argument("--index", type=int, metavar="N", help=f"number of the {share} (default: JOB_COMPLETION_INDEX)")
         step.add_argument("--tasks", metavar="LIST", help=f"the {share}s that the indexes stand for, such as 0-3,7 (given on a retry)")
     for step in (work, shuffle, commit):

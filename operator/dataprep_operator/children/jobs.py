@@ -76,12 +76,23 @@ def with_spec_digest(job: Body, spec: Mapping[str, Any]) -> Body:
     return {**job, "metadata": {**metadata, "annotations": annotations}}
 
 
-def plan_job(observed: Observed, spec: DataPrepJobSpec, *, attempt: int, memory: str | None = None, defaults: PodDefaults) -> Body:
-    """Return the Job of the plan step, whose pod lists the input, divides it into tasks, and checks all permissions."""
+def plan_job(
+    observed: Observed,
+    spec: DataPrepJobSpec,
+    *,
+    attempt: int,
+    memory: str | None = None,
+    may_divide: bool = True,
+    defaults: PodDefaults,
+) -> Body:
+    """Return the Job of the plan step, whose pod lists the input, divides it into tasks, and checks all permissions.
+
+    `may_divide` says whether the scan and shuffle steps may follow, which have several pods on CPU nodes.
+    """
     arguments = ["plan", "--job", f"{MOUNTS}/{JOB_FILE}"]
     variables = {names.ONE_POD: f"{observed.child_prefix}-"} if may_be_one_pod(observed, spec, defaults) else {}
-    if may_scan(spec, outside_of_quota=observed.queue is not None):
-        variables[names.MAY_SCAN] = "true"
+    if may_divide and spec.script is None and spec.output.format != COPY:
+        variables |= {names.MAY_SCAN: "true", names.TWO_ROUNDS: "true"}
     pod = pod_template(
         observed,
         spec,
@@ -94,14 +105,6 @@ def plan_job(observed: Observed, spec: DataPrepJobSpec, *, attempt: int, memory:
         defaults=defaults,
     )
     return single_pod_job(observed, spec, step="plan", attempt=attempt, pod=pod, fatal_exits=_FATAL_WHILE_PLANNING)
-
-
-def may_scan(spec: DataPrepJobSpec, *, outside_of_quota: bool) -> bool:
-    """Return whether the plan pod may ask for a scan by several pods.
-
-    If only the convert Job is in a queue, the pods of the scan would run outside the quota. Scripts and copies read no records.
-    """
-    return spec.script is None and spec.output.format != COPY and not outside_of_quota
 
 
 def scan_job(
@@ -164,10 +167,51 @@ def merge_job(
         arguments=["plan", "--job", f"{MOUNTS}/{JOB_FILE}", "--scan", scan],
         gpu=False,
         memory=memory,
+        variables={names.TWO_ROUNDS: "true"},
         code_commit=code_commit,
         defaults=defaults,
     )
     return single_pod_job(observed, spec, step="merge", attempt=attempt, pod=pod, fatal_exits=_FATAL_WHILE_PLANNING)
+
+
+def shuffle_job(
+    observed: Observed,
+    spec: DataPrepJobSpec,
+    *,
+    run_id: str,
+    plan_sha256: str,
+    slices: int,
+    only: Sequence[int],
+    attempt: int,
+    memory: str | None,
+    defaults: PodDefaults,
+    code_commit: str | None = None,
+) -> Body:
+    """Return the Job of the shuffle step, an Indexed Job with one index for each slice of the input or, if `only` isn't empty, for each slice
+    in `only`. Its pods divide the records among the convert tasks."""
+    indexes = Indexes.of(slices, only=only)
+    arguments = ["shuffle", "--job", f"{MOUNTS}/{JOB_FILE}", "--run", run_id, "--plan-sha256", plan_sha256]
+    pod = pod_template(
+        observed,
+        spec,
+        step="shuffle",
+        attempt=attempt,
+        arguments=[*arguments, *indexes.arguments],
+        gpu=False,
+        memory=memory,
+        code_commit=code_commit,
+        defaults=defaults,
+    )
+    return indexed_job(
+        observed,
+        spec,
+        step="shuffle",
+        attempt=attempt,
+        pod=pod,
+        indexes=indexes,
+        annotation={ANNOTATION_PLAN: plan_sha256},
+        final_failure_rules=[on_exit("FailJob", Exit.BAD_SPEC, Exit.NOT_FOUND, Exit.BAD_DATA)],
+    )
 
 
 def may_be_one_pod(observed: Observed, spec: DataPrepJobSpec, defaults: PodDefaults) -> bool:

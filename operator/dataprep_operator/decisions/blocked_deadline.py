@@ -49,6 +49,15 @@ def _work_done(status: DataPrepJobStatus, *, until: datetime) -> float:
     """Return how many seconds of work a failure would waste."""
     timings = status.timings or Timings()
     work_seconds = (timings.planning_seconds or 0.0) + (timings.running_seconds or 0.0)
-    if status.step == "Convert" and status.progress is not None and status.progress.shards.done:
+    if _has_finished_parts(status):
         work_seconds = max(work_seconds, times.seconds_between(times.parse(status.start_time), until) or 0.0)
     return work_seconds
+
+
+def _has_finished_parts(status: DataPrepJobStatus) -> bool:
+    """Return whether the current step's pods have finished a shard, a part of a scan, or a slice of a shuffle."""
+    if status.progress is None:
+        return False
+    if status.step in ("Scan", "Shuffle"):
+        return not status.progress.summary.startswith("0/")
+    return status.step == "Convert" and status.progress.shards.done > 0

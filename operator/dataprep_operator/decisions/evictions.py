@@ -43,10 +43,11 @@ def count(observed: Observed, status: DataPrepJobStatus) -> DataPrepJobStatus:
 
 
 def _done(observed: Observed, status: DataPrepJobStatus) -> int:
-    """Return the number of finished shards or, in the scan step, of finished parts."""
-    if status.step == "Scan" and status.scan is not None:
+    """Return the number of finished shards or, in the scan and shuffle steps, of finished parts or slices."""
+    of_step = {"Scan": status.scan.parts if status.scan is not None else 0, "Shuffle": status.shuffle_tasks}
+    if (tasks := of_step.get(status.step or "")) is not None:
         child = observed.current_child(status)
-        return steps.finished_count(child, tasks=status.scan.parts) if child is not None else 0
+        return steps.finished_count(child, tasks=tasks) if child is not None else 0
     return status.progress.shards.done if status.progress is not None else 0
 
 
@@ -99,7 +100,7 @@ def pause_message(
     if until is None or now >= until or status.evictions is None:
         return None
     evictions = status.evictions
-    what = "part of the scan" if status.step == "Scan" else "shard"
+    what = {"Scan": "part of the scan", "Shuffle": "slice of the input"}.get(status.step or "", "shard")
     return (
         f"Pods were evicted {evictions.in_a_row} time{'s' * (evictions.in_a_row != 1)} without a finished {what}. Last cause: {evictions.reason}. "
         f"New pods are created at {times.text(until)}."

@@ -25,11 +25,6 @@ def has_queue_job(observed: Observed, attempt: int) -> bool:
     return observed.kueue and observed.queue is not None and all(child.within is not None for child in step_jobs)
 
 
-def runs_outside_quota(observed: Observed, attempt: int) -> bool:
-    """Return whether the job is in a queue in which only its convert Job waits, so that its other steps run outside the quota."""
-    return observed.queue is not None and not has_queue_job(observed, attempt)
-
-
 def queue_job(observed: Observed, attempt: int) -> Child | None:
     """Return the attempt's queue Job, if it exists."""
     return observed.child(QUEUE, attempt)

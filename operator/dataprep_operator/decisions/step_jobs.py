@@ -16,13 +16,17 @@ from dataprep_operator.settings import PodDefaults
 def job(observed: Observed, spec: DataPrepJobSpec, status: DataPrepJobStatus, *, queue: Child | None, defaults: PodDefaults) -> Body:
     """Return the Job of the current step. If `queue` is the admitted queue Job, the step's Job runs within its quota."""
     if queue is None:
-        return _job(observed, spec, status, defaults=defaults)
-    body = _job(replace(observed, queue=None, queue_labels={}, queue_annotations={}), spec, status, defaults=defaults)
-    # The other pods of a job with GPUs stay off the GPU nodes, because the queue has admitted only the converter pods there.
-    return queue_jobs.within_quota(body, queue, placed=status.step == "Convert" or accelerator(spec, status) == "CPU")
+        # If only the convert Job is in a queue, the pods of other steps run outside the quota, so these steps must have only one pod.
+        return _job(observed, spec, status, may_divide=observed.queue is None, defaults=defaults)
+    on_cpu_nodes = accelerator(spec, status) == "CPU"
+    outside_queue = replace(observed, queue=None, queue_labels={}, queue_annotations={})
+    # The other pods of a job with GPUs stay off the GPU nodes, because the queue has admitted only the converter pods there. Many pods on CPU
+    # nodes would use more than the quota.
+    body = _job(outside_queue, spec, status, may_divide=on_cpu_nodes, defaults=defaults)
+    return queue_jobs.within_quota(body, queue, placed=status.step == "Convert" or on_cpu_nodes)
 
 
-def _job(observed: Observed, spec: DataPrepJobSpec, status: DataPrepJobStatus, *, defaults: PodDefaults) -> Body:
+def _job(observed: Observed, spec: DataPrepJobSpec, status: DataPrepJobStatus, *, may_divide: bool, defaults: PodDefaults) -> Body:
     run_id, plan_sha256 = status.run_id or "", status.plan_sha256 or ""
     scan, parts = (status.scan.id, status.scan.parts) if status.scan is not None else ("", 0)
     code_commit = status.code.commit if status.code is not None else None
@@ -44,6 +48,20 @@ def _job(observed: Observed, spec: DataPrepJobSpec, status: DataPrepJobStatus, *
                 observed,
                 spec,
                 scan=scan,
+                attempt=status.attempt,
+                memory=memory.of(status),
+                code_commit=code_commit,
+                defaults=defaults,
+            )
+        case "Shuffle":
+            slices = status.shuffle_tasks or 0
+            return jobs.shuffle_job(
+                observed,
+                spec,
+                run_id=run_id,
+                plan_sha256=plan_sha256,
+                slices=slices,
+                only=steps.unfinished_tasks(observed, step="shuffle", attempt=status.attempt, digest=plan_sha256, tasks=slices),
                 attempt=status.attempt,
                 memory=memory.of(status),
                 code_commit=code_commit,
@@ -76,4 +94,4 @@ def _job(observed: Observed, spec: DataPrepJobSpec, status: DataPrepJobStatus, *
                 defaults=defaults,
             )
         case _:
-            return jobs.plan_job(observed, spec, attempt=status.attempt, memory=memory.of(status), defaults=defaults)
+            return jobs.plan_job(observed, spec, attempt=status.attempt, memory=memory.of(status), may_divide=may_divide, defaults=defaults)

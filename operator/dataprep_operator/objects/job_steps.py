@@ -1,6 +1,7 @@
 """The steps of a job, and how their Jobs differ. A step is named by the label `dataprep.io/step` of its Job and pods.
 
-Plan → Scan → Merge → Convert → Commit. The plan pod decides whether the scan and merge steps are needed. The Job that removes a deleted
+Plan → Scan → Merge → Shuffle → Convert → Commit. The plan pod decides whether the scan and merge steps are needed, and the plan whether the
+shuffle step is. The Job that removes a deleted
 job's output and the queue Job are not steps.
 """
 
@@ -45,6 +46,7 @@ BY_LABEL: Final[Mapping[str, JobStep]] = {
     "plan": JobStep("Plan", memory_field="plan_memory", deadline_field="plan_seconds", results=(PlanResult, ScanRequest)),
     "scan": JobStep("Scan", memory_field="memory", deadline_field="plan_seconds", share="part"),
     "merge": JobStep("Merge", memory_field="plan_memory", deadline_field="plan_seconds", results=(PlanResult,)),
+    "shuffle": JobStep("Shuffle", memory_field="memory", deadline_field="convert_seconds", share="slice"),
     "convert": JobStep("Convert", memory_field="memory", deadline_field="convert_seconds", share="task"),
     "commit": JobStep("Commit", memory_field="commit_memory", deadline_field="commit_seconds", results=(CommitResult,)),
 }

@@ -39,10 +39,8 @@ def plan_fault(result: PlanResult, spec: DataPrepJobSpec) -> str | None:
     return None
 
 
-def scan_fault(request: ScanRequest, spec: DataPrepJobSpec, *, is_permitted: bool) -> str | None:
+def scan_fault(request: ScanRequest, spec: DataPrepJobSpec) -> str | None:
     """Return why the plan step's request for a scan is invalid, or None if it is valid. Its name becomes an argument of the next steps."""
-    if not is_permitted:
-        return f"The plan step asks for a scan in {request.parts} parts, but this job may not be scanned by several pods."
     return _NO_CODE_COMMIT if _lacks_commit(request, spec) else None
 
 

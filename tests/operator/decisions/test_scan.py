@@ -2,7 +2,6 @@
 
 import json
 from collections.abc import Callable
-from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -60,9 +59,22 @@ def test_which_plan_pods_may_ask_for_a_scan(fields: dict[str, Any], *, may: bool
     assert (variables_of(body).get(names.MAY_SCAN) == "true") is may
 
 
-def test_a_scan_never_runs_outside_a_queue() -> None:
-    body = jobs.plan_job(replace(a_job(), queue="team"), a_spec(), attempt=1, defaults=DEFAULTS)
-    assert names.MAY_SCAN not in variables_of(body)
+@pytest.mark.parametrize(
+    ("kueue", "gpus", "may"),
+    [
+        pytest.param(True, False, True, id="the whole job waits"),
+        pytest.param(False, False, False, id="only the convert Job waits"),
+        pytest.param(True, True, False, id="GPU nodes are reserved"),
+    ],
+)
+def test_a_scan_never_runs_outside_a_quota(kueue: bool, gpus: bool, may: bool) -> None:
+    world = World(kueue=kueue)
+    world.apply(labels={QUEUE_LABEL: "research"}, workers=WORKERS | ({"accelerator": {"policy": "Required"}} if gpus else {}))
+    world.settle()
+    if kueue:
+        world.cluster.change("jobs", world.job("queue-1")["metadata"]["name"], {"spec": {"suspend": False}})
+        world.settle()
+    assert (names.MAY_SCAN in variables_of(world.job("plan"))) is may
 
 
 def test_the_pod_of_the_merge_step_neither_scans_again_nor_does_the_other_steps() -> None:
@@ -89,14 +101,12 @@ def test_a_request_of_the_wrong_form_becomes_no_argument(world: World, changes: 
     assert "The plan step's termination message was not written by dataprep" in world.message()
 
 
-def test_a_request_of_a_job_that_may_not_scan_fails_the_job(world: World) -> None:
-    world.apply(labels={QUEUE_LABEL: "research"})
-    world.settle()
-    world.scan_requested()
-
-    assert world.settle() == "Failed"
-    assert world.message() == "The plan step asks for a scan in 4 parts, but this job may not be scanned by several pods."
-    assert world.jobs() == ["plan"]
+def test_a_scan_whose_status_an_older_definition_has_dropped_is_planned_again(world: World) -> None:
+    world.scanning()
+    del world.cluster.objects["dataprepjobs", NAMESPACE, "mnist"]["status"]["scan"]
+    world.restart()
+    assert world.settle() == "Planning"
+    assert (world.status()["step"], world.status()["attempt"]) == ("Plan", 2)
 
 
 # --- the Job of the scan --------------------------------------------------------------------------------------------------

@@ -27,6 +27,7 @@ OF_STEP: Final[Mapping[str, Activity]] = {
     "Plan": Activity("Planning", Reason.PLANNING, "The plan step lists the input and divides it into shards."),
     "Scan": Activity("Planning", Reason.PLANNING, "Pods scan the input in parts."),
     "Merge": Activity("Planning", Reason.PLANNING, "The merge step makes the plan from the results of the scan."),
+    "Shuffle": Activity("Running", Reason.CONVERTING, "Pods divide the records of the shuffle among the convert tasks."),
     "Convert": Activity("Running", Reason.CONVERTING, "Converter pods write shards."),
     "Commit": Activity("Committing", Reason.COMMITTING, "The commit step checks every shard and writes the manifest."),
 }

@@ -19,7 +19,6 @@ from dataprep_api.resources.status import (
     Timings,
 )
 from dataprep_api.stages import READ_WAIT, verdict
-from dataprep_operator.children.jobs import may_scan
 from dataprep_operator.decisions import conditions, evictions, memory, queueing, steps
 from dataprep_operator.decisions.status import activity, progress
 from dataprep_operator.decisions.status.activity import Activity
@@ -39,10 +38,15 @@ def advance(context: Context, status: DataPrepJobStatus) -> DataPrepJobStatus:
         status = _with_quota_condition(context, status, queueing.queue_job(context.observed, status.attempt), whole=True)
     if status.step == "Plan":
         status = _plan_step(context, status)
+    if status.step in ("Scan", "Merge") and status.scan is None:
+        # An earlier release of the CRD has dropped the scan.
+        status = status.model_copy(update={"step": "Plan", "attempt": status.attempt + 1})
     if status.step == "Scan" and status.phase != "Failed":
         status = _scan_step(context, status)
     if status.step == "Merge" and status.phase != "Failed":
         status = _merge_step(context, status)
+    if status.step == "Shuffle" and status.phase != "Failed":
+        status = _shuffle_step(context, status)
     if status.step == "Convert" and status.phase != "Failed":
         status = _convert_step(context, status)
     if status.step == "Commit" and status.phase not in TERMINAL_PHASES:
@@ -71,8 +75,7 @@ def _plan_step(context: Context, status: DataPrepJobStatus) -> DataPrepJobStatus
 
 def _begin_scan(context: Context, status: DataPrepJobStatus, request: ScanRequest) -> DataPrepJobStatus:
     """Continue with the scan step. Everything that the plan pod asked for is recorded, so that nothing depends on this pod any more."""
-    outside_of_quota = queueing.runs_outside_quota(context.observed, status.attempt)
-    fault = results.scan_fault(request, context.spec, is_permitted=may_scan(context.spec, outside_of_quota=outside_of_quota))
+    fault = results.scan_fault(request, context.spec)
     if fault:
         return fail(context, status, Reason.INTERNAL_ERROR, fault)
     child = context.observed.child("plan", status.attempt)
@@ -123,6 +126,7 @@ def _complete_plan(context: Context, status: DataPrepJobStatus, result: PlanResu
             "run_id": result.run_id,
             "plan_sha256": result.plan_sha256,
             "tasks": result.tasks,
+            "shuffle_tasks": result.shuffle_tasks,
             "code": CodeStatus(commit=result.code_commit) if result.code_commit is not None else None,
             "evictions": evictions.start_streak(status),
             "ignored_files": result.ignored,
@@ -144,7 +148,13 @@ def _complete_plan(context: Context, status: DataPrepJobStatus, result: PlanResu
         if result.reused:
             return succeed(context, status.model_copy(update={"reused": True}), result.commit)
         return _complete_in_one_pod(context, status, child, result, result.commit)
-    return status.model_copy(update={"step": "Convert" if result.tasks else "Commit"})
+    if not result.tasks:
+        return status.model_copy(update={"step": "Commit"})
+    if result.shuffle_tasks is None:
+        return status.model_copy(update={"step": "Convert"})
+    return status.model_copy(
+        update={"step": "Shuffle", "progress": progress.with_summary(status, f"0/{result.shuffle_tasks}", now=context.now)}
+    )
 
 
 def _complete_in_one_pod(
@@ -168,6 +178,25 @@ def _complete_in_one_pod(
 def _with_bottleneck(status: DataPrepJobStatus, result: CommitResult) -> DataPrepJobStatus:
     update = {"bottleneck": verdict(result.seconds), "read_wait_seconds": result.seconds.get(READ_WAIT)}
     return status.model_copy(update={"timings": (status.timings or Timings()).model_copy(update=update)})
+
+
+def _shuffle_step(context: Context, status: DataPrepJobStatus) -> DataPrepJobStatus:
+    child, slices = context.observed.child("shuffle", status.attempt), status.shuffle_tasks or 0
+    judgement = steps.judge(context.observed, context.spec, step="shuffle", attempt=status.attempt)
+    if isinstance(judgement, Succeeded):
+        shards = status.progress.shards.total if status.progress is not None else 0
+        return status.model_copy(
+            update={
+                "step": "Convert",
+                "evictions": evictions.start_streak(status),
+                "progress": progress.with_summary(status, f"0/{shards}", now=context.now),
+            }
+        )
+    if child is not None:
+        done = steps.finished_count(child, tasks=slices)
+        status = status.model_copy(update={"progress": progress.with_summary(status, f"{done}/{slices}", now=context.now)})
+    next_attempt = _with_more_memory(context, status, judgement)
+    return next_attempt or _report_unfinished(context, status, judgement, step="shuffle", doing=activity.OF_STEP["Shuffle"])
 
 
 def _convert_step(context: Context, status: DataPrepJobStatus) -> DataPrepJobStatus:

@@ -163,13 +163,13 @@ def _retry(context: Context, status: DataPrepJobStatus) -> DataPrepJobStatus:
     )
 
 
-def _retry_step(status: DataPrepJobStatus, failed_condition: Condition | None) -> Literal["Plan", "Convert", "Commit"]:
+def _retry_step(status: DataPrepJobStatus, failed_condition: Condition | None) -> Literal["Plan", "Shuffle", "Convert", "Commit"]:
     reason = failed_condition.reason if failed_condition is not None else ""
     if status.run_id is None or reason in _RETRY_FROM_PLAN:
         return "Plan"
     if status.step == "Commit" and reason not in _RETRY_FROM_CONVERT:
         return "Commit"
-    return "Convert"
+    return "Shuffle" if status.step == "Shuffle" else "Convert"
 
 
 def _start(context: Context, status: DataPrepJobStatus) -> DataPrepJobStatus:

@@ -70,8 +70,12 @@ def scanning(status: DataPrepJobStatus, child: Child | None, *, now: datetime) -
     if child is None or status.scan is None:
         return status.progress
     done = steps.finished_count(child, tasks=status.scan.parts)
-    before = status.progress or Progress()
-    return before.model_copy(update={"summary": f"{done}/{status.scan.parts}", "updated_at": times.text(now)})
+    return with_summary(status, f"{done}/{status.scan.parts}", now=now)
+
+
+def with_summary(status: DataPrepJobStatus, summary: str, *, now: datetime) -> Progress:
+    """Return the progress with another summary. The counts of the conversion stay."""
+    return (status.progress or Progress()).model_copy(update={"summary": summary, "updated_at": times.text(now)})
 
 
 def _remaining_seconds(now: datetime, child: Child, records: RecordProgress, rate: float | None, fraction: float) -> int | None:
