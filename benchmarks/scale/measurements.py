@@ -23,7 +23,7 @@ from dataprep_converter.planning.planner import make_plan
 from dataprep_converter.runtime import allocator
 from dataprep_converter.sampling.plan import Plan
 from dataprep_converter.sampling.units import SCHEMA, UnitTable
-from dataprep_converter.steps import convert_commit, convert_work
+from dataprep_converter.steps.conversion import convert_commit, convert_work
 from dataprep_converter.stores import Store, StoreSettings
 
 Figures = dict[str, float]

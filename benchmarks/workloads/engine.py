@@ -35,7 +35,7 @@ _SLOW: Final[Mapping[str, Any]] = {
 }
 _IMPORTS: Final = (
     "import os; os.environ['OPENBLAS_NUM_THREADS'] = '1'; from dataprep_converter.runtime import without_pandas; without_pandas.hide(); "
-    "import dataprep_converter.steps.convert_work, dataprep_converter.readers.arrays.idx, dataprep_converter.formats.tfrecord.tfrecord_encoder; os._exit(0)"
+    "import dataprep_converter.steps.conversion.convert_work, dataprep_converter.readers.arrays.idx, dataprep_converter.formats.tfrecord.tfrecord_encoder; os._exit(0)"
 )
 """Ends with `os._exit`, so that the end of the process isn't measured. A normal exit would take 0.1 s to free the libraries' objects, but a
 pod has frozen these objects by then (`allocator.py`)."""

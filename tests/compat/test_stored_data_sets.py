@@ -18,7 +18,7 @@ from dataprep_converter.core.errors import BadSpec
 from dataprep_converter.dataset.output_folder import OutputFolder
 from dataprep_converter.dataset.stored_plan import load_plan
 from dataprep_converter.inputs.access import Access
-from dataprep_converter.steps import convert_commit, convert_work
+from dataprep_converter.steps.conversion import convert_commit, convert_work
 from dataprep_converter.tools import repair
 from dataprep_converter.tools.inspect import inspection
 from dataprep_converter.tools.verification import verify

@@ -118,8 +118,8 @@ def _run(arguments: argparse.Namespace) -> Exit:
 
 
 def _plan(arguments: argparse.Namespace) -> Exit:
+    from dataprep_converter.steps.conversion.scan_step import scan_request
     from dataprep_converter.steps.plan_step import dry_run, run_plan_step
-    from dataprep_converter.steps.scan_step import scan_request
 
     job = with_code(job_of(arguments))
     access = access_of(job)
@@ -195,7 +195,7 @@ def _validate(arguments: argparse.Namespace) -> Exit:
 
 
 def _scan(arguments: argparse.Namespace) -> Exit:
-    from dataprep_converter.steps.scan_step import run_scan_step
+    from dataprep_converter.steps.conversion.scan_step import run_scan_step
 
     job = with_code(job_of(arguments))
     arguments.task = part = _task_number(arguments)
@@ -235,8 +235,8 @@ def _work(arguments: argparse.Namespace) -> Exit:
 
 def _shuffle(arguments: argparse.Namespace) -> Exit:
     from dataprep_converter.core.errors import BadSpec
+    from dataprep_converter.steps.conversion.shuffle import shuffle_task, shuffle_tasks
     from dataprep_converter.steps.kinds import kind_of
-    from dataprep_converter.steps.shuffle import shuffle_task, shuffle_tasks
 
     job = with_code(job_of(arguments))
     number = _task_number(arguments)

@@ -80,7 +80,7 @@ class Access:
         """Whether the default value of a decimal column may lose digits. Set if the plan belongs to an existing data set, because that data
         set contains the rounded default."""
         self.divides_shuffles = True
-        """Whether somebody does the first round of a shuffle (`steps/shuffle.py`) if the plan has one."""
+        """Whether somebody does the first round of a shuffle (`steps/conversion/shuffle.py`) if the plan has one."""
         self.reads_heif = True
         """Whether AVIF and HEIC files are images."""
 

@@ -112,7 +112,7 @@ class _InTasks:
 
         is_divided = False
         if plan.head.shuffle_tasks is not None:
-            from dataprep_converter.steps import shuffle
+            from dataprep_converter.steps.conversion import shuffle
 
             is_divided = shuffle.is_needed(job.spec, plan=plan, access=access, workers=workers)
             if is_divided:
@@ -124,14 +124,14 @@ class Conversion(_InTasks):
     """A job that reads and transforms the records of a source and writes them as shards."""
 
     runs_code = True
-    check_overlaps = _step("convert_plan:check_overlaps")
-    source_uris = _step("convert_plan:source_uris")
-    work = _step("convert_work:work")
-    commit = _step("convert_commit:commit")
+    check_overlaps = _step("conversion.convert_plan:check_overlaps")
+    source_uris = _step("conversion.convert_plan:source_uris")
+    work = _step("conversion.convert_work:work")
+    commit = _step("conversion.convert_commit:commit")
 
     def plan(self, spec: DataPrepJobSpec, access: Access) -> Draft:
         """If there is a data set to extend, plans its extension; otherwise plans the complete data set. Uses the stored results of a scan."""
-        from dataprep_converter.steps import convert_plan, extend, scan_step
+        from dataprep_converter.steps.conversion import convert_plan, extend, scan_step
 
         access.scan = scan = scan_step.scanned_before(spec, access)
         try:
@@ -147,7 +147,7 @@ class Copy(_InTasks):
 
     runs_code = False
     check_overlaps = _step("copy_job:check_overlaps")
-    source_uris = _step("convert_plan:source_uris")
+    source_uris = _step("conversion.convert_plan:source_uris")
     plan = _step("copy_job:plan")
     work = _step("copy_job:work")
     commit = _step("copy_job:commit")

@@ -34,7 +34,7 @@ from dataprep_converter.pipeline.task_progress import TaskProgress
 from dataprep_converter.runtime import fork_server
 from dataprep_converter.runtime.watchdog import Watchdog
 from dataprep_converter.sampling.plan import Plan
-from dataprep_converter.steps import shuffle
+from dataprep_converter.steps.conversion import shuffle
 from dataprep_converter.stores import StoreSettings, scheme_of
 
 logger = logging.getLogger(__name__)

@@ -9,7 +9,8 @@ without_pandas.hide()
 
 from dataprep_converter.core import native  # noqa: E402 - after pandas is hidden
 from dataprep_converter.runtime import allocator  # noqa: E402 - after pandas is hidden
-from dataprep_converter.steps import convert_work, kinds, pool  # noqa: E402, F401 - after pandas is hidden
+from dataprep_converter.steps import kinds, pool  # noqa: E402, F401 - after pandas is hidden
+from dataprep_converter.steps.conversion import convert_work  # noqa: E402, F401 - after pandas is hidden
 
 native.is_there()
 allocator.tune_allocator()

@@ -23,7 +23,7 @@ from dataprep_converter.readers import Reader, ReadsColumns, reader_class
 from dataprep_converter.records.batch import Batch
 from dataprep_converter.sampling.plan import Plan, WholePlan
 from dataprep_converter.sampling.selection import Samples, Selection
-from dataprep_converter.steps.convert_plan import ConversionDraft
+from dataprep_converter.steps.conversion.convert_plan import ConversionDraft
 from dataprep_converter.steps.plan_step import drafted, fault_of_output, figures
 from dataprep_converter.tools.infer.column_notes import MOST_CLASSES, likely_mistakes, short_value
 

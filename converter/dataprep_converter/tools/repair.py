@@ -32,7 +32,8 @@ from dataprep_converter.inputs.pinned import open_pinned
 from dataprep_converter.pipeline.shard_samples import selection_of
 from dataprep_converter.planning.planner import NewPlan, make_plan
 from dataprep_converter.sampling.plan import Plan, WholePlan, check_versions
-from dataprep_converter.steps import convert_commit, convert_work, pool
+from dataprep_converter.steps import pool
+from dataprep_converter.steps.conversion import convert_commit, convert_work
 from dataprep_converter.steps.kinds import Script, kind_of
 from dataprep_converter.stores import Entry, scheme_of
 from dataprep_converter.stores.publish import digest_of

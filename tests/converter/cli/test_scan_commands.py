@@ -12,7 +12,7 @@ from dataprep_api import names
 from dataprep_api.dataset import messages
 from dataprep_converter.planning import scan
 from dataprep_converter.runtime import scans
-from dataprep_converter.steps import scan_step
+from dataprep_converter.steps.conversion import scan_step
 
 SCAN = "feed" * 4
 

@@ -27,7 +27,7 @@ from dataprep_converter.readers import Reader
 from dataprep_converter.readers.arrays.fixed_length import FixedLengthReader
 from dataprep_converter.readers.text.delimited import CsvReader
 from dataprep_converter.readers.whole_file import WholeFileReader
-from dataprep_converter.steps.convert_plan import source_uris
+from dataprep_converter.steps.conversion.convert_plan import source_uris
 
 SUFFIXES = ["zip", "stored.zip", "tar", "tar.gz", "tgz"]
 

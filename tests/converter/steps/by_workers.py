@@ -5,7 +5,8 @@ from concurrent.futures import ThreadPoolExecutor
 from dataprep_api.dataset.plan import task
 from dataprep_api.resources.job import DataPrepJob
 from dataprep_converter.inputs.access import Access
-from dataprep_converter.steps import convert_commit, convert_work, plan_step
+from dataprep_converter.steps import plan_step
+from dataprep_converter.steps.conversion import convert_commit, convert_work
 
 
 def run_by_workers(job: DataPrepJob) -> int:

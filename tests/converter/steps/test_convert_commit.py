@@ -11,7 +11,8 @@ from dataprep_api.resources.job import DataPrepJob
 from dataprep_converter.core.errors import Missing, NotWhole, OutputLost
 from dataprep_converter.inputs.access import Access
 from dataprep_converter.sampling.plan import Plan
-from dataprep_converter.steps import convert_commit, convert_work, plan_step
+from dataprep_converter.steps import plan_step
+from dataprep_converter.steps.conversion import convert_commit, convert_work
 from dataprep_converter.tools.verification import verify
 
 

@@ -17,7 +17,8 @@ from dataprep_converter.pipeline.shard_writer import ShardWriter
 from dataprep_converter.pipeline.task_progress import TaskProgress
 from dataprep_converter.runtime import retry
 from dataprep_converter.runtime.prefetch import prefetched
-from dataprep_converter.steps import convert_work, plan_step
+from dataprep_converter.steps import plan_step
+from dataprep_converter.steps.conversion import convert_work
 from dataprep_converter.stores import publish
 from dataprep_converter.tools.verification import verify
 

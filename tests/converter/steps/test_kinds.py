@@ -11,7 +11,8 @@ import pytest
 
 from dataprep_api.spec import DataPrepJobSpec
 from dataprep_converter.core.errors import BadSpec
-from dataprep_converter.steps import convert_commit, convert_plan, convert_work, copy_job, script_commit, script_job
+from dataprep_converter.steps import copy_job, script_commit, script_job
+from dataprep_converter.steps.conversion import convert_commit, convert_plan, convert_work
 from dataprep_converter.steps.kinds import Conversion, Copy, Kind, Script, kind_of
 
 ROWS = {"source": {"jsonl": {"uris": ["in"]}}}
@@ -84,7 +85,7 @@ def test_a_worker_imports_only_the_work_step() -> None:
     program = (
         "import sys\n"
         "from dataprep_converter.steps import kinds\n"
-        "from dataprep_converter.steps.convert_work import work\n"
+        "from dataprep_converter.steps.conversion.convert_work import work\n"
         "print(*(name.rpartition('.')[2] for name in sys.modules if name.startswith('dataprep_converter.steps.')))\n"
     )
     loaded = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True).stdout.split()

@@ -16,7 +16,8 @@ from dataprep_converter.core.errors import BadData
 from dataprep_converter.inputs.access import Access
 from dataprep_converter.pipeline.task_progress import TaskProgress
 from dataprep_converter.runtime import fork_server, plugins
-from dataprep_converter.steps import convert_work, pool
+from dataprep_converter.steps import pool
+from dataprep_converter.steps.conversion import convert_work
 from dataprep_converter.tools.verification import verify
 
 CODE = """

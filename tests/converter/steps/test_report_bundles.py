@@ -18,7 +18,8 @@ from dataprep_converter.dataset.output_folder import OutputFolder, RunFolder
 from dataprep_converter.dataset.stored_reports import StoredReports
 from dataprep_converter.inputs.access import Access
 from dataprep_converter.sampling.plan import Plan
-from dataprep_converter.steps import convert_commit, convert_work, plan_step, remove
+from dataprep_converter.steps import plan_step, remove
+from dataprep_converter.steps.conversion import convert_commit, convert_work
 from dataprep_converter.tools.verification import verify
 
 

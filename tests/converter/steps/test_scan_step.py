@@ -21,8 +21,8 @@ from dataprep_converter.planning.scan import digest_of_rules, divide
 from dataprep_converter.readers.text import stretches
 from dataprep_converter.readers.text_scan import files
 from dataprep_converter.runtime import scans
+from dataprep_converter.steps.conversion.scan_step import remove_scan, run_scan_step
 from dataprep_converter.steps.kinds import Conversion
-from dataprep_converter.steps.scan_step import remove_scan, run_scan_step
 from dataprep_converter.stores.files import FileStore
 
 SOURCES: dict[str, dict[str, Any]] = {

@@ -26,7 +26,8 @@ from dataprep_converter.readers.base import windows
 from dataprep_converter.readers.shuffled import shuffled_reader
 from dataprep_converter.readers.text import stretches
 from dataprep_converter.runtime.temporary import free_bytes_at
-from dataprep_converter.steps import plan_step, pool, shuffle
+from dataprep_converter.steps import plan_step, pool
+from dataprep_converter.steps.conversion import shuffle
 from dataprep_converter.steps.run import run
 from dataprep_converter.tools.verification import verify
 

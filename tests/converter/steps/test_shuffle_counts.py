@@ -21,7 +21,7 @@ from dataprep_converter.readers.shuffled import shuffle_file
 from dataprep_converter.readers.shuffled.shuffled_reader import shuffled_reader
 from dataprep_converter.readers.text import stretches
 from dataprep_converter.sampling.plan import Plan
-from dataprep_converter.steps import shuffle
+from dataprep_converter.steps.conversion import shuffle
 
 _pq: Any = pq  # the type stubs lack some options
 ROWS, ROW_BYTES = 20_000, 200

@@ -19,7 +19,7 @@ from dataprep_converter.core.errors import BadData, BadSpec, Missing, NotPermitt
 from dataprep_converter.dataset.output_folder import OutputFolder
 from dataprep_converter.inputs import maxcompute
 from dataprep_converter.inputs.access import Access
-from dataprep_converter.steps import table_output
+from dataprep_converter.steps.conversion import table_output
 from dataprep_converter.tools.verification import verify
 from storeservers.odps import FakeMaxCompute, rows_of, wire
 

@@ -16,7 +16,8 @@ from dataprep_converter.inputs.access import Access
 from dataprep_converter.planning import planner
 from dataprep_converter.readers.base import blocks
 from dataprep_converter.sampling.plan import Plan
-from dataprep_converter.steps import convert_commit, convert_work, plan_step, shuffle
+from dataprep_converter.steps import plan_step
+from dataprep_converter.steps.conversion import convert_commit, convert_work, shuffle
 
 
 def make_rounds(monkeypatch: pytest.MonkeyPatch, *, slice_bytes: int = 500, task_bytes: int = 500) -> None:

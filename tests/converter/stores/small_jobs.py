@@ -15,7 +15,8 @@ from dataprep_converter.dataset.output_folder import OutputFolder
 from dataprep_converter.dataset.stored_plan import load_plan
 from dataprep_converter.inputs.access import Access
 from dataprep_converter.planning import planner
-from dataprep_converter.steps import one_pod, plan_step, shuffle
+from dataprep_converter.steps import one_pod, plan_step
+from dataprep_converter.steps.conversion import shuffle
 from dataprep_converter.steps.kinds import kind_of
 from dataprep_converter.stores.objects import objects, oss
 

@@ -26,8 +26,8 @@ from dataprep_converter.core.errors import ConvertError
 from dataprep_converter.dataset import manifest_table
 from dataprep_converter.inputs.access import Access
 from dataprep_converter.runtime.retry import RetryPolicy
-from dataprep_converter.steps import convert_work as converter_working
-from dataprep_converter.steps import shuffle
+from dataprep_converter.steps.conversion import convert_work as converter_working
+from dataprep_converter.steps.conversion import shuffle
 from dataprep_converter.tools.verification import verify
 
 pytestmark = pytest.mark.slow

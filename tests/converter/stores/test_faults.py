@@ -34,8 +34,8 @@ from dataprep_api.reasons import Reason
 from dataprep_converter.core.errors import ConvertError
 from dataprep_converter.inputs.access import Access
 from dataprep_converter.runtime.retry import RetryPolicy
-from dataprep_converter.steps import convert_work as converter_working
 from dataprep_converter.steps import preflight
+from dataprep_converter.steps.conversion import convert_work as converter_working
 from storeservers.faulty import Fault, Kind
 
 pytestmark = pytest.mark.store

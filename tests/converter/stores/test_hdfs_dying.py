@@ -18,7 +18,7 @@ from tests.converter.stores.small_jobs import assert_nothing_broken, assert_whol
 from dataprep_api.reasons import Reason
 from dataprep_converter.core.errors import ConvertError
 from dataprep_converter.runtime.retry import RetryPolicy
-from dataprep_converter.steps import convert_work as converter_working
+from dataprep_converter.steps.conversion import convert_work as converter_working
 from storeservers import HdfsCluster
 
 pytestmark = pytest.mark.store

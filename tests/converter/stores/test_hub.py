@@ -20,7 +20,7 @@ from dataprep_converter.dataset.stored_plan import load_plan
 from dataprep_converter.inputs.access import Access
 from dataprep_converter.inputs.pinned import open_pinned
 from dataprep_converter.inputs.store_settings import settings_for
-from dataprep_converter.steps import convert_commit, convert_work
+from dataprep_converter.steps.conversion import convert_commit, convert_work
 from dataprep_converter.steps.plan_step import run_plan_step
 from dataprep_converter.steps.run import run
 from dataprep_converter.stores import StoreSettings

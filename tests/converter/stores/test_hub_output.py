@@ -36,7 +36,8 @@ from dataprep_converter.dataset.output_folder import OutputFolder
 from dataprep_converter.dataset.stored_plan import load_plan
 from dataprep_converter.inputs.access import Access
 from dataprep_converter.inputs.store_settings import settings_for
-from dataprep_converter.steps import convert_commit, convert_work, one_pod
+from dataprep_converter.steps import one_pod
+from dataprep_converter.steps.conversion import convert_commit, convert_work
 from dataprep_converter.steps.plan_step import PlannedRun, dry_run, run_plan_step
 from dataprep_converter.steps.remove import remove
 from dataprep_converter.steps.run import run

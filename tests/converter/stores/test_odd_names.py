@@ -15,7 +15,8 @@ from dataprep_api.exits import Exit
 from dataprep_api.resources.job import DataPrepJob
 from dataprep_converter.core.errors import BadSpec, ConvertError, NotFound, NotWhole, OutputExists
 from dataprep_converter.inputs.access import Access
-from dataprep_converter.steps import convert_commit, convert_work, plan_step
+from dataprep_converter.steps import plan_step
+from dataprep_converter.steps.conversion import convert_commit, convert_work
 from dataprep_converter.steps.remove import remove
 from dataprep_converter.stores import StoreSettings, files
 from dataprep_converter.stores.files import FileStore

@@ -15,7 +15,8 @@ from dataprep_converter.core.errors import BadCredentials, NotPermitted
 from dataprep_converter.dataset.output_folder import OutputFolder
 from dataprep_converter.dataset.stored_plan import load_plan
 from dataprep_converter.inputs.access import Access
-from dataprep_converter.steps import convert_commit, plan_step
+from dataprep_converter.steps import plan_step
+from dataprep_converter.steps.conversion import convert_commit
 from dataprep_converter.stores import StoreSettings
 from storeservers import FakeOss, HdfsCluster, S3Server
 from storeservers.oss import AccessKey

@@ -36,7 +36,8 @@ STEPS = """
 import json, os, sys
 import alibabacloud_oss_v2, obstore, odps, pyarrow.csv
 from dataprep_converter.cli import commands
-from dataprep_converter.steps import convert_commit, convert_work, plan_step
+from dataprep_converter.steps import plan_step
+from dataprep_converter.steps.conversion import convert_commit, convert_work
 
 for line in sys.stdin:
     order = json.loads(line)

@@ -13,7 +13,8 @@ from tests.builders.specs import parse_job
 from dataprep_api.resources.job import DataPrepJob
 from dataprep_converter.core.errors import BadSpec, InputChanged
 from dataprep_converter.inputs.access import Access
-from dataprep_converter.steps import convert_work, plan_step
+from dataprep_converter.steps import plan_step
+from dataprep_converter.steps.conversion import convert_work
 from dataprep_converter.tools import repair
 
 KEYED = {"columns": ["user"], "keyEnv": "PEPPER"}

@@ -32,9 +32,9 @@ from dataprep_converter.sampling.plan import Plan
 from dataprep_converter.statistics import comparison
 from dataprep_converter.statistics.class_counts import as_texts
 from dataprep_converter.statistics.statistics import SplitStatistics
-from dataprep_converter.steps import table_output
 from dataprep_converter.steps.commit_result import result_of, tool_versions
-from dataprep_converter.steps.folded_reports import FoldedReports, SplitTotals, fold
+from dataprep_converter.steps.conversion import table_output
+from dataprep_converter.steps.conversion.folded_reports import FoldedReports, SplitTotals, fold
 
 _SHOWN: Final = 5
 

@@ -22,9 +22,9 @@ from dataprep_converter.planning.planner import NewPlan, make_plan
 from dataprep_converter.readers.text_scan.files import TEXT_UNITS
 from dataprep_converter.records.feature import FeatureSpec
 from dataprep_converter.sampling.plan import Plan, Tables, WholePlan
-from dataprep_converter.steps import table_output
+from dataprep_converter.steps.conversion import table_output
+from dataprep_converter.steps.conversion.scan_step import remove_scan
 from dataprep_converter.steps.draft import Draft
-from dataprep_converter.steps.scan_step import remove_scan
 from dataprep_converter.stores import scheme_of
 
 

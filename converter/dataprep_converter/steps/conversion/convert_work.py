@@ -23,8 +23,8 @@ from dataprep_converter.runtime import allocator
 from dataprep_converter.runtime.retry import RetryPolicy, retrying
 from dataprep_converter.sampling.plan import Plan, check_versions
 from dataprep_converter.sampling.selection import Samples
-from dataprep_converter.steps import table_output
-from dataprep_converter.steps.shuffle import gather_of
+from dataprep_converter.steps.conversion import table_output
+from dataprep_converter.steps.conversion.shuffle import gather_of
 from dataprep_converter.transforms.hash import digests_of_keys
 
 logger = logging.getLogger(__name__)

@@ -30,7 +30,7 @@ from dataprep_converter.planning.planner import NewPlan, make_plan
 from dataprep_converter.runtime.ahead import mapped_ahead
 from dataprep_converter.sampling.plan import Plan, Tables, check_versions
 from dataprep_converter.sampling.units import UnitTable
-from dataprep_converter.steps.convert_plan import ConversionDraft
+from dataprep_converter.steps.conversion.convert_plan import ConversionDraft
 from dataprep_converter.stores.publish import copy_file
 
 logger = logging.getLogger(__name__)
