@@ -236,12 +236,15 @@ def _work(arguments: argparse.Namespace) -> Exit:
 def _shuffle(arguments: argparse.Namespace) -> Exit:
     from dataprep_converter.core.errors import BadSpec
     from dataprep_converter.steps.conversion.shuffle import shuffle_task, shuffle_tasks
-    from dataprep_converter.steps.kinds import kind_of
+    from dataprep_converter.steps.kinds import Conversion, kind_of
 
     job = with_code(job_of(arguments))
-    number = _task_number(arguments)
+    arguments.task = number = _task_number(arguments)
+    kind = kind_of(job.spec)
+    if not isinstance(kind, Conversion):
+        raise BadSpec("Only a conversion has the first round of a shuffle; this job is a copy or a script.")
     access = access_of(job)
-    plan = _stored_plan(job, kind_of(job.spec), access, arguments)
+    plan = _stored_plan(job, kind, access, arguments)
     tasks = shuffle_tasks(plan)
     if number >= tasks:
         raise BadSpec(f"The plan's first round of a shuffle has {tasks} tasks, numbered from 0; got task {number}.")

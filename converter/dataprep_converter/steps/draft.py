@@ -40,6 +40,13 @@ class Draft(Closeable):
     def close(self) -> None:
         """Removes temporary files, if there are any."""
 
+    def shuffle_tasks(self, plan: Plan) -> int | None:  # noqa: ARG002 - conversions use it
+        """Returns the number of tasks in the first round of a shuffle, or None if there is no such round. Only a conversion has one.
+
+        `plan` is the plan to use, which may be the one already stored in the folder.
+        """
+        return None
+
     def check_output(self, folder: RunFolder) -> None:
         """Raises an error when the output can't accept the new data set."""
 

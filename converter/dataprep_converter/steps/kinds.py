@@ -107,6 +107,22 @@ class _InTasks:
     """A kind of job whose shards are divided into tasks, which several processes share."""
 
     def work_here(self: Kind, job: DataPrepJob, *, plan: Plan, access: Access, workers: int, watch: Watch) -> None:
+        """Runs the tasks in several processes."""
+        from dataprep_converter.steps import pool
+
+        pool.run_tasks(job, self, plan=plan, access=access, workers=workers, watch=watch.progress)
+
+
+class Conversion(_InTasks):
+    """A job that reads and transforms the records of a source and writes them as shards."""
+
+    runs_code = True
+    check_overlaps = _step("conversion.convert_plan:check_overlaps")
+    source_uris = _step("conversion.convert_plan:source_uris")
+    work = _step("conversion.convert_work:work")
+    commit = _step("conversion.convert_commit:commit")
+
+    def work_here(self, job: DataPrepJob, *, plan: Plan, access: Access, workers: int, watch: Watch) -> None:
         """Runs the tasks in several processes. A shuffle of much data begins with its first round."""
         from dataprep_converter.steps import pool
 
@@ -118,16 +134,6 @@ class _InTasks:
             if is_divided:
                 pool.run_shuffle(job, plan=plan, access=access, workers=workers, watch=watch.shuffled)
         pool.run_tasks(job, self, plan=plan, access=access, workers=workers, watch=watch.progress, is_divided=is_divided)
-
-
-class Conversion(_InTasks):
-    """A job that reads and transforms the records of a source and writes them as shards."""
-
-    runs_code = True
-    check_overlaps = _step("conversion.convert_plan:check_overlaps")
-    source_uris = _step("conversion.convert_plan:source_uris")
-    work = _step("conversion.convert_work:work")
-    commit = _step("conversion.convert_commit:commit")
 
     def plan(self, spec: DataPrepJobSpec, access: Access) -> Draft:
         """If there is a data set to extend, plans its extension; otherwise plans the complete data set. Uses the stored results of a scan."""

@@ -1,7 +1,7 @@
 """The plan step: checks the stores, plans the job and, unless the finished data set already exists, claims the output folder."""
 
 import logging
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
 from dataprep_api import names
@@ -74,7 +74,6 @@ def check_stores(job: DataPrepJob, access: Access, *, check: Callable[..., list[
 def _take_output(draft: Draft, warnings: Sequence[str], *, job: str, maker: Maker | None, pods: str | None) -> PlannedRun:
     """Claims the output folder and stores the plan in it, unless the folder already contains the finished data set."""
     folder = OutputFolder(draft.spec.output.uri, draft.access).of_run(draft.plan.head.run_id)
-    warnings = [*warnings, *_space_warnings(draft)]
     success = folder.success()
     if success is not None:
         # An earlier commit may have ended before the finished data set was published.
@@ -84,16 +83,14 @@ def _take_output(draft: Draft, warnings: Sequence[str], *, job: str, maker: Make
     own = _finished_by(pods, folder) if pods is not None and success is not None and success.run_id == folder.run_id else None
     if own is not None and success is not None and _is_whole(success, folder):
         logger.info("an earlier pod of this job has finished the data set in %s; the next steps check it", folder.uri)
-        return PlannedRun(plan=own, result=_result(own, draft.classes, folder, warnings=warnings))
+        return PlannedRun(plan=own, result=_result(draft, own, folder, warnings=warnings))
     # If files of this job's own data set are missing or have changed, they are made again, like those of an unfinished run.
     existing = success if own is None else None
 
     manifest = draft.finished(existing, folder) if existing is not None else None
     if existing is not None and manifest is not None:
         logger.info("output %s holds a finished data set of this run, which is reused", folder.uri)
-        return PlannedRun(
-            plan=draft.plan, result=_result(draft.plan, draft.classes, folder, warnings=warnings, reused=(manifest, existing))
-        )
+        return PlannedRun(plan=draft.plan, result=_result(draft, draft.plan, folder, warnings=warnings, reused=(manifest, existing)))
 
     if existing is not None:
         warnings = [*warnings, *_rule_warnings(draft, folder, existing)]
@@ -108,11 +105,12 @@ def _take_output(draft: Draft, warnings: Sequence[str], *, job: str, maker: Make
     if current is not None and (current == success or current.run_id != folder.run_id):
         folder.remove_success()
     plan = draft.store(folder)
+    warnings = [*warnings, *_space_warnings(draft, plan)]
     # If this run had been finished before, no earlier process died during its work, so this process counts as new. Later processes don't,
     # because they find no `_SUCCESS`.
     begins_again = current is not None and current == success and current.run_id == folder.run_id
     is_new = plan is draft.plan or begins_again
-    return PlannedRun(plan=plan, result=_result(plan, draft.classes, folder, warnings=warnings), is_new=is_new, size=draft.size)
+    return PlannedRun(plan=plan, result=_result(draft, plan, folder, warnings=warnings), is_new=is_new, size=draft.size)
 
 
 def _finished_by(pods: str, folder: RunFolder) -> Plan | None:
@@ -140,10 +138,10 @@ def _is_whole(success: Success, folder: RunFolder) -> bool:
         return False
 
 
-def _space_warnings(draft: Draft) -> Iterator[str]:
+def _space_warnings(draft: Draft, plan: Plan) -> Iterator[str]:
     """Yields a warning if the output's disk may lack room for the records of a shuffle's first round. Only local stores tell their space."""
-    head, uri = draft.plan.head, draft.spec.output.uri
-    if head.shuffle_tasks is None or scheme_of(uri) not in ("", "file"):
+    head, uri = plan.head, draft.spec.output.uri
+    if draft.shuffle_tasks(plan) is None or scheme_of(uri) not in ("", "file"):
         return
     free = free_bytes_at(path_of(uri))
     needed = head.bytes_in + (draft.size or 0)
@@ -222,7 +220,7 @@ def _check_places(spec: DataPrepJobSpec, kind: Kind, access: Access) -> None:
 
 def figures(draft: Draft) -> PlanResult:
     """Returns the figures of a plan before anything is written."""
-    return _result(draft.plan, draft.classes, OutputFolder(draft.spec.output.uri, draft.access))
+    return _result(draft, draft.plan, OutputFolder(draft.spec.output.uri, draft.access))
 
 
 def fault_of_output(draft: Draft, *, job: str) -> ConvertError | None:
@@ -319,8 +317,8 @@ def _split_status(name: str, head: PlanHead) -> SplitStatus:
 
 
 def _result(
+    draft: Draft,
     plan: Plan,
-    classes: Mapping[str, Sequence[str]],
     folder: OutputFolder,
     *,
     warnings: Sequence[str] = (),
@@ -332,7 +330,7 @@ def _result(
         plan_sha256=plan.sha256,
         plan_uri=folder.at(names.plan_file(head.run_id)),
         tasks=head.tasks,
-        shuffle_tasks=head.shuffle_tasks,
+        shuffle_tasks=draft.shuffle_tasks(plan),
         shards=head.shards,
         records=sum(split.records for split in head.splits),
         bytes_in=head.bytes_in,
@@ -340,7 +338,7 @@ def _result(
         splits=[_split_status(name, head) for name in head.split_names],
         labels=[
             LabelStatus(feature=feature, num_classes=len(class_names), classes=[name[:256] for name in class_names[:MAX_LABELS]])
-            for feature, class_names in sorted(classes.items())[:8]
+            for feature, class_names in sorted(draft.classes.items())[:8]
         ],
         code_commit=plugins.commit(),
         reused=reused is not None,

@@ -262,5 +262,29 @@ def test_too_little_space_is_warned_of_before(tmp_path: Path, monkeypatch: pytes
     assert "$TMPDIR has 0 MiB free" in caplog.text
 
 
+def test_a_finished_data_set_that_is_reused_needs_no_space(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    job = a_job(as_csv(tmp_path), tmp_path / "out", output={"overwrite": "IfChanged"})
+    run_in_two_rounds(job, Access())
+    monkeypatch.setattr(plan_step, "free_bytes_at", lambda _: 10)
+    result = plan_step.run_plan_step(job, Access()).result
+    assert result.reused
+    assert result.warnings == []
+
+
+def test_a_copy_has_no_first_round(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    monkeypatch.setattr(pool, "INLINE_BYTES", 0)
+    run_in_two_rounds(a_job(as_csv(tmp_path), tmp_path / "out"), Access())
+    monkeypatch.setattr(plan_step, "free_bytes_at", lambda _: 10)
+    copy = parse_job({"source": {"dataset": {"uri": str(tmp_path / "out")}}, "output": {"uri": str(tmp_path / "copy"), "format": "copy"}})
+    plan, _ = run(copy, access=Access(), workers=2, display=display.Display(quiet=True))
+    assert (plan.shuffle_tasks, plan.warnings) == (None, [])
+    assert verify(str(tmp_path / "copy"), Access()).records_in == ROWS
+
+    (tmp_path / "copy.yaml").write_text(copy.model_dump_json(by_alias=True, exclude_none=True))
+    of_plan = ["--job", str(tmp_path / "copy.yaml"), "--run", plan.run_id, "--plan-sha256", plan.plan_sha256]
+    assert code_of("shuffle", *of_plan, "--index", "0") == Exit.BAD_SPEC
+    assert "Only a conversion" in capsys.readouterr().err
+
+
 def test_the_free_space_of_a_folder_that_does_not_exist_is_that_of_its_parent(tmp_path: Path) -> None:
     assert (free_bytes_at(str(tmp_path / "not" / "there")) or 0) > 0

@@ -42,6 +42,10 @@ class ConversionDraft(Draft):
         """Removes temporary files."""
         self.tables.close()
 
+    def shuffle_tasks(self, plan: Plan) -> int | None:
+        """Returns the number of tasks in the first round of a shuffle, or None if there is no such round."""
+        return plan.head.shuffle_tasks
+
     def check_output(self, folder: RunFolder) -> None:
         """Raises an error when `output.table` can't accept the records."""
         table_output.check(self.spec, self.plan, self.features, folder, self.access)
