@@ -305,6 +305,11 @@ class RunFolder(OutputFolder):
         for path, _ in list(self._list(names.shuffle_folder(self.run_id))):
             self.delete(path)
 
+    def stored_slices(self) -> set[int]:
+        """Returns the numbers of the files that the first round of a shuffle has written."""
+        found = (path.rpartition("/")[2] for path, _ in self._list(names.shuffle_folder(self.run_id)))
+        return {int(name) for name in found if name.isdecimal()}
+
     def plan(self) -> WholePlan | None:
         """Returns the stored plan of this run, or None. Raises NotWhole if the plan's files are damaged or don't belong together."""
         found = self.plan_head()

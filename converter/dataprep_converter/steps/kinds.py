@@ -126,14 +126,7 @@ class Conversion(_InTasks):
         """Runs the tasks in several processes. A shuffle of much data begins with its first round."""
         from dataprep_converter.steps import pool
 
-        is_divided = False
-        if plan.head.shuffle_tasks is not None:
-            from dataprep_converter.steps.conversion import shuffle
-
-            is_divided = shuffle.is_needed(job.spec, plan=plan, access=access, workers=workers)
-            if is_divided:
-                pool.run_shuffle(job, plan=plan, access=access, workers=workers, watch=watch.shuffled)
-        pool.run_tasks(job, self, plan=plan, access=access, workers=workers, watch=watch.progress, is_divided=is_divided)
+        pool.run_rounds(job, self, plan=plan, access=access, workers=workers, watch=watch.progress, watch_shuffle=watch.shuffled)
 
     def plan(self, spec: DataPrepJobSpec, access: Access) -> Draft:
         """If there is a data set to extend, plans its extension; otherwise plans the complete data set. Uses the stored results of a scan."""

@@ -143,6 +143,17 @@ def run_tasks(
     )
 
 
+def run_rounds(
+    job: DataPrepJob, worker: Worker, *, plan: Plan, access: Access, workers: int, watch: Watch, watch_shuffle: Watch = lambda *_: None
+) -> None:
+    """Runs the first round of a shuffle, if it is needed, and then all convert tasks."""
+    works_alone = _works_alone(job, plan, plan.head.tasks, workers)
+    is_divided = shuffle.is_needed(job.spec, plan=plan, access=access, works_alone=works_alone)
+    if is_divided:
+        run_shuffle(job, plan=plan, access=access, workers=workers, watch=watch_shuffle)
+    run_tasks(job, worker, plan=plan, access=access, workers=workers, watch=watch, is_divided=is_divided)
+
+
 def run_shuffle(job: DataPrepJob, *, plan: Plan, access: Access, workers: int, watch: Watch) -> None:
     """Runs all tasks of a shuffle's first round, as `run_tasks` runs the convert tasks."""
     _run_round(job, _ShuffleRound(), plan, access, workers=workers, watch=watch)

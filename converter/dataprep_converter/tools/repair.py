@@ -108,7 +108,7 @@ def repair(uri: str, access: Access, *, job: DataPrepJob | None = None, workers:
         folder.delete(names.report_file(folder.run_id, number))
     if broken and _needs_generated_files(plan, folder):
         data_set.restore_generated_files(job_of_run)
-    pool.run_tasks(job_of_run, kind, plan=plan, access=access, workers=workers, watch=lambda *_: None)
+    pool.run_rounds(job_of_run, kind, plan=plan, access=access, workers=workers, watch=lambda *_: None)
     result = convert_commit.commit(job_of_run.spec, plan=plan, access=access, again=data_set.manifest)
     return RepairResult(result.manifest_sha256, shards=[shard.file for shard in broken], other_faults=other_faults)
 

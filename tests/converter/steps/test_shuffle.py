@@ -14,21 +14,25 @@ import pyarrow.parquet as pq
 import pytest
 from tests.builders.specs import parse_job
 from tests.converter.cli.commandline import code_of
-from tests.converter.steps.two_rounds import contents, divide, make_rounds, planned, run_in_one_round, run_in_two_rounds
+from tests.converter.steps.two_rounds import contents, convert, divide, make_rounds, planned, run_in_one_round, run_in_two_rounds
 
 from dataprep_api import names
 from dataprep_api.dataset.messages import PlanResult
 from dataprep_api.exits import Exit
 from dataprep_api.resources.job import DataPrepJob
 from dataprep_converter.cli import display
+from dataprep_converter.core.errors import InputChanged, OutputLost, StoreFull
 from dataprep_converter.inputs.access import Access
 from dataprep_converter.readers.base import windows
-from dataprep_converter.readers.shuffled import shuffled_reader
+from dataprep_converter.readers.shuffled import shuffle_file, shuffled_reader, task_records
 from dataprep_converter.readers.text import stretches
 from dataprep_converter.runtime.temporary import free_bytes_at
 from dataprep_converter.steps import plan_step, pool
-from dataprep_converter.steps.conversion import shuffle
+from dataprep_converter.steps.conversion import convert_commit, shuffle
+from dataprep_converter.steps.kinds import Conversion
 from dataprep_converter.steps.run import run
+from dataprep_converter.stores import files
+from dataprep_converter.tools.repair import repair
 from dataprep_converter.tools.verification import verify
 
 _pq: Any = pq  # the type stubs lack some options
@@ -189,24 +193,149 @@ def test_a_finished_first_round_is_not_done_again(tmp_path: Path) -> None:
     ]
 
 
+class SourceBytes:
+    """Counts the bytes that are read from files in one folder."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch, folder: Path) -> None:
+        self.bytes = 0
+        read_at = files.FileInput.read_at
+
+        def counted(source: files.FileInput, offset: int, length: int) -> bytes:
+            data = read_at(source, offset, length)
+            self.bytes += len(data) if str(folder) in source.uri else 0
+            return data
+
+        monkeypatch.setattr(files.FileInput, "read_at", counted)
+
+
+def spoil(file: Path, damage: str) -> None:
+    """Removes or damages a file of the first round."""
+    content = file.read_bytes()
+    file.unlink()
+    if damage == "damaged":
+        file.write_bytes(content[:-5] + bytes([content[-5] ^ 1]) + content[-4:])
+
+
 @pytest.mark.parametrize("damage", ["missing", "damaged"])
-def test_a_task_whose_records_are_not_there_reads_the_source(tmp_path: Path, damage: str, caplog: pytest.LogCaptureFixture) -> None:
-    source = as_csv(tmp_path)
-    run_in_one_round(a_job(source, tmp_path / "one"), Access())
-    job = a_job(source, tmp_path / "two")
-    run_folder = names.run_folder(planned(job, Access()).head.run_id)
-
-    def spoil() -> None:
-        file = tmp_path / "two" / run_folder / "shuffle" / "00001"
-        content = file.read_bytes()
-        if damage == "missing":
-            file.unlink()
-        else:
-            file.write_bytes(content[:-5] + bytes([content[-5] ^ 1]) + content[-4:])
-
-    run_in_two_rounds(job, Access(), between=spoil)
+def test_a_file_that_is_lost_is_made_again_and_no_task_reads_the_source(
+    tmp_path: Path, damage: str, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    (tmp_path / "in").mkdir()
+    source = as_csv(tmp_path / "in")
+    run_in_one_round(a_job(source, tmp_path / "one", output={"shards": {"count": 20}}), Access())
+    job = a_job(source, tmp_path / "two", output={"shards": {"count": 20}})
+    access = Access()
+    plan = planned(job, access)
+    divide(job, plan, access)
+    spoil(tmp_path / "two" / names.shuffle_file(plan.head.run_id, 1), damage)
+    read = SourceBytes(monkeypatch, tmp_path / "in")
+    convert(job, plan, access)
+    assert read.bytes <= (tmp_path / "in" / "a.csv").stat().st_size
+    assert "made again" in caplog.text
+    convert_commit.commit(job.spec, plan=plan, access=access)
     assert contents(tmp_path / "two") == contents(tmp_path / "one")
-    assert ("This task reads the source instead" in caplog.text) == (damage == "damaged")
+
+
+def test_a_convert_task_without_space_fails(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    job = a_job(as_csv(tmp_path), tmp_path / "out")
+    plan = planned(job, Access())
+    divide(job, plan, Access())
+
+    def full(*_: Any, **__: Any) -> None:
+        raise StoreFull("$TMPDIR is full.")
+
+    monkeypatch.setattr(task_records, "MappedTable", full)
+    with pytest.raises(StoreFull):
+        convert(job, plan, Access())
+
+
+@pytest.mark.parametrize("cause", ["replaced", "finished"])
+def test_a_late_task_does_not_read_the_source(tmp_path: Path, cause: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "in").mkdir()
+    source = as_csv(tmp_path / "in")
+    job = a_job(source, tmp_path / "out")
+    plan = planned(job, Access())
+    if cause == "finished":
+        divide(job, plan, Access())
+        convert(job, plan, Access())
+        convert_commit.commit(job.spec, plan=plan, access=Access())
+        report = tmp_path / "out" / names.report_file(plan.head.run_id, 0)
+        report.unlink()
+    else:
+        planned(a_job(source, tmp_path / "out", shuffle={"seed": 2}, output={"overwrite": "IfChanged"}), Access())
+    read = SourceBytes(monkeypatch, tmp_path / "in")
+    with pytest.raises(OutputLost):
+        convert(job, plan, Access())
+    assert read.bytes == 0
+
+
+def test_a_file_that_a_late_worker_replaces_is_read_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    job = a_job(as_csv(tmp_path), tmp_path / "out")
+    run_in_one_round(a_job(as_csv(tmp_path), tmp_path / "one"), Access())
+    read_range, replaced = shuffle_file.read_range, [True]
+
+    def read(source: Any, *args: Any, **more: Any) -> Any:
+        if replaced:
+            replaced.clear()
+            raise InputChanged(f"{source.uri} has been replaced since it was listed.", uri=source.uri)
+        return read_range(source, *args, **more)
+
+    monkeypatch.setattr(shuffle_file, "read_range", read)
+    run_in_two_rounds(job, Access(), between=(tmp_path / "a.csv").unlink)
+    assert contents(tmp_path / "out") == contents(tmp_path / "one")
+
+
+def test_a_late_worker_does_not_replace_a_whole_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    job = a_job(as_csv(tmp_path), tmp_path / "out")
+    plan = planned(job, Access())
+    file = tmp_path / "out" / names.shuffle_file(plan.head.run_id, 0)
+    stage = files.FileUpload.stage
+    inode: list[int] = []
+
+    def late(upload: Any) -> None:
+        stage(upload)
+        if not inode:
+            inode.append(0)
+            shuffle.shuffle_task(job.spec, 0, plan=plan, access=Access())
+            inode[0] = file.stat().st_ino
+
+    monkeypatch.setattr(files.FileUpload, "stage", late)
+    assert shuffle.shuffle_task(job.spec, 0, plan=plan, access=Access()).bytes_out == 0
+    assert file.stat().st_ino == inode[0]
+
+
+def test_hdfs_output_of_one_process_has_a_first_round(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    job = a_job(as_csv(tmp_path), tmp_path / "out")
+    plan = planned(job, Access())
+    rounds: list[bool] = []
+    monkeypatch.setattr(pool, "scheme_of", lambda _: "hdfs")
+    monkeypatch.setattr(pool, "run_shuffle", lambda *_, **__: rounds.append(True))
+    monkeypatch.setattr(pool, "run_tasks", lambda *_, **__: None)
+    Conversion().work_here(job, plan=plan, access=Access(), workers=1, watch=display.Display(quiet=True))
+    assert rounds == [True]
+
+
+@pytest.mark.parametrize(("lost", "rounds"), [(1, 0), (5, 1)])
+def test_the_repair_of_several_tasks_divides_the_records_once(
+    tmp_path: Path, lost: int, rounds: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(pool, "INLINE_BYTES", 0)
+    job = a_job(as_csv(tmp_path), tmp_path / "out")
+    run_in_two_rounds(job, Access())
+    before = contents(tmp_path / "out")
+    for shard in sorted((tmp_path / "out").glob("*.tfrecord*"))[:lost]:
+        shard.unlink()
+    shuffled = pool.run_shuffle
+    done: list[bool] = []
+
+    def counted(*args: Any, **more: Any) -> None:
+        done.append(True)
+        shuffled(*args, **more)
+
+    monkeypatch.setattr(pool, "run_shuffle", counted)
+    assert len(repair(str(tmp_path / "out"), Access(), workers=2).shards) == lost
+    assert len(done) == rounds
+    assert contents(tmp_path / "out") == before
 
 
 def test_more_records_than_fit_into_memory_are_gathered_in_windows(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

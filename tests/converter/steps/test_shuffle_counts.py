@@ -78,7 +78,7 @@ def read_all(plan: Plan, job: Any, access: Access) -> int:
     for index in range(plan.head.tasks):
         shards = task(plan.head, index)
         source = reader_class(job.spec.data.kind)(job.spec.data.member, plan.head.reader_state, access)
-        gather = shuffle.gather_of(shards, plan=plan, reader=source, folder=folder, access=access)
+        gather = shuffle.gather_of(job.spec, shards, plan=plan, reader=source, folder=folder, access=access)
         assert gather is not None
         with shuffled_reader(source, gather) as reader:
             for shard in shards:

@@ -1,6 +1,6 @@
 """A reader that takes the samples of one task from the files of a shuffle. Its batches equal those of the source's own reader.
 
-If the files are missing or damaged, the source's own reader reads the samples.
+If there are no files, the source's own reader reads the samples.
 """
 
 import itertools
@@ -13,7 +13,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from dataprep_converter.core.closeable import Closeable
-from dataprep_converter.core.errors import NotFound, NotWhole, StoreFull
+from dataprep_converter.core.errors import NotFound
 from dataprep_converter.readers import AcceptsReadPlan, HasLines, SampleReader
 from dataprep_converter.readers.base.windows import MOST_BYTES, SHARE_OF_MEMORY, ShuffleWindows
 from dataprep_converter.readers.shuffled.task_records import TaskRecords
@@ -25,7 +25,7 @@ logger = logging.getLogger(__name__)
 
 Samples = npt.NDArray[np.int64]
 Gather = Callable[[], TaskRecords]
-"""Gathers the records of the task. Raises NotFound and NotWhole if files are missing or damaged, and StoreFull."""
+"""Gathers the records of the task. Raises NotFound if there are no files, NotWhole if files remain damaged, and StoreFull."""
 
 
 def shuffled_reader(source: SampleReader, gather: Gather) -> "ShuffledReader":
@@ -93,8 +93,6 @@ class ShuffledReader(Closeable):
             except NotFound:
                 # This is the usual case if a single process does all the work.
                 logger.info("there are no files of a shuffle, so this task reads the source")
-            except (NotWhole, StoreFull) as exc:
-                logger.warning("%s This task reads the source instead of the files of the shuffle.", exc)
             self._is_gathered = True
         return self._records
 

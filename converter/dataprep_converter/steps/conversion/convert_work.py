@@ -64,7 +64,7 @@ def work(
         Pipeline(spec, plan.head.reader_state, access, plan.head.learned) as pipeline,
         ThreadPoolExecutor(1, thread_name_prefix="publish") as publishing,
     ):
-        gather = gather_of(shards, plan=plan, reader=pipeline.reader, folder=folder, access=access)
+        gather = gather_of(spec, shards, plan=plan, reader=pipeline.reader, folder=folder, access=access)
         if gather is not None:
             pipeline.read_from(shuffled_reader(pipeline.reader, gather))
         rows = table_output.open_rows(spec, folder, access)

@@ -4,7 +4,8 @@
     round two    the convert tasks: each reads its ranges of all files of round one, instead of the source
 
 So each record is decoded once and read back once, however many workers there are. The destinations are computed from the plan. A convert
-task whose ranges are missing or damaged reads the source itself, with the same result.
+task that finds a file missing or damaged makes this file again. If there are no files at all, the task reads the source itself, with the
+same result.
 """
 
 import logging
@@ -17,7 +18,7 @@ import numpy as np
 from dataprep_api import names
 from dataprep_api.dataset.plan import Shard, first_new_shard
 from dataprep_api.spec import DataPrepJobSpec
-from dataprep_converter.core.errors import NotFound, Unreachable
+from dataprep_converter.core.errors import InputChanged, NotFound, NotWhole, OutputLost, Unreachable
 from dataprep_converter.core.tensors import to_numpy
 from dataprep_converter.dataset.output_folder import OutputFolder, RunFolder
 from dataprep_converter.dataset.stored_reports import StoredReports
@@ -29,7 +30,7 @@ from dataprep_converter.readers.shuffled.divider import Divider
 from dataprep_converter.readers.shuffled.shuffle_file import Identity, StoredRange
 from dataprep_converter.readers.shuffled.shuffled_reader import Gather
 from dataprep_converter.readers.shuffled.stored_rows import RowForm, bad_rows
-from dataprep_converter.readers.shuffled.task_records import gather
+from dataprep_converter.readers.shuffled.task_records import TaskRecords, gather
 from dataprep_converter.records.batch import SAMPLE
 from dataprep_converter.runtime import allocator
 from dataprep_converter.runtime.retry import RetryPolicy, retrying
@@ -46,6 +47,9 @@ _MOST_RECORDS = 16384
 """The maximum number of samples that are read at once."""
 _RETRY_POLICY = RetryPolicy(attempts=3, total_seconds=300, first_delay_seconds=1)
 """How a task of round one is retried when its store fails. Each retry reads the slice again."""
+
+_READ_POLICY = RetryPolicy(attempts=5, errors=(InputChanged,))
+"""How often a file is read that another worker, which is late, replaces by the same bytes."""
 
 
 @dataclass
@@ -71,22 +75,27 @@ def shuffle_tasks(plan: Plan) -> int:
     return plan.head.shuffle_tasks or 0
 
 
-def is_needed(spec: DataPrepJobSpec, *, plan: Plan, access: Access, workers: int) -> bool:
-    """Whether `workers` processes on this machine should do the first round.
+def is_needed(spec: DataPrepJobSpec, *, plan: Plan, access: Access, works_alone: bool) -> bool:
+    """Whether the processes on this machine should do the first round.
 
-    They needn't if all shards are finished, or if a single process can gather the records of all shards in one pass over the source.
+    If this process makes all shards (`works_alone`), it needn't if it can gather their records in one pass over the source. Otherwise, each
+    convert task without the first round passes over the source, so the round is needed if at least two of them have unfinished shards.
     """
     head = plan.head
-    if not shuffle_tasks(plan) or (workers <= 1 and windows.fit_into_one_pass(head.samples, head.bytes_in)):
+    if not shuffle_tasks(plan) or (works_alone and windows.fit_into_one_pass(head.samples, head.bytes_in)):
         return False
     reports = StoredReports.of_plan(OutputFolder(spec.output.uri, access).of_run(head.run_id), plan)
-    return any(report is None or report.plan_sha256 != plan.sha256 for report in reports)
+    unfinished = [number for number, report in enumerate(reports) if report is None or report.plan_sha256 != plan.sha256]
+    tasks = np.unique(np.searchsorted(_first_shards(plan), unfinished, side="right"))
+    return len(tasks) >= (1 if works_alone else 2)
 
 
-def shuffle_task(spec: DataPrepJobSpec, number: int, *, plan: Plan, access: Access, watch: Watch = lambda _: None) -> ShuffleProgress:
+def shuffle_task(
+    spec: DataPrepJobSpec, number: int, *, plan: Plan, access: Access, watch: Watch = lambda _: None, again: bool = False
+) -> ShuffleProgress:
     """Does one task of round one: reads a slice of the input, and writes its records in one range for each convert task. Idempotent.
 
-    Raises OutputLost if another run has taken over the folder, StoreFull if the store or $TMPDIR has no space, and the errors of the source.
+    `again` says that the existing file is damaged, and is replaced. Raises OutputLost if another run has taken over the folder, StoreFull if the store or $TMPDIR has no space, and the errors of the source.
     """
     check_versions(plan.head, spec, spec.output.uri)
     allocator.tune_allocator()
@@ -94,7 +103,7 @@ def shuffle_task(spec: DataPrepJobSpec, number: int, *, plan: Plan, access: Acce
     access.follow(spec, plan.head.parts)
     access.commits.update(plan.head.commits)
     with reader_class(spec.data.kind)(access.unsigned(spec.data).member, plan.head.reader_state, access) as reader:
-        task = _Task(number, plan, reader, folder, access, watch)
+        task = _Task(number, plan, reader, folder, access, watch, again)
         return retrying(task.run, what=f"the shuffle's task {number}", policy=_RETRY_POLICY)
 
 
@@ -108,14 +117,15 @@ class _Task:
     folder: RunFolder
     access: Access
     watch: Watch
+    again: bool
 
     def run(self) -> ShuffleProgress:
-        """Writes the file, unless it is already there."""
+        """Writes the file, unless it is already there and not damaged."""
         progress = ShuffleProgress()
         form, tasks = RowForm.of(self.reader), self.plan.head.tasks
         identity = _identity(self.plan, form, self.number)
         uri = self.folder.at(names.shuffle_file(self.plan.head.run_id, self.number))
-        if self._exists(uri, identity):
+        if not self.again and self._exists(uri, identity):
             return progress
         slice_bytes, free = self.plan.head.bytes_in // shuffle_tasks(self.plan), free_bytes()
         if free < slice_bytes:
@@ -167,7 +177,9 @@ class _Task:
                 size += len(piece)
             # A process that takes over the folder, or finishes this run, discards what is staged (see `dataset/fencing.py`).
             upload.stage()
-            if not self._is_needed():
+            self.folder.check_owner()
+            # A file that another worker has completed meanwhile is kept, because convert tasks may be reading it.
+            if _is_finished(self.folder) or (not self.again and self._exists(uri, identity)):
                 upload.abort()
                 return 0
             upload.commit(replace=True)
@@ -178,14 +190,25 @@ class _Task:
             raise
         return size
 
-    def _is_needed(self) -> bool:
-        """Whether the run isn't finished. Raises OutputLost if another run has taken over the folder."""
-        self.folder.check_owner()
-        success = self.folder.success()
-        return success is None or success.run_id != self.folder.run_id
+
+def _is_finished(folder: RunFolder) -> bool:
+    """Whether `_SUCCESS` names this run."""
+    success = folder.success()
+    return success is not None and success.run_id == folder.run_id
 
 
-def gather_of(shards: Sequence[Shard], *, plan: Plan, reader: SampleReader, folder: RunFolder, access: Access) -> Gather | None:
+class _LostError(Exception):
+    """The file of one slice is missing or damaged."""
+
+    def __init__(self, number: int, fault: NotFound | NotWhole) -> None:
+        super().__init__(number, fault)
+        self.number = number
+        self.fault = fault
+
+
+def gather_of(
+    spec: DataPrepJobSpec, shards: Sequence[Shard], *, plan: Plan, reader: SampleReader, folder: RunFolder, access: Access
+) -> Gather | None:
     """Returns the function that gathers the records of the shards of one convert task. Returns None if the plan has no rounds, or if these
     shards aren't those of one task."""
     task = _task_of(shards, plan)
@@ -198,17 +221,53 @@ def gather_of(shards: Sequence[Shard], *, plan: Plan, reader: SampleReader, fold
         with access.store(uri).open(uri) as source:
             return shuffle_file.read_range(source, _identity(plan, form, number), task, uri=uri)
 
-    return partial(gather, form, read, range(shuffle_tasks(plan)), samples=sum(shard.records for shard in shards))
+    def read_slice(number: int) -> StoredRange:
+        try:
+            return retrying(partial(read, number), what=f"the records of slice {number}", policy=_READ_POLICY)
+        except (NotFound, NotWhole) as exc:
+            raise _LostError(number, exc) from exc
+
+    gather_records = partial(gather, form, read_slice, range(shuffle_tasks(plan)), samples=sum(shard.records for shard in shards))
+    return partial(_gather_or_remake, gather_records, spec, plan, folder, access)
+
+
+def _gather_or_remake(gather_records: Gather, spec: DataPrepJobSpec, plan: Plan, folder: RunFolder, access: Access) -> TaskRecords:
+    """Gathers the records of a task. Files that are missing or damaged are made again, each of them once.
+
+    Raises NotFound if there are no files at all, NotWhole if a file is damaged again, and OutputLost if another run has taken over the
+    folder or the run is finished.
+    """
+    remade: set[int] = set()
+    while True:
+        try:
+            return gather_records()
+        except _LostError as exc:
+            number, fault = exc.number, exc.fault
+        folder.check_owner()
+        if _is_finished(folder):
+            raise OutputLost(f"{folder.uri}: another process has finished run {folder.run_id} and removed the files of its shuffle.")
+        stored = folder.stored_slices()
+        if not stored or number in remade:
+            raise fault
+        logger.warning("%s The missing and damaged files are made again.", fault)
+        for lost in sorted({number, *range(shuffle_tasks(plan))} - (stored - {number})):
+            shuffle_task(spec, lost, plan=plan, access=access, again=lost in stored)
+            remade.add(lost)
 
 
 def _task_of(shards: Sequence[Shard], plan: Plan) -> int | None:
     """Returns the convert task to which exactly these shards belong, or None."""
     if not shuffle_tasks(plan) or not shards:
         return None
-    firsts = [first_new_shard(plan.head, index) for index in range(plan.head.tasks + 1)]
+    firsts = _first_shards(plan)
     task = int(np.searchsorted(firsts, shards[0].number, side="right")) - 1
     is_one_task = (shards[0].number, shards[-1].number + 1) == (firsts[task], firsts[task + 1]) if task < plan.head.tasks else False
     return task if is_one_task else None
+
+
+def _first_shards(plan: Plan) -> list[int]:
+    """Returns the first shard of each convert task, followed by the number of all shards."""
+    return [first_new_shard(plan.head, index) for index in range(plan.head.tasks + 1)]
 
 
 def _identity(plan: Plan, form: RowForm, number: int) -> Identity:
