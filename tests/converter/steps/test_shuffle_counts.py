@@ -18,8 +18,10 @@ from dataprep_converter.pipeline.shard_samples import samples_of
 from dataprep_converter.readers import reader_class
 from dataprep_converter.readers.base.blocks import Block, BlockReader
 from dataprep_converter.readers.shuffled import shuffle_file
+from dataprep_converter.readers.shuffled.divider import Divider
 from dataprep_converter.readers.shuffled.shuffled_reader import shuffled_reader
 from dataprep_converter.readers.text import stretches
+from dataprep_converter.runtime import limits
 from dataprep_converter.sampling.plan import Plan
 from dataprep_converter.steps.conversion import shuffle
 
@@ -113,3 +115,29 @@ def test_records_are_decoded_once_and_read_back_once(tmp_path: Path, source: str
     assert decoded.bytes <= 2.2 * once
     assert sum(each.records for each in first) == ROWS
     assert len(first) >= min(workers, 8)
+
+
+def test_the_memory_of_the_first_round_does_not_depend_on_how_well_the_input_is_compressed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    make_rounds(monkeypatch, slice_bytes=1 << 20)
+    monkeypatch.setattr(limits, "memory_bytes", lambda **_: 64 << 20)
+    rows, row_bytes = 2000, 20_000
+    table = pa.table({"id": np.arange(50), "text": ["x" * row_bytes] * 50})
+    with _pq.ParquetWriter(tmp_path / "a.parquet", table.schema, compression="zstd") as writer:
+        for _ in range(0, rows, 50):
+            writer.write_table(table)
+    source = {"parquet": {"uris": [str(tmp_path / "a.parquet")]}}
+    job = parse_job({"source": source, "shuffle": {"seed": 1}, "output": {"uri": str(tmp_path / "out"), "shards": {"count": 5}}})
+    plan = planned(job, Access())
+    sizes: list[int] = []
+    add = Divider.add
+
+    def measured(divider: Divider, batch: pa.RecordBatch, *rest: Any) -> None:
+        sizes.append(batch.nbytes)
+        add(divider, batch, *rest)
+
+    monkeypatch.setattr(Divider, "add", measured)
+    divide(job, plan, Access())
+    assert sum(sizes) >= rows * row_bytes
+    assert max(sizes) <= 2 << 20

@@ -32,7 +32,7 @@ from dataprep_converter.readers.shuffled.shuffled_reader import Gather
 from dataprep_converter.readers.shuffled.stored_rows import RowForm, bad_rows
 from dataprep_converter.readers.shuffled.task_records import TaskRecords, gather
 from dataprep_converter.records.batch import SAMPLE
-from dataprep_converter.runtime import allocator
+from dataprep_converter.runtime import allocator, limits
 from dataprep_converter.runtime.retry import RetryPolicy, retrying
 from dataprep_converter.runtime.temporary import free_bytes
 from dataprep_converter.sampling.destinations import NOWHERE, Destinations
@@ -45,6 +45,13 @@ logger = logging.getLogger(__name__)
 
 _MOST_RECORDS = 16384
 """The maximum number of samples that are read at once."""
+_FIRST_RECORDS = 16
+"""The maximum number of samples in the first batch, before the size of decoded rows is known."""
+_GROWTH = 4
+"""A batch has at most this many times the samples of the batch before it."""
+_DECODED_BYTES = 16 << 20
+_SHARE_OF_MEMORY = 64
+"""The decoded rows of a batch should take at most _DECODED_BYTES, and 1/_SHARE_OF_MEMORY of the memory."""
 _RETRY_POLICY = RetryPolicy(attempts=3, total_seconds=300, first_delay_seconds=1)
 """How a task of round one is retried when its store fails. Each retry reads the slice again."""
 
@@ -107,6 +114,27 @@ def shuffle_task(
         return retrying(task.run, what=f"the shuffle's task {number}", policy=_RETRY_POLICY)
 
 
+@dataclass
+class _BatchSize:
+    """How many samples to read at once. Depends only on the rows and the memory limit, so each attempt writes the same file."""
+
+    most: int
+    """The largest number of samples, which is derived from the size of the input."""
+    samples: int
+
+    @classmethod
+    def of(cls, plan: Plan) -> "_BatchSize":
+        """Returns the size of the first batch."""
+        most = samples_of_a_batch(plan.head.bytes_in, plan.head.samples, most=_MOST_RECORDS)
+        return cls(most, min(most, _FIRST_RECORDS))
+
+    def measure(self, rows: int, decoded_bytes: int) -> None:
+        """Adapts the size to the decoded rows of a batch, because compressed rows may be much larger than the input."""
+        row_bytes = max(1, decoded_bytes // max(1, rows))
+        fitting = min(_DECODED_BYTES, limits.memory_bytes() // _SHARE_OF_MEMORY) // row_bytes
+        self.samples = max(1, min(self.most, self.samples * _GROWTH, fitting))
+
+
 @dataclass(frozen=True)
 class _Task:
     """One task of round one, and the objects that it needs."""
@@ -138,24 +166,26 @@ class _Task:
     def _divide(self, divider: Divider, form: RowForm, progress: ShuffleProgress) -> None:
         """Reads the slice, and gives each of its samples to the divider."""
         units, destinations = self.plan.units, Destinations(self.plan)
-        for batch in self.reader.read(units, self._samples(destinations)):
+        size = _BatchSize.of(self.plan)
+        for batch in self.reader.read(units, self._samples(destinations, size)):
             rows = form.rows(batch, units, self.reader)
             bad = bad_rows(batch.bad)
+            size.measure(rows.num_rows + bad.num_rows, rows.nbytes + bad.nbytes)
             divider.add(rows, destinations.tasks(to_numpy(rows.column(SAMPLE))), bad, destinations.tasks(to_numpy(bad.column("sample"))))
             progress.records += rows.num_rows + bad.num_rows
             progress.bytes_in += batch.bytes_in
             progress.decoded_bytes += rows.nbytes + bad.nbytes
             self.watch(progress)
 
-    def _samples(self, destinations: Destinations) -> Iterator[Samples]:
+    def _samples(self, destinations: Destinations, size: "_BatchSize") -> Iterator[Samples]:
         """Yields the samples of the slice that a task needs, in order, one array for each batch."""
-        head, units = self.plan.head, self.plan.units
+        units = self.plan.units
         if not isinstance(units, UnitTable):
             raise TypeError("a shuffle needs the complete table of units")
         first, end = first_samples(units, shuffle_tasks(self.plan))[self.number : self.number + 2].tolist()
-        size = samples_of_a_batch(head.bytes_in, head.samples, most=_MOST_RECORDS)
-        for start in range(first, end, size):
-            samples = np.arange(start, min(start + size, end), dtype=np.int64)
+        while first < end:
+            samples = np.arange(first, min(first + size.samples, end), dtype=np.int64)
+            first += len(samples)
             samples = samples[destinations.tasks(samples) != NOWHERE]
             if len(samples):
                 yield samples
