@@ -21,6 +21,7 @@ from dataprep_api.dataset.plan import Owner, Shard, bundles, shards
 from dataprep_api.dataset.report import Manifest, ShardReport, Success
 from dataprep_api.redaction import has_masked_text
 from dataprep_api.resources.job import DataPrepJob
+from dataprep_converter.core.closeable import closed_on_error
 from dataprep_converter.core.errors import BadSpec, InputChanged, NotFound, NotWhole, OutputExists
 from dataprep_converter.dataset import crosscheck
 from dataprep_converter.dataset.manifest_paths import check_paths
@@ -170,12 +171,16 @@ class _DamagedDataSet:
             return None
         if plan is None or plan.head.run_id != self.folder.run_id:
             return None
+        return plan if self._is_of_reports(plan) else None
+
+    def _is_of_reports(self, plan: Plan) -> bool:
+        """Whether a report belongs to this plan, or there are no reports."""
         plans = {report.plan_sha256 for report in own_reports(self.folder, plan.head.shards) if report is not None}
-        return plan if not plans or plan.sha256 in plans else None
+        return not plans or plan.sha256 in plans
 
     def plan_again(self, job: DataPrepJob) -> WholePlan:
         """Makes the plan again, stores it and returns it. Raises InputChanged if the inputs are no longer the original ones."""
-        with self._new_plan(job) as new:
+        with self._plan_of_reports(job) as new:
             if new.plan.head.run_id != self.folder.run_id:
                 raise InputChanged(
                     f"The plan of {self.uri} is damaged, and the inputs ({', '.join(job.spec.data.inputs())}) are no longer those of run {self.folder.run_id}."
@@ -184,6 +189,26 @@ class _DamagedDataSet:
                 self.folder.put_intermediate(new.tables.intermediate)
             self.folder.put_plan(new.plan, new.tables)
             return new.plan
+
+    def _plan_of_reports(self, job: DataPrepJob) -> NewPlan:
+        """Returns a new plan, with or without the first round of a shuffle, depending on the plan to which the reports belong.
+
+        Earlier releases, and clusters whose operator doesn't run the first round, plan without it.
+        """
+        new = self._new_plan(job)
+        with closed_on_error(new):
+            if new.plan.head.shuffle_tasks is None or self._is_of_reports(new.plan):
+                return new
+            self._access.divides_shuffles = False
+            try:
+                other = self._new_plan(job)
+            finally:
+                self._access.divides_shuffles = True
+            with closed_on_error(other):
+                is_other = self._is_of_reports(other.plan)
+        chosen, unused = (other, new) if is_other else (new, other)
+        unused.close()
+        return chosen
 
     def _new_plan(self, job: DataPrepJob) -> NewPlan:
         """Returns a new plan, made with the original versions of the rules.

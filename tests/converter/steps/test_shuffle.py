@@ -415,5 +415,18 @@ def test_a_copy_has_no_first_round(tmp_path: Path, monkeypatch: pytest.MonkeyPat
     assert "Only a conversion" in capsys.readouterr().err
 
 
+@pytest.mark.parametrize("has_rounds", [False, True])
+def test_repair_plans_again_with_the_rounds_of_the_damaged_plan(tmp_path: Path, has_rounds: bool) -> None:
+    access = Access()
+    access.divides_shuffles = has_rounds
+    job = a_job(as_csv(tmp_path), tmp_path / "out")
+    plan = planned(job, access)
+    convert(job, plan, access)
+    convert_commit.commit(job.spec, plan=plan, access=access)
+    (tmp_path / "out" / names.plan_file(plan.head.run_id)).write_bytes(b"{}")
+    next((tmp_path / "out").glob("*.tfrecord*")).unlink()
+    assert len(repair(str(tmp_path / "out"), Access(), job=job).shards) == 1
+
+
 def test_the_free_space_of_a_folder_that_does_not_exist_is_that_of_its_parent(tmp_path: Path) -> None:
     assert (free_bytes_at(str(tmp_path / "not" / "there")) or 0) > 0
