@@ -21,7 +21,7 @@ from dataprep_api.dataset.messages import PlanResult
 from dataprep_api.exits import Exit
 from dataprep_api.resources.job import DataPrepJob
 from dataprep_converter.cli import display
-from dataprep_converter.core.errors import InputChanged, OutputLost, StoreFull
+from dataprep_converter.core.errors import BadData, InputChanged, OutputLost, StoreFull
 from dataprep_converter.inputs.access import Access
 from dataprep_converter.readers.base import windows
 from dataprep_converter.readers.shuffled import shuffle_file, shuffled_reader, task_records
@@ -426,6 +426,19 @@ def test_repair_plans_again_with_the_rounds_of_the_damaged_plan(tmp_path: Path, 
     (tmp_path / "out" / names.plan_file(plan.head.run_id)).write_bytes(b"{}")
     next((tmp_path / "out").glob("*.tfrecord*")).unlink()
     assert len(repair(str(tmp_path / "out"), Access(), job=job).shards) == 1
+
+
+def test_a_bad_record_that_fails_the_job_fails_the_first_round(tmp_path: Path) -> None:
+    job = a_job(as_csv(tmp_path), tmp_path / "out", onBadRecord={"policy": "Fail"})
+    with pytest.raises(BadData) as second:
+        run_in_one_round(
+            a_job(as_csv(tmp_path), tmp_path / "one", onBadRecord={"policy": "Fail"}, output={"shards": {"count": 1}}), Access()
+        )
+    plan = planned(job, Access())
+    with pytest.raises(BadData, match="record 0: .*bad 0") as first:
+        divide(job, plan, Access())
+    assert str(first.value).partition(". ")[2] == str(second.value).partition(". ")[2]
+    assert not (tmp_path / "out" / names.shuffle_file(plan.head.run_id, 0)).exists()
 
 
 def test_the_free_space_of_a_folder_that_does_not_exist_is_that_of_its_parent(tmp_path: Path) -> None:

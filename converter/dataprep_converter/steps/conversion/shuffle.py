@@ -18,11 +18,12 @@ import numpy as np
 from dataprep_api import names
 from dataprep_api.dataset.plan import Shard, first_new_shard
 from dataprep_api.spec import DataPrepJobSpec
-from dataprep_converter.core.errors import InputChanged, NotFound, NotWhole, OutputLost, Unreachable
+from dataprep_converter.core.errors import BadData, InputChanged, NotFound, NotWhole, OutputLost, Unreachable
 from dataprep_converter.core.tensors import to_numpy
 from dataprep_converter.dataset.output_folder import OutputFolder, RunFolder
 from dataprep_converter.dataset.stored_reports import StoredReports
 from dataprep_converter.inputs.access import Access
+from dataprep_converter.pipeline.bad_record_advice import advice_for
 from dataprep_converter.readers import SampleReader, reader_class
 from dataprep_converter.readers.base import windows
 from dataprep_converter.readers.shuffled import shuffle_file
@@ -31,7 +32,7 @@ from dataprep_converter.readers.shuffled.shuffle_file import Identity, StoredRan
 from dataprep_converter.readers.shuffled.shuffled_reader import Gather
 from dataprep_converter.readers.shuffled.stored_rows import RowForm, bad_rows
 from dataprep_converter.readers.shuffled.task_records import TaskRecords, gather
-from dataprep_converter.records.batch import SAMPLE
+from dataprep_converter.records.batch import SAMPLE, RejectedSample
 from dataprep_converter.runtime import allocator, limits
 from dataprep_converter.runtime.retry import RetryPolicy, retrying
 from dataprep_converter.runtime.temporary import free_bytes
@@ -102,7 +103,8 @@ def shuffle_task(
 ) -> ShuffleProgress:
     """Does one task of round one: reads a slice of the input, and writes its records in one range for each convert task. Idempotent.
 
-    `again` says that the existing file is damaged, and is replaced. Raises OutputLost if another run has taken over the folder, StoreFull if the store or $TMPDIR has no space, and the errors of the source.
+    `again` says that the existing file is damaged, and is replaced. Raises BadData if a record is bad and the policy is `Fail`, OutputLost
+    if another run has taken over the folder, StoreFull if the store or $TMPDIR has no space, and the errors of the source.
     """
     check_versions(plan.head, spec, spec.output.uri)
     allocator.tune_allocator()
@@ -110,7 +112,7 @@ def shuffle_task(
     access.follow(spec, plan.head.parts)
     access.commits.update(plan.head.commits)
     with reader_class(spec.data.kind)(access.unsigned(spec.data).member, plan.head.reader_state, access) as reader:
-        task = _Task(number, plan, reader, folder, access, watch, again)
+        task = _Task(number, spec, plan, reader, folder, access, watch, again)
         return retrying(task.run, what=f"the shuffle's task {number}", policy=_RETRY_POLICY)
 
 
@@ -140,6 +142,7 @@ class _Task:
     """One task of round one, and the objects that it needs."""
 
     number: int
+    spec: DataPrepJobSpec
     plan: Plan
     reader: SampleReader
     folder: RunFolder
@@ -168,6 +171,7 @@ class _Task:
         units, destinations = self.plan.units, Destinations(self.plan)
         size = _BatchSize.of(self.plan)
         for batch in self.reader.read(units, self._samples(destinations, size)):
+            self._check_bad(batch.bad)
             rows = form.rows(batch, units, self.reader)
             bad = bad_rows(batch.bad)
             size.measure(rows.num_rows + bad.num_rows, rows.nbytes + bad.nbytes)
@@ -176,6 +180,14 @@ class _Task:
             progress.bytes_in += batch.bytes_in
             progress.decoded_bytes += rows.nbytes + bad.nbytes
             self.watch(progress)
+
+    def _check_bad(self, bad: Sequence[RejectedSample]) -> None:
+        """Raises BadData if there is a bad record and the policy is `Fail`, because the job will fail in any case."""
+        if bad and self.spec.on_bad_record.policy == "Fail":
+            units = self.plan.units
+            uri, row = units.origin(bad[0].sample)
+            advice = advice_for(bad[0].reason, self.spec, first=units.unit(0).uri)
+            raise BadData(f"{uri}, record {row}: {bad[0].reason}. {advice}", uri=uri)
 
     def _samples(self, destinations: Destinations, size: "_BatchSize") -> Iterator[Samples]:
         """Yields the samples of the slice that a task needs, in order, one array for each batch."""
