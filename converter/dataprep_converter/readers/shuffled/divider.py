@@ -26,6 +26,8 @@ MOST_BYTES: Final = 64 << 20
 """The maximum number of bytes of records in memory before they are sorted. Sorting needs about twice as much again."""
 _SHARE: Final = 16
 """The records may take 1/_SHARE of the memory."""
+_MOST_KEPT: Final = 2
+"""Rows are copied if they keep more than this many times their size in memory."""
 _AT_ONCE: Final = 4 << 20
 _arrow: Any = pa  # the type stubs lack some functions
 
@@ -61,6 +63,9 @@ class _Sorter:
     def add(self, rows: pa.RecordBatch, tasks: Tasks) -> None:
         """Adds rows, each with its task."""
         if rows.num_rows:
+            if rows.get_total_buffer_size() > _MOST_KEPT * rows.nbytes:
+                # A slice keeps all rows of its block in memory.
+                rows = rows.take(to_arrow(np.arange(rows.num_rows)))
             self._batches.append(rows)
             self._tasks.append(tasks)
             self.held_bytes += rows.nbytes

@@ -17,6 +17,7 @@ from dataprep_converter.readers.shuffled.stored_rows import LINE, RowForm, no_ro
 from dataprep_converter.records.batch import SAMPLE, Batch
 from dataprep_converter.runtime.ahead import mapped_ahead
 from dataprep_converter.runtime.mapped_table import MappedTable
+from dataprep_converter.runtime.temporary import TemporaryFile
 
 _AT_ONCE: Final = 4
 """The number of ranges that are requested at the same time."""
@@ -39,18 +40,20 @@ class TaskRecords:
         self.bytes_in = 0
         """The number of bytes read from the store."""
         found = 0
-        bad: list[pa.RecordBatch] = []
 
         def good() -> Iterator[pa.RecordBatch]:
             nonlocal found
             for each in ranges:
                 found += each.samples
                 self.bytes_in += each.bytes_in
-                bad.extend(shuffle_file.batches(each.bad, BAD))
+                bad.write(each.bad)
                 yield from shuffle_file.batches(each.records, form.schema)
 
-        self._good = _Rows(_in_large_pieces(good(), form.schema), form.schema, SAMPLE)
-        self._bad = _Rows(_in_large_pieces(iter(bad), BAD), BAD, "sample")
+        # The ranges are read once, so the bad samples wait in a file, compressed, until the good ones are stored.
+        with TemporaryFile(_WHAT) as bad:
+            self._good = _Rows(_in_large_pieces(good(), form.schema), form.schema, SAMPLE)
+            stored = memoryview(bad.map() if bad.size else b"")
+            self._bad = _Rows(_in_large_pieces(shuffle_file.batches(stored, BAD), BAD), BAD, "sample")
         if found != samples:
             raise NotWhole(f"The files of the shuffle have {found:,} of the {samples:,} samples of a task.")
 

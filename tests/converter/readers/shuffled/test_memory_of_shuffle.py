@@ -1,0 +1,60 @@
+"""The memory that the rounds of a shuffle need doesn't grow with the number of records or of bad samples."""
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pytest
+
+from dataprep_converter.inputs.access import Access
+from dataprep_converter.readers.shuffled import shuffle_file, task_records
+from dataprep_converter.readers.shuffled.divider import Divider
+from dataprep_converter.readers.shuffled.stored_rows import RowForm, bad_rows, no_rows
+from dataprep_converter.readers.shuffled.task_records import gather
+from dataprep_converter.records.batch import SAMPLE, Raw, RejectedSample
+from dataprep_converter.runtime.mapped_table import MappedTable
+
+FORM = RowForm(pa.schema([("text", pa.string())]), [], has_lines=False)
+NONE = np.empty(0, np.int64)
+
+
+def test_one_row_does_not_keep_its_block_in_memory() -> None:
+    before = pa.total_allocated_bytes()
+    with Divider(FORM.schema, 1) as divider:
+        for number in range(50):
+            texts, samples = pa.array(["x" * 1000] * 1000), pa.array(np.full(1000, number))
+            block = pa.RecordBatch.from_arrays([texts, samples], schema=FORM.schema)
+            divider.add(block.slice(7, 1), np.zeros(1, np.int64), bad_rows([]), NONE)
+        del texts, samples, block
+        assert pa.total_allocated_bytes() - before <= 1 << 20
+
+
+def test_bad_samples_are_gathered_piece_by_piece(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    identity = shuffle_file.Identity.of("ab" * 32, FORM.schema, number=0, tasks=1)
+    count, size = 1500, 1 << 16
+    with Divider(FORM.schema, 1, most_bytes=1) as divider:
+        for first in range(0, count, 100):
+            bad = [RejectedSample(sample, "r", Raw(b"x" * size, size)) for sample in range(first, first + 100)]
+            divider.add(no_rows(FORM.schema), NONE, bad_rows(bad), np.zeros(100, np.int64))
+        (tmp_path / "file").write_bytes(b"".join(divider.pieces(identity)))
+    uri = str(tmp_path / "file")
+    held: list[int] = []
+
+    def stored(schema: pa.Schema, batches: Iterator[pa.RecordBatch], **more: Any) -> MappedTable:
+        def watched() -> Iterator[pa.RecordBatch]:
+            for batch in batches:
+                held.append(pa.total_allocated_bytes())
+                yield batch
+
+        return MappedTable(schema, watched(), **more)
+
+    monkeypatch.setattr(task_records, "MappedTable", stored)
+    before = pa.total_allocated_bytes()
+    with Access().store(uri).open(uri) as source:
+        records = gather(FORM, lambda _: shuffle_file.read_range(source, identity, 0, uri=uri), [0], samples=count)
+    assert max(held) - before <= 64 << 20
+    found = records.stored(np.array([3, count - 1]))
+    assert [(each.sample, each.raw) for each in found.bad] == [(3, Raw(b"x" * size, size)), (count - 1, Raw(b"x" * size, size))]
+    assert found.records.schema.names[-1] == SAMPLE
