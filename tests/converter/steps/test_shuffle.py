@@ -17,7 +17,7 @@ from tests.converter.cli.commandline import code_of
 from tests.converter.steps.two_rounds import contents, convert, divide, make_rounds, planned, run_in_one_round, run_in_two_rounds
 
 from dataprep_api import names
-from dataprep_api.dataset.messages import PlanResult
+from dataprep_api.dataset.messages import FailureResult, PlanResult
 from dataprep_api.exits import Exit
 from dataprep_api.resources.job import DataPrepJob
 from dataprep_converter.cli import display
@@ -380,6 +380,18 @@ def test_pods_divide_the_records_if_the_operator_runs_the_first_round(
     for index in range(plan.tasks):
         assert code_of("work", *of_plan, "--index", str(index)) == 0
     assert code_of("commit", *of_plan) == 0
+
+
+def test_the_failure_of_a_first_round_names_its_task(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    job = a_job(as_csv(tmp_path), tmp_path / "out")
+    plan = planned(job, Access())
+    (tmp_path / "a.csv").unlink()
+    (tmp_path / "job.yaml").write_text(job.model_dump_json(by_alias=True, exclude_none=True))
+    monkeypatch.setenv("DATAPREP_MOUNTS", str(tmp_path / "mounts"))
+    monkeypatch.setenv("DATAPREP_TERMINATION_LOG", str(tmp_path / "log"))
+    of_plan = ["--run", plan.head.run_id, "--plan-sha256", plan.sha256]
+    assert code_of("shuffle", "--job", str(tmp_path / "job.yaml"), *of_plan, "--index", "2") == Exit.NOT_FOUND
+    assert FailureResult.model_validate_json((tmp_path / "log").read_text()).index == 2
 
 
 def test_too_little_space_is_warned_of_before(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture) -> None:
