@@ -6,6 +6,7 @@ the input.
 """
 
 import hashlib
+from array import array
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any, Final
@@ -38,13 +39,19 @@ Tasks = npt.NDArray[np.int64]
 class _Part:
     """One task's pieces of the same kind in the temporary file."""
 
-    places: list[tuple[int, int]] = field(default_factory=list)
-    """The offset and length of each piece."""
+    offsets: "array[int]" = field(default_factory=lambda: array("Q"))
+    lengths: "array[int]" = field(default_factory=lambda: array("Q"))
+    """The offset and length of each piece. There are as many pieces as sorts of MOST_BYTES, so a tuple for each would take much memory."""
     digest: Any = field(default_factory=hashlib.sha256)  # Any: hashlib has no public type
 
     @property
     def size(self) -> int:
-        return sum(length for _, length in self.places)
+        return sum(self.lengths)
+
+    @property
+    def places(self) -> Iterator[tuple[int, int]]:
+        """Yields the offset and length of each piece."""
+        return zip(self.offsets, self.lengths, strict=True)
 
 
 class _Sorter:
@@ -92,14 +99,20 @@ class _Sorter:
         data = memoryview(sink.getvalue())
         for number, start, end, count in zip(numbers.tolist(), ends, ends[1:], np.diff([*starts, len(order)]).tolist(), strict=False):
             part = self.parts[number]
-            part.places.append((self._file.size, end - start))
+            part.offsets.append(self._file.size)
+            part.lengths.append(end - start)
             part.digest.update(data[start:end])
             self._file.write(data[start:end])
             self.samples[number] += count
 
 
 class Divider(Closeable):
-    """Divides records among tasks. Memory depends neither on the number of records nor on their order."""
+    """Divides records among tasks.
+
+    Besides the records to be sorted, memory holds 16 bytes for each piece, so for each sort and task. A slice of 10 GB for 10,000 tasks, for
+    example, takes 26 MB for its 160 sorts. With so many tasks, the pieces are small: each takes a few hundred bytes more in the file, and is
+    compressed less.
+    """
 
     def __init__(self, schema: pa.Schema, tasks: int, *, most_bytes: int | None = None) -> None:
         """`schema` is the schema of the rows. `most_bytes` limits the rows in memory."""

@@ -1,6 +1,8 @@
 """The memory that the rounds of a shuffle need doesn't grow with the number of records or of bad samples."""
 
+import tracemalloc
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -58,3 +60,19 @@ def test_bad_samples_are_gathered_piece_by_piece(tmp_path: Path, monkeypatch: py
     found = records.stored(np.array([3, count - 1]))
     assert [(each.sample, each.raw) for each in found.bad] == [(3, Raw(b"x" * size, size)), (count - 1, Raw(b"x" * size, size))]
     assert found.records.schema.names[-1] == SAMPLE
+
+
+def test_a_piece_takes_few_bytes_of_memory() -> None:
+    tasks, sorts = 500, 40
+    rows = pa.RecordBatch.from_arrays([pa.array(["x"] * tasks), pa.array(range(tasks))], schema=FORM.schema)
+    with Divider(FORM.schema, tasks, most_bytes=1) as divider:
+        add = partial(divider.add, rows, np.arange(tasks), bad_rows([]), NONE)
+        add()
+        tracemalloc.start()
+        try:
+            for _ in range(sorts):
+                add()
+            held, _ = tracemalloc.get_traced_memory()
+        finally:
+            tracemalloc.stop()
+    assert held / (tasks * sorts) <= 40
