@@ -35,6 +35,7 @@ from dataprep_converter.sampling.split_assignments import SplitAssignments
 from dataprep_converter.sampling.split_assignments import to_parquet as store_codes
 from dataprep_converter.sampling.units import UnitTable
 from dataprep_converter.sampling.units_file import UnitsFile
+from dataprep_converter.stores import WritesAside
 
 TASK_BYTES = 256 * 2**20
 TASKS_PER_WORKER = 4
@@ -150,7 +151,7 @@ def _new_plan(
     with closed_on_error(tables):
         reads_all = _needs_all_units(spec, inputs, pipeline)
         # The earlier shards of an extended data set exist, so its records aren't divided.
-        has_rounds = reads_all and base is None and access.divides_shuffles
+        has_rounds = reads_all and base is None and access.divides_shuffles and not _keeps_removed_files(spec, access)
         tasks = _count_tasks(spec, division, size=size, extends=base is not None, passes=reads_all and not has_rounds)
         has_rounds &= tasks > 0
         head = PlanHead(
@@ -362,6 +363,11 @@ def _count_tasks(spec: DataPrepJobSpec, division: _Division, *, size: int, exten
 def _needs_all_units(spec: DataPrepJobSpec, inputs: Inputs, pipeline: Pipeline) -> bool:
     """Whether the samples of a shard come from more units than a worker can keep."""
     return spec.shuffle is not None and isinstance(pipeline.reader, AcceptsReadPlan) and inputs.units.size > KEPT_BYTES
+
+
+def _keeps_removed_files(spec: DataPrepJobSpec, access: Access) -> bool:
+    """Whether the output's store keeps removed files in its history. There, the files of a first round would take space for good."""
+    return isinstance(access.store(spec.output.uri), WritesAside)
 
 
 def _count_shuffle_tasks(units: UnitTable, *, tasks: int, parallelism: int) -> int:

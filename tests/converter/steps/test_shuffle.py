@@ -23,6 +23,7 @@ from dataprep_api.resources.job import DataPrepJob
 from dataprep_converter.cli import display
 from dataprep_converter.core.errors import BadData, InputChanged, OutputLost, StoreFull
 from dataprep_converter.inputs.access import Access
+from dataprep_converter.planning import planner
 from dataprep_converter.readers.base import windows
 from dataprep_converter.readers.shuffled import shuffle_file, shuffled_reader, task_records
 from dataprep_converter.readers.text import stretches
@@ -451,6 +452,12 @@ def test_a_bad_record_that_fails_the_job_fails_the_first_round(tmp_path: Path) -
         divide(job, plan, Access())
     assert str(first.value).partition(". ")[2] == str(second.value).partition(". ")[2]
     assert not (tmp_path / "out" / names.shuffle_file(plan.head.run_id, 0)).exists()
+
+
+def test_a_store_that_keeps_removed_files_gets_no_first_round(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(planner, "WritesAside", files.FileStore)
+    head = planned(a_job(as_csv(tmp_path), tmp_path / "out"), Access()).head
+    assert (head.shuffle_tasks, head.tasks) == (None, 3)
 
 
 def test_the_free_space_of_a_folder_that_does_not_exist_is_that_of_its_parent(tmp_path: Path) -> None:
