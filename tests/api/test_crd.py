@@ -108,7 +108,7 @@ def test_keys_are_limited_by_a_rule() -> None:
     assert made["x-kubernetes-validations"] == [
         {
             "rule": 'self.all(k, k.size() <= 5 && k.matches("^\\\\w+$"))',
-            "message": "keys must have at most 5 characters and match ^\\w+$",
+            "message": "keys: at most 5 characters, must match ^\\w+$",
         }
     ]
 

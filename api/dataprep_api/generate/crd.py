@@ -368,15 +368,15 @@ def _rewrite_key_constraints(schema: Schema, path: str) -> Schema:
     for keyword, limit in names.items():
         if keyword == "pattern":
             conditions.append(f"k.matches({json.dumps(limit)})")
-            words.append(f"match {limit}")
+            words.append(f"must match {limit}")
         elif keyword == "maxLength":
             conditions.append(f"k.size() <= {limit}")
-            words.append(f"have at most {limit} characters")
+            words.append(f"at most {limit} characters")
         elif keyword != "type":
             raise CrdError(f"{path}: a structural schema can't express `{keyword}` under propertyNames: use a pattern or maxLength")
     if not conditions:
         return rest
-    key_rule = rule(f"self.all(k, {' && '.join(conditions)})", f"keys must {' and '.join(words)}")
+    key_rule = rule(f"self.all(k, {' && '.join(conditions)})", f"keys: {', '.join(words)}")
     return rest | {_RULES: [key_rule, *rest.get(_RULES, [])]}
 
 
