@@ -24,14 +24,14 @@ def end_if_not_needed() -> None:
         raise NotNeededError
 
 
-class NotAloneError(Exception):
-    """Ends a call that would take so much memory that it must not run beside others. The caller of `mapped_ahead` can repeat it."""
+class _NotAloneError(Exception):
+    """Ends a call that would take so much memory that it must not run beside others."""
 
 
-def check_alone() -> None:
-    """Raises NotAloneError in a call of `mapped_ahead`."""
+def continue_alone() -> None:
+    """Ends a call in a thread of `mapped_ahead`. When its turn comes, it is repeated in the thread that takes the results."""
     if getattr(_thread, "closed", None) is not None:
-        raise NotAloneError
+        raise _NotAloneError
 
 
 def mapped_ahead(call: Callable[[Item], Result], items: Iterable[Item], *, most: int) -> Generator[Result, None, None]:
@@ -41,8 +41,9 @@ def mapped_ahead(call: Callable[[Item], Result], items: Iterable[Item], *, most:
     error as without threads. Closing the generator cancels the calls that haven't begun, and waits for the others (`end_if_not_needed`).
     """
     closed = threading.Event()
-    pending: deque[Future[Result]] = deque()
+    pending: deque[tuple[Item, Future[Result]]] = deque()
     remaining = iter(items)
+    failure: Exception | None = None
     with ThreadPoolExecutor(most, thread_name_prefix="ahead", initializer=_begin, initargs=(closed,)) as threads:
         try:
             while True:
@@ -51,19 +52,26 @@ def mapped_ahead(call: Callable[[Item], Result], items: Iterable[Item], *, most:
                 except StopIteration:
                     break
                 except Exception as exc:  # raised below, after the earlier results
-                    failed: Future[Result] = Future()
-                    failed.set_exception(exc)
-                    pending.append(failed)
+                    failure = exc
                     break
-                pending.append(threads.submit(call, item))
+                pending.append((item, threads.submit(call, item)))
                 if len(pending) == most:
-                    yield pending.popleft().result()
+                    yield _result(call, *pending.popleft())
             while pending:
-                yield pending.popleft().result()
+                yield _result(call, *pending.popleft())
+            if failure is not None:
+                raise failure
         finally:
             closed.set()
-            for future in pending:
+            for _, future in pending:
                 future.cancel()
+
+
+def _result(call: Callable[[Item], Result], item: Item, future: Future[Result]) -> Result:
+    try:
+        return future.result()
+    except _NotAloneError:
+        return call(item)
 
 
 def _begin(closed: threading.Event) -> None:

@@ -4,7 +4,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from dataprep_converter.runtime.ahead import NotAloneError, check_alone, end_if_not_needed, mapped_ahead
+from dataprep_converter.runtime.ahead import continue_alone, end_if_not_needed, mapped_ahead
 
 MOST = 4
 
@@ -124,13 +124,11 @@ def test_a_call_outside_of_any_is_needed() -> None:
     end_if_not_needed()
 
 
-def test_work_that_takes_much_memory_is_left_to_the_caller() -> None:
-    def call(item: int) -> int | NotAloneError:
-        try:
-            check_alone()
-        except NotAloneError as exc:
-            return exc
-        return item
+def test_work_that_takes_much_memory_is_repeated_by_the_thread_that_takes_the_results() -> None:
+    def call(item: int) -> tuple[int, bool]:
+        if item % 2:
+            continue_alone()
+        return item, threading.current_thread().name.startswith("ahead")
 
-    assert all(isinstance(result, NotAloneError) for result in mapped_ahead(call, range(3), most=2))
-    assert call(5) == 5
+    assert list(mapped_ahead(call, range(6), most=2)) == [(item, not item % 2) for item in range(6)]
+    assert call(5) == (5, False)

@@ -24,14 +24,14 @@ from dataprep_converter.inputs.encodings import Encoding, in_utf8
 from dataprep_converter.inputs.pinned import ForwardReader, InputCopy
 from dataprep_converter.readers.base.blocks import KEPT_BLOCKS, Block, BlockReader, FolderColumns
 from dataprep_converter.records.batch import Raw
-from dataprep_converter.runtime.ahead import check_alone, end_if_not_needed
+from dataprep_converter.runtime.ahead import continue_alone, end_if_not_needed
 from dataprep_converter.sampling.units import Unit, Units
 from dataprep_converter.stores import Entry, Input
 
 UNIT_BYTES: Final = 4 << 20
 LONGEST_RECORD: Final = 64 << 20
 LARGE_RECORD: Final = 2 * UNIT_BYTES
-"""A scan of a larger record takes up to several hundred MiB, so it doesn't run beside others (`check_alone`)."""
+"""A scan of a larger record takes up to several hundred MiB, so it doesn't run beside others (`continue_alone`)."""
 BOM: Final = b"\xef\xbb\xbf"
 
 
@@ -140,7 +140,7 @@ def cut(forward: ForwardReader, first_bytes: bytes, *, line: int, scan: Scan, ur
             if len(data) >= LONGEST_RECORD:
                 raise long_record(uri, line, limit)
             if length >= LARGE_RECORD:
-                check_alone()
+                continue_alone()
             length *= 2
             continue
         if at_end and (place := records.unclosed_quote()) is not None:

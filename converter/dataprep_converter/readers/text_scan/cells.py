@@ -17,7 +17,7 @@ import numpy.typing as npt
 from dataprep_converter.inputs.pinned import ForwardReader
 from dataprep_converter.readers.text import stretches
 from dataprep_converter.readers.text.stretches import RecordScan
-from dataprep_converter.runtime.ahead import check_alone, end_if_not_needed
+from dataprep_converter.runtime.ahead import continue_alone, end_if_not_needed
 from dataprep_converter.stores import Entry, Input
 
 _FIRST_BYTES: Final = 64 << 10
@@ -221,7 +221,7 @@ class _Track(Generic[ScanT]):
         else:
             self._pending = data
             if len(data) > stretches.LARGE_RECORD:
-                check_alone()
+                continue_alone()
             if len(data) >= stretches.LONGEST_RECORD and not at_end:
                 self._stop("LongRecord", self._line_ends)
         self.is_done = self.is_done or at_end or (self._is_after_cell and records.size > 0)

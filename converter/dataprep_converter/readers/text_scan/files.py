@@ -22,7 +22,6 @@ from dataprep_converter.readers.text_scan.cell_merge import CellMerge, TextCell
 from dataprep_converter.readers.text_scan.cells import ScansCells, ScanT, scan_cell
 from dataprep_converter.readers.text_scan.text_file import TextFile
 from dataprep_converter.runtime import limits
-from dataprep_converter.runtime.ahead import NotAloneError
 from dataprep_converter.stores import Entry, Input, Store
 
 TEXT_UNITS: Final = "textUnits"
@@ -75,10 +74,7 @@ def examined_texts(access: Access, files: Iterable[ListedFile], rule: TextRule[S
     parts = (part for file in files for part in _parts_of(file, cuts=cuts))
     merge: CellMerge | None = None
     examine = partial(_open_and_examine, rule, BoundedSemaphore(_AHEAD_AT_ONCE))
-    for part, in_thread in examined_parts(access, parts, examine, most=_files_at_once()):
-        found = examine(access.store(part.entry.uri), part) if isinstance(in_thread, NotAloneError) else in_thread
-        if isinstance(found, NotAloneError):
-            raise found
+    for part, found in examined_parts(access, parts, examine, most=_files_at_once()):
         if part.cell in (None, 0):
             merge = CellMerge(part.entry.uri, found, limit=rule.limit) if isinstance(found, TextCell) else None
         if isinstance(found, TextFile):
@@ -119,7 +115,7 @@ def _parts_of(file: ListedFile, *, cuts: bool) -> Iterator[FilePart]:
         yield FilePart(root, path, entry, cell)
 
 
-def _open_and_examine(rule: TextRule[ScanT], ahead: BoundedSemaphore, store: Store, part: FilePart) -> _Result | NotAloneError:
+def _open_and_examine(rule: TextRule[ScanT], ahead: BoundedSemaphore, store: Store, part: FilePart) -> _Result:
     is_ahead = part.entry.size > stretches.UNIT_BYTES and ahead.acquire(blocking=False)
     try:
         if part.cell is None:
@@ -127,8 +123,6 @@ def _open_and_examine(rule: TextRule[ScanT], ahead: BoundedSemaphore, store: Sto
                 return rule.examine(source, part.entry, ahead=is_ahead)
         with open_pinned(store, part.entry.uri, part.entry.pin) as source:
             return _examine_cell(rule, source, part.entry, part.cell, ahead=is_ahead)
-    except NotAloneError as exc:
-        return exc
     finally:
         if is_ahead:
             ahead.release()
