@@ -679,6 +679,7 @@ FROZEN: dict[str, tuple[str, dict[str, Any]]] = {
     "workers.serviceAccountName": ("workers.serviceAccountName", {"workers": {"serviceAccountName": "a"}}),
     "workers.priorityClassName": ("workers.priorityClassName", {"workers": {"priorityClassName": "a"}}),
     "workers.podTemplate": ("workers.podTemplate", {"workers": {"podTemplate": {"labels": {"a": "b"}}}}),
+    "planning": ("planning", {"planning": {"resources": {"limits": {"memory": "1Gi"}}}}),
     "runAfter": ("runAfter", {"runAfter": ["another"]}),
     "profile": ("profile", {"profile": "another"}),
 }

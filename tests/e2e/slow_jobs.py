@@ -41,7 +41,7 @@ def assert_whole(stores: Stores, namespace: Namespace) -> dict[str, Document]:
     assert [upload.key for upload in stores.oss.uploads(BUCKET) if upload.key.startswith(prefix)] == []
     keys = stores.oss.keys(BUCKET, prefix)
     assert [key for key in keys if "/." in key] == []
-    reports = [json.loads(stores.oss.read(BUCKET, key)) for key in keys if "/reports/" in key]
+    reports = [json.loads(stores.oss.read(BUCKET, key)) for key in keys if "/reports/" in key and key.endswith(".json")]
     return {report["file"]: report for report in reports}
 
 
@@ -49,7 +49,7 @@ def some_reports(stores: Stores, namespace: Namespace, *, at_least: int) -> dict
     """Waits until the given number of shards is done."""
     deadline = time.monotonic() + PATIENCE_SECONDS
     while True:
-        keys = [key for key in stores.oss.keys(BUCKET, f"{namespace.name}/") if "/reports/" in key]
+        keys = [key for key in stores.oss.keys(BUCKET, f"{namespace.name}/") if "/reports/" in key and key.endswith(".json")]
         if len(keys) >= at_least:
             reports = [json.loads(stores.oss.read(BUCKET, key)) for key in keys]
             return {report["file"]: report for report in reports}

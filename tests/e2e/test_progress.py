@@ -77,7 +77,9 @@ def test_suspend_keeps_what_is_done_and_resume_goes_on(namespace: Namespace, sto
         while any(pod.get("status", {}).get("phase") not in ("Succeeded", "Failed") for pod in namespace.pods("slow", step="convert")):
             assert time.monotonic() < deadline
             time.sleep(0.3)
-        done = {k: stores.oss.read(BUCKET, k) for k in stores.oss.keys(BUCKET, f"{namespace.name}/") if "/reports/" in k}
+        done = {
+            k: stores.oss.read(BUCKET, k) for k in stores.oss.keys(BUCKET, f"{namespace.name}/") if "/reports/" in k and k.endswith(".json")
+        }
         assert len(done) >= 2
         namespace.kubectl("patch", "dpj", "slow", "--type=merge", '--patch={"spec": {"suspend": false}}')
         namespace.kubectl("scale", "dpj", "slow", "--replicas=2")
@@ -109,7 +111,9 @@ def test_a_retry_makes_only_what_is_missing(namespace: Namespace, stores: Stores
     finally:
         stores.oss.deny()
         stores.oss.clear_faults()
-    done = {k: stores.oss.read(BUCKET, k) for k in stores.oss.keys(BUCKET, f"{namespace.name}/") if "/reports/" in k}
+    done = {
+        k: stores.oss.read(BUCKET, k) for k in stores.oss.keys(BUCKET, f"{namespace.name}/") if "/reports/" in k and k.endswith(".json")
+    }
     namespace.kubectl("annotate", "dpj", "slow", "dataprep.io/retry=once")
     status = namespace.wait("slow", lambda s: s.get("phase") == "Succeeded", what="Succeeded after the retry")
     assert status["attempt"] == 2

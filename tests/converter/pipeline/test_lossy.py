@@ -403,8 +403,8 @@ def test_manifest_and_report_without_such_values_are_as_they_were_and_others_hav
     assert b'"version":3' in lossy.to_bytes()
     [report] = (tmp_path / "b/out/_dataprep").glob("*/reports/*.json")
     assert canonical.dumps(ShardReport.model_validate_json(report.read_bytes()).document()["lossy"]) in report.read_bytes()
-    with pytest.raises(FormatError, match="the manifest has the format version 6"):
-        Manifest.model_validate({"version": 6})
+    with pytest.raises(FormatError, match="the manifest has the format version 7"):
+        Manifest.model_validate({"version": 7})
 
 
 def test_a_data_set_that_was_planned_without_the_types_of_its_input_is_extended(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

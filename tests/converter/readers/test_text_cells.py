@@ -65,6 +65,12 @@ def read(source: Source) -> tuple[Any, Any, list[int]]:
     return rows(found), faults(found), lines
 
 
+def drawn(kind: str, data: st.DataObject) -> tuple[bytes, int, int]:
+    """A text, the size of a unit in bytes, and the size of a cell in units."""
+    content = "".join(data.draw(st.lists(st.sampled_from(PIECES[kind]), max_size=40))).encode()
+    return content, data.draw(st.integers(1, 12)), data.draw(st.integers(1, 5))
+
+
 def result_of(source: Source) -> Any:
     try:
         return read(source)
@@ -79,8 +85,7 @@ def result_of(source: Source) -> Any:
 def test_records_and_lines_are_those_of_a_file_without_cells(
     kind: str, tmp_path_factory: pytest.TempPathFactory, data: st.DataObject
 ) -> None:
-    content = "".join(data.draw(st.lists(st.sampled_from(PIECES[kind]), max_size=40))).encode()
-    unit, units_of_cell = data.draw(st.integers(1, 12)), data.draw(st.integers(1, 5))
+    content, unit, units_of_cell = drawn(kind, data)
     source = of_text(kind, tmp_path_factory.mktemp(kind), content)
     expected = result_of(source)
     with sizes(unit=unit, cell=unit * units_of_cell):
@@ -93,8 +98,7 @@ def test_records_and_lines_are_those_of_a_file_without_cells(
 def test_units_begin_at_the_first_record_after_each_multiple(
     kind: str, tmp_path_factory: pytest.TempPathFactory, data: st.DataObject
 ) -> None:
-    content = "".join(data.draw(st.lists(st.sampled_from(PIECES[kind]), max_size=40))).encode()
-    unit, units_of_cell = data.draw(st.integers(1, 12)), data.draw(st.integers(1, 5))
+    content, unit, units_of_cell = drawn(kind, data)
     source = of_text(kind, tmp_path_factory.mktemp(kind), content)
     reader = reader_class(kind)
     with opened(reader, source, state_of(source)) as opened_reader:

@@ -8,7 +8,7 @@ from itertools import groupby
 from typing import Final, Generic, TypeAlias, TypeVar, cast
 
 from dataprep_converter.core.closeable import Closeable
-from dataprep_converter.core.errors import BadData, BadSpec
+from dataprep_converter.core.errors import BadData, BadSpec, ConvertError
 from dataprep_converter.inputs.access import Access
 from dataprep_converter.inputs.archives import ArchiveStore
 from dataprep_converter.runtime.ahead import mapped_ahead
@@ -136,6 +136,28 @@ def _in_turn(call: Callable[[tuple[Store, FilePart]], Item], with_stores: Iterab
         begin = _each if in_order else partial(mapped_ahead, most=most)
         with closing(begin(call, group)) as results:
             yield from results
+
+
+def collect(
+    pieces: Iterable[Item], sample: Callable[[Item], Result | ConvertError | None] = lambda _: None
+) -> tuple[list[Item], Result | ConvertError | None, ConvertError | None]:
+    """Collects the pieces of a file, and samples the first one.
+
+    Returns the pieces, the sample, and the error that ended the iteration, if any. A sample that is an error ends the iteration before the
+    first piece.
+    """
+    collected: list[Item] = []
+    first: Result | ConvertError | None = None
+    try:
+        for piece in pieces:
+            if not collected:
+                first = sample(piece)
+                if isinstance(first, ConvertError):
+                    break
+            collected.append(piece)
+    except ConvertError as exc:
+        return collected, first, exc
+    return collected, first, None
 
 
 def _is_read_in_order(store: Store) -> bool:

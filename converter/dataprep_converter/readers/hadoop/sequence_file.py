@@ -18,7 +18,7 @@ from dataprep_converter.formats.tfrecord.frames import Stretch
 from dataprep_converter.inputs.access import Access
 from dataprep_converter.readers import Discovery, Listing
 from dataprep_converter.readers.base.blocks import Block, BlockReader
-from dataprep_converter.readers.base.examined import ListedFile, examined
+from dataprep_converter.readers.base.examined import ListedFile, collect, examined
 from dataprep_converter.readers.base.listing import input_folders
 from dataprep_converter.readers.hadoop.hadoop_columns import RECORD, SEQUENCE_RECORD, Form, Kind, form, kind
 from dataprep_converter.readers.hadoop.sequence_frames import Cells, Header, pairs, stretches
@@ -92,7 +92,7 @@ class _RecordFile:
     header: Header
     stretches: Sequence[Stretch]
     """Complete records or blocks."""
-    kinds: Mapping[str, Any] | ConvertError
+    kinds: Mapping[str, Any] | ConvertError | None
     """The kinds of the keys and values, if they may be needed. If they can't be read, the error, which ends the search."""
     fault: ConvertError | None
     """The error that ended the search. It is raised once the records before it have been used."""
@@ -118,7 +118,7 @@ class _Planner:
                     raise found.kinds
                 # It was not yet known that a file before this one has records.
                 found = self._examine(self._access.store(file.entry.uri), file.entry)
-            if not self._state and not isinstance(found.kinds, ConvertError):
+            if not self._state and isinstance(found.kinds, Mapping):
                 self._state = found.kinds
             for stretch in found.stretches:
                 yield _unit(stretch, found.header, root=file.root, path=file.path, entry=file.entry)
@@ -130,19 +130,11 @@ class _Planner:
         """Finds the records of a file. Several threads may call this method. Raises BadData for an invalid header."""
         with store.open(entry.uri) as file:
             header = Header.read(file, entry.uri)
-            found: list[Stretch] = []
-            kinds: Mapping[str, Any] | ConvertError = {}
-            fault: ConvertError | None = None
-            try:
-                for stretch in _stretches(file, header, entry.uri):
-                    if not found and not self._state:
-                        kinds = _sample(file, header, entry.uri, stretch)
-                        if isinstance(kinds, ConvertError):
-                            break
-                    found.append(stretch)
-            except ConvertError as exc:
-                fault = exc
-            return _RecordFile(header, found, kinds, fault)
+
+            def sample(first: Stretch) -> Mapping[str, Any] | ConvertError | None:
+                return _sample(file, header, entry.uri, first) if not self._state else None
+
+            return _RecordFile(header, *collect(_stretches(file, header, entry.uri), sample))
 
 
 def _listed(source: SequenceFileSource, access: Access) -> Iterator[ListedFile]:

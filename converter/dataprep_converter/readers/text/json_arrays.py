@@ -29,7 +29,7 @@ from dataprep_converter.readers.columnar.columns import shown
 from dataprep_converter.readers.text import stretches
 from dataprep_converter.readers.text.lines import Lines
 from dataprep_converter.readers.text.stretches import BOM, Stretch, cut
-from dataprep_converter.readers.text_scan.text_file import TextFile, collect
+from dataprep_converter.readers.text_scan.text_file import TextFile, text_file
 from dataprep_converter.stores import Entry, Input
 
 START_BYTES: Final = 1 << 20
@@ -136,7 +136,7 @@ def examine_array(entry: Entry, start: bytes, forward: ForwardReader) -> TextFil
                     raise ArrayInFirstLine from exc
                 raise
 
-    found = collect(watched(), forward, form={"array": True})
+    found = text_file(watched(), forward, form={"array": True})
     # As long as the array might be only the first line, nothing of it is listed.
     return found if found.fault is None or is_past_first_line else replace(found, stretches=[])
 

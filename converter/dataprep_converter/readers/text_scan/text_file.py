@@ -10,6 +10,7 @@ from dataprep_converter.core.errors import ConvertError
 from dataprep_converter.inputs.compressions import Compression
 from dataprep_converter.inputs.encodings import UTF16, Encoding
 from dataprep_converter.inputs.pinned import ForwardReader
+from dataprep_converter.readers.base.examined import collect
 from dataprep_converter.readers.text.stretches import Scan, Stretch, cut
 from dataprep_converter.sampling.units import Unit
 from dataprep_converter.stores import Entry
@@ -54,15 +55,9 @@ class TextFile:
             raise self.fault
 
 
-def collect(stretches: Iterable[Stretch], forward: ForwardReader, *, form: Mapping[str, Any] = MappingProxyType({})) -> TextFile:
+def text_file(stretches: Iterable[Stretch], forward: ForwardReader, *, form: Mapping[str, Any] = MappingProxyType({})) -> TextFile:
     """Collects the stretches of a file, which `forward` reads. If the stretches end with an error, the error becomes the file's fault."""
-    found: list[Stretch] = []
-    fault: ConvertError | None = None
-    try:
-        for stretch in stretches:
-            found.append(stretch)  # noqa: PERF402 - keep the stretches before an error
-    except ConvertError as exc:
-        fault = exc
+    found, _, fault = collect(stretches)
     # The encoding is known only now, because a byte order mark can determine it.
     file = TextFile(found, forward.compression, forward.encoding, form, fault=fault)
     if not file.is_whole or not found:
@@ -73,4 +68,4 @@ def collect(stretches: Iterable[Stretch], forward: ForwardReader, *, form: Mappi
 
 def examine_rest(forward: ForwardReader, first_bytes: bytes, *, line: int, scan: Scan, uri: str, limit: str) -> TextFile:
     """Finds the records in the rest of a file. The arguments are those of `cut`. An error of `cut` becomes the file's fault."""
-    return collect((stretch for stretch, _ in cut(forward, first_bytes, line=line, scan=scan, uri=uri, limit=limit)), forward)
+    return text_file((stretch for stretch, _ in cut(forward, first_bytes, line=line, scan=scan, uri=uri, limit=limit)), forward)

@@ -31,7 +31,7 @@ from dataprep_converter.inputs.compressions import GZIP_MAGIC
 from dataprep_converter.inputs.streamed import StreamInput, unpacked
 from dataprep_converter.readers import Discovery, Listing
 from dataprep_converter.readers.base.blocks import Block, BlockReader
-from dataprep_converter.readers.base.examined import ListedFile, examined
+from dataprep_converter.readers.base.examined import ListedFile, collect, examined
 from dataprep_converter.readers.base.listing import input_files
 from dataprep_converter.readers.tfrecord import sequence_examples
 from dataprep_converter.records.batch import Raw
@@ -123,7 +123,7 @@ class _RecordFile:
     stretches: Sequence[Stretch]
     """Complete records. For a gzip file, the offsets and sizes are those in its uncompressed contents."""
     is_zipped: bool
-    samples: Sequence[bytes] | ConvertError
+    samples: Sequence[bytes] | ConvertError | None
     """The first records, if they may be needed to infer the features. If they aren't Examples, the error, which ends the search."""
     fault: ConvertError | None = None
     """The error that ended the search. It is raised once the records before it have been used."""
@@ -199,19 +199,11 @@ class _Planner:
                 # Some stores reject a range that begins after the end of the file.
                 return source.read_at(offset, length) if is_zipped or offset < size else b""
 
-            found: list[Stretch] = []
-            samples: Sequence[bytes] | ConvertError = []
-            fault: ConvertError | None = None
-            try:
-                for stretch in stretches(read_at, entry.uri, window=window, most=_UNIT_BYTES):
-                    if not found and self._needs_samples():
-                        # Read the records now, because going back in a gzip file is expensive.
-                        samples = _first_records(source.read_at(0, stretch.size), entry.uri)
-                        if isinstance(samples, ConvertError):
-                            break
-                    found.append(stretch)
-            except ConvertError as exc:
-                fault = exc
+            def sample(first: Stretch) -> list[bytes] | ConvertError | None:
+                # Read the records now, because going back in a gzip file is expensive.
+                return _first_records(source.read_at(0, first.size), entry.uri) if self._needs_samples() else None
+
+            found, samples, fault = collect(stretches(read_at, entry.uri, window=window, most=_UNIT_BYTES), sample)
         return _RecordFile(found, is_zipped, samples, fault)
 
     def _needs_samples(self) -> bool:
