@@ -187,7 +187,7 @@ ROWS: Final = (
         lambda bench, size: bench.merge("csv", size),
         usual=(32, 512),
         small=(32,),
-        large=(4096,),
+        large=(2048,),
         grows_per_item={"merge_cpu_seconds": 1.5},
     ),
     Row(
