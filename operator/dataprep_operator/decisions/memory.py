@@ -37,7 +37,7 @@ def increase(status: DataPrepJobStatus, spec: DataPrepJobSpec, defaults: PodDefa
     """
     raised_memory = of(status)
     step = job_steps.of_status(status.step)
-    current_bytes = quantity.to_bytes(raised_memory) if raised_memory else memory_limit(spec, defaults, step=step.name.lower())
+    current_bytes = quantity.to_bytes(raised_memory) if raised_memory else memory_limit(spec, defaults, step=step.label)
     if spec.retry is None or current_bytes is None:
         return None
     # Whole mebibytes, rounded down to stay within the maximum.
