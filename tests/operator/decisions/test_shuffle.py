@@ -59,6 +59,7 @@ def test_a_job_is_planned_divided_and_converted(world: World) -> None:
     assert (world.status()["step"], world.status()["progress"]["summary"]) == ("Convert", "0/8")
     world.converted()
     assert world.settle() == "Committing"
+    assert world.status()["timings"]["runningSeconds"] == 20.0, "the sum of two Jobs of ten seconds"
 
 
 def test_a_plan_without_a_first_round_is_converted_at_once(world: World) -> None:

@@ -203,6 +203,7 @@ def _shuffle_step(context: Context, status: DataPrepJobStatus) -> DataPrepJobSta
             update={
                 "step": "Convert",
                 "evictions": evictions.start_streak(status),
+                "timings": _with_duration(status, "running_seconds", child),
                 "progress": progress.with_summary(status, f"0/{shards}", now=context.now),
             }
         )
@@ -225,9 +226,8 @@ def _convert_step(context: Context, status: DataPrepJobStatus) -> DataPrepJobSta
         status = _with_quota_condition(context, status, child)
     judgement = steps.judge(context.observed, context.spec, step="convert", attempt=status.attempt)
     if isinstance(judgement, Succeeded):
-        return status.model_copy(
-            update={"step": "Commit", "timings": _with_duration(status, "running_seconds", child), "failed_indexes": None}
-        )
+        timings = _with_duration(status, "running_seconds", child, add=status.shuffle_tasks is not None)
+        return status.model_copy(update={"step": "Commit", "timings": timings, "failed_indexes": None})
     next_attempt = _with_more_memory(context, status, judgement)
     return next_attempt or _report_unfinished(context, status, judgement, step="convert", doing=activity.OF_STEP["Convert"])
 
@@ -248,7 +248,9 @@ def _commit_step(context: Context, status: DataPrepJobStatus) -> DataPrepJobStat
 
 def _fail_for_message(context: Context, status: DataPrepJobStatus, message: str) -> DataPrepJobStatus:
     step = job_steps.of_status(status.step)
-    return fail(context, status, Reason.INTERNAL_ERROR, f"The {step.label} step's termination message was not written by dataprep: {message}")
+    return fail(
+        context, status, Reason.INTERNAL_ERROR, f"The {step.label} step's termination message was not written by dataprep: {message}"
+    )
 
 
 def _report_unfinished(
