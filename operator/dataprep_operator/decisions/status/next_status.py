@@ -155,8 +155,8 @@ def _retry(context: Context, status: DataPrepJobStatus) -> DataPrepJobStatus:
             "evictions": evictions.reset(status),
             # Keep the raised memory, but request GPUs again, because some GPUs may be free now.
             "effective": memory.carry_over(status.effective),
+            **(BEFORE_PLANNING if step == "Plan" else {}),
         }
-        | (BEFORE_PLANNING if step == "Plan" else {})
     )
     return with_condition(
         context, status, ConditionType.FAILED, "False", Reason.RETRYING, f"Attempt {status.attempt}, from the step {step}."
