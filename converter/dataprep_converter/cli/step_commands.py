@@ -63,6 +63,7 @@ def _add_whole_jobs(commands: "argparse._SubParsersAction[argparse.ArgumentParse
 def _add_steps(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
     scan = job_command(commands, "scan", "scan one part of a large input for the plan (a pod of the scan step runs this)")
     scan.add_argument("--scan", required=True, metavar="ID", help="name of the scan that the plan step asked for")
+    scan.add_argument("--parts", required=True, type=positive, metavar="N", help="number of parts of the scan")
     scan.set_defaults(command=_scan, task=None)
 
     work = job_command(commands, "work", "convert one task of a plan (a converter pod runs this)")
@@ -137,10 +138,11 @@ def _plan(arguments: argparse.Namespace) -> Exit:
     else:
         # The operator sets this variable if it runs the first round of a shuffle.
         access.divides_shuffles = TWO_ROUNDS in os.environ
-        # The operator sets this variable if this pod also does the other steps of a small job.
-        pods = os.environ.get(ONE_POD) if arguments.scan is None else None
-        # The operator sets this variable if it runs a scan by several pods.
-        may_scan = MAY_SCAN in os.environ and arguments.scan is None
+        pods, may_scan = None, False
+        if arguments.scan is None:
+            # The operator sets the first variable if this pod also does the other steps of a small job, and the second one if several pods
+            # scan a large input.
+            pods, may_scan = os.environ.get(ONE_POD), MAY_SCAN in os.environ
         with _planning(access), tracing.span("plan", job=job.metadata.name) as tell:
             if may_scan and (request := scan_request(job, access)) is not None:
                 logger.info("the source is scanned in %d parts before it is planned", request.parts)
@@ -195,12 +197,15 @@ def _validate(arguments: argparse.Namespace) -> Exit:
 
 
 def _scan(arguments: argparse.Namespace) -> Exit:
+    from dataprep_converter.core.errors import BadSpec
     from dataprep_converter.steps.conversion.scan_step import run_scan_step
 
     job = with_code(job_of(arguments))
     arguments.task = part = _task_number(arguments)
+    if part >= arguments.parts:
+        raise BadSpec(f"The scan has parts 0 to {arguments.parts - 1}, got part {part}.")
     access = access_of(job)
-    access.share_among(job.spec.workers.parallelism)
+    access.share_among(min(job.spec.workers.parallelism, arguments.parts))
     with tracing.span("scan", job=job.metadata.name, scan=arguments.scan, part=part):
         run_scan_step(job.spec, access, part, scan=arguments.scan)
     return Exit.DONE
