@@ -251,8 +251,8 @@ def _shuffle(arguments: argparse.Namespace) -> Exit:
     access.share_among(min(job.spec.workers.parallelism, tasks))
     with tracing.span("shuffle", job=job.metadata.name, run_id=arguments.run, task=number) as tell:
         done = shuffle_task(job.spec, number, plan=plan, access=access)
-        tell(records=done.records, bytes=done.bytes_out)
-    logger.info("divided %d records of slice %d, %d bytes", done.records, number, done.bytes_out)
+        tell(records=done.records_in, bytes=done.bytes_out)
+    logger.info("divided %d records of slice %d, %d bytes", done.records_in, number, done.bytes_out)
     return Exit.DONE
 
 

@@ -25,7 +25,7 @@ from dataprep_converter.core.errors import BadData, InputChanged, OutputLost, St
 from dataprep_converter.inputs.access import Access
 from dataprep_converter.planning import planner
 from dataprep_converter.readers.base import windows
-from dataprep_converter.readers.shuffled import shuffle_file, shuffled_reader, task_records
+from dataprep_converter.readers.shuffle import shuffle_file, task_reader, task_records
 from dataprep_converter.readers.text import stretches
 from dataprep_converter.runtime.temporary import free_bytes_at
 from dataprep_converter.steps import plan_step, pool
@@ -186,11 +186,11 @@ def test_a_finished_first_round_is_not_done_again(tmp_path: Path) -> None:
     job = a_job(as_csv(tmp_path), tmp_path / "out")
     plan = planned(job, Access())
     first = divide(job, plan, Access())
-    assert sum(each.records for each in first) == ROWS
-    assert [each.records for each in divide(job, plan, Access())] == [0] * len(first)
+    assert sum(each.records_in for each in first) == ROWS
+    assert [each.records_in for each in divide(job, plan, Access())] == [0] * len(first)
     (tmp_path / "out" / names.shuffle_file(plan.head.run_id, 2)).write_bytes(b"cut")
-    assert [each.records for each in divide(job, plan, Access())] == [
-        each.records if number == 2 else 0 for number, each in enumerate(first)
+    assert [each.records_in for each in divide(job, plan, Access())] == [
+        each.records_in if number == 2 else 0 for number, each in enumerate(first)
     ]
 
 
@@ -342,7 +342,7 @@ def test_the_repair_of_several_tasks_divides_the_records_once(
 def test_more_records_than_fit_into_memory_are_gathered_in_windows(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     source = as_csv(tmp_path)
     run_in_one_round(a_job(source, tmp_path / "one", output={"shards": {"count": 2}}), Access())
-    monkeypatch.setattr(shuffled_reader, "MOST_BYTES", 100)
+    monkeypatch.setattr(task_reader, "MOST_BYTES", 100)
     monkeypatch.setattr(windows, "MOST_BYTES", 300)
     run_in_two_rounds(a_job(source, tmp_path / "two", output={"shards": {"count": 2}}), Access(), between=(tmp_path / "a.csv").unlink)
     assert contents(tmp_path / "two") == contents(tmp_path / "one")

@@ -17,13 +17,13 @@ from dataprep_converter.inputs.access import Access
 from dataprep_converter.pipeline.shard_samples import samples_of
 from dataprep_converter.readers import reader_class
 from dataprep_converter.readers.base.blocks import Block, BlockReader
-from dataprep_converter.readers.shuffled import shuffle_file
-from dataprep_converter.readers.shuffled.divider import Divider
-from dataprep_converter.readers.shuffled.shuffled_reader import shuffled_reader
+from dataprep_converter.readers.shuffle import shuffle_file
+from dataprep_converter.readers.shuffle.divider import Divider
+from dataprep_converter.readers.shuffle.task_reader import task_reader
 from dataprep_converter.readers.text import stretches
 from dataprep_converter.runtime import limits
 from dataprep_converter.sampling.plan import Plan
-from dataprep_converter.steps.conversion import shuffle
+from dataprep_converter.steps.conversion.gather import gather_of
 
 _pq: Any = pq  # the type stubs lack some options
 ROWS, ROW_BYTES = 20_000, 200
@@ -80,9 +80,9 @@ def read_all(plan: Plan, job: Any, access: Access) -> int:
     for index in range(plan.head.tasks):
         shards = task(plan.head, index)
         source = reader_class(job.spec.data.kind)(job.spec.data.member, plan.head.reader_state, access)
-        gather = shuffle.gather_of(job.spec, shards, plan=plan, reader=source, folder=folder, access=access)
+        gather = gather_of(job.spec, shards, plan=plan, reader=source, folder=folder, access=access)
         assert gather is not None
-        with shuffled_reader(source, gather) as reader:
+        with task_reader(source, gather) as reader:
             for shard in shards:
                 for batch in reader.read(plan.units, samples_of(shard, plan=plan, most_records=1000)):
                     records += batch.records.num_rows
@@ -113,7 +113,7 @@ def test_records_are_decoded_once_and_read_back_once(tmp_path: Path, source: str
     assert once >= ROWS * ROW_BYTES
     assert read_all(plan, job, access) == ROWS
     assert decoded.bytes <= 2.2 * once
-    assert sum(each.records for each in first) == ROWS
+    assert sum(each.records_in for each in first) == ROWS
     assert len(first) >= min(workers, 8)
 
 

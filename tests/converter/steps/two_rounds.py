@@ -13,6 +13,7 @@ from dataprep_api.resources.job import DataPrepJob
 from dataprep_converter.dataset.output_folder import OutputFolder
 from dataprep_converter.dataset.stored_plan import load_plan
 from dataprep_converter.inputs.access import Access
+from dataprep_converter.pipeline.task_progress import TaskProgress
 from dataprep_converter.planning import planner
 from dataprep_converter.readers.base import blocks
 from dataprep_converter.sampling.plan import Plan
@@ -35,7 +36,7 @@ def planned(job: DataPrepJob, access: Access) -> Plan:
     return load_plan(OutputFolder(job.spec.output.uri, access).of_run(result.run_id), result.plan_sha256)
 
 
-def divide(job: DataPrepJob, plan: Plan, access: Access) -> list[shuffle.ShuffleProgress]:
+def divide(job: DataPrepJob, plan: Plan, access: Access) -> list[TaskProgress]:
     """Do the tasks of the first round."""
     return [shuffle.shuffle_task(job.spec, number, plan=plan, access=access) for number in range(shuffle.shuffle_tasks(plan))]
 

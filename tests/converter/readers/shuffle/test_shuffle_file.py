@@ -10,11 +10,11 @@ import pytest
 from dataprep_converter.core.errors import NotWhole
 from dataprep_converter.inputs.access import Access
 from dataprep_converter.readers.base.blocks import BlockReader
-from dataprep_converter.readers.shuffled import shuffle_file, task_records
-from dataprep_converter.readers.shuffled.divider import Divider
-from dataprep_converter.readers.shuffled.shuffle_file import BAD, Identity
-from dataprep_converter.readers.shuffled.stored_rows import RowForm, bad_rows, rejected
-from dataprep_converter.readers.shuffled.task_records import TaskRecords
+from dataprep_converter.readers.shuffle import shuffle_file, task_records
+from dataprep_converter.readers.shuffle.divider import Divider
+from dataprep_converter.readers.shuffle.shuffle_file import BAD, Identity
+from dataprep_converter.readers.shuffle.stored_rows import RowForm, bad_rows, bad_samples
+from dataprep_converter.readers.shuffle.task_records import TaskRecords
 from dataprep_converter.records.batch import SAMPLE, Batch, LostDigits, Raw, RejectedSample
 from dataprep_converter.sampling.units import UnitTable
 from dataprep_converter.stores import Input
@@ -78,7 +78,7 @@ def test_each_task_gets_its_samples_in_order(
             wrong = pa.Table.from_batches(shuffle_file.batches(found.bad, BAD), BAD)
             expected = [n for n in range(ROWS) if task_of(n) == task]
             assert good.to_pylist() == rows([n for n in expected if not is_bad(n)]).to_pylist()
-            assert [each for batch in wrong.to_batches() for each in rejected(batch)] == bad([n for n in expected if is_bad(n)])
+            assert [each for batch in wrong.to_batches() for each in bad_samples(batch)] == bad([n for n in expected if is_bad(n)])
             assert found.samples == len(expected)
 
 

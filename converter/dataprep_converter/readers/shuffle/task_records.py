@@ -11,9 +11,9 @@ import pyarrow as pa
 from dataprep_converter.core.errors import NotWhole
 from dataprep_converter.core.tensors import to_numpy
 from dataprep_converter.readers.base.windows import take_rows
-from dataprep_converter.readers.shuffled import shuffle_file
-from dataprep_converter.readers.shuffled.shuffle_file import BAD, StoredRange
-from dataprep_converter.readers.shuffled.stored_rows import LINE, RowForm, no_rows, rejected
+from dataprep_converter.readers.shuffle import shuffle_file
+from dataprep_converter.readers.shuffle.shuffle_file import BAD, StoredRange
+from dataprep_converter.readers.shuffle.stored_rows import LINE, RowForm, bad_samples, no_rows
 from dataprep_converter.records.batch import SAMPLE, Batch
 from dataprep_converter.runtime.ahead import mapped_ahead
 from dataprep_converter.runtime.mapped_table import MappedTable
@@ -73,7 +73,7 @@ class TaskRecords:
         good, bad = self._good.take(samples), self._bad.take(samples)
         if good.num_rows + bad.num_rows != len(samples):
             raise NotWhole("The files of the shuffle lack a sample of this task.")
-        return Batch(records=good, bad=rejected(bad), bytes_in=0)
+        return Batch(records=good, bad=bad_samples(bad), bytes_in=0)
 
     def lines(self, samples: Samples) -> Samples:
         """Returns the line on which each of these samples begins. All of them must have been read."""

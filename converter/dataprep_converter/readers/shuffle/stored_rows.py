@@ -15,7 +15,7 @@ import pyarrow as pa
 from dataprep_converter.core.tensors import to_arrow, to_numpy
 from dataprep_converter.readers import HasLines, SampleReader
 from dataprep_converter.readers.base.blocks import BlockReader, lost_name
-from dataprep_converter.readers.shuffled.shuffle_file import BAD
+from dataprep_converter.readers.shuffle.shuffle_file import BAD
 from dataprep_converter.records.batch import SAMPLE, Batch, LostDigits, Raw, RejectedSample
 from dataprep_converter.records.exact_decimals import texts_of_rows
 from dataprep_converter.sampling.units import Units
@@ -86,7 +86,7 @@ def bad_rows(bad: Sequence[RejectedSample]) -> pa.RecordBatch:
     )
 
 
-def rejected(rows: pa.RecordBatch) -> list[RejectedSample]:
+def bad_samples(rows: pa.RecordBatch) -> list[RejectedSample]:
     """Returns the samples that could not be read. Inverse of `bad_rows`."""
     return [
         RejectedSample(row["sample"], row["reason"], Raw(row["raw"], row["size"]) if row["raw"] is not None else None)
