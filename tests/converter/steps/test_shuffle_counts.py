@@ -1,5 +1,6 @@
 """A shuffle in two rounds decodes each record once and reads it back once, for any number of workers."""
 
+import gzip
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -9,7 +10,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from tests.builders.specs import parse_job
-from tests.converter.steps.two_rounds import divide, make_rounds, planned
+from tests.converter.steps.two_rounds import SourceBytes, divide, make_rounds, planned
 
 from dataprep_api.dataset.plan import task
 from dataprep_converter.dataset.output_folder import OutputFolder
@@ -141,3 +142,22 @@ def test_the_memory_of_the_first_round_does_not_depend_on_how_well_the_input_is_
     divide(job, plan, Access())
     assert sum(sizes) >= rows * row_bytes
     assert max(sizes) <= 2 << 20
+
+
+@pytest.mark.parametrize("kind", ["csv", "jsonl", "text"])
+@pytest.mark.parametrize("compresses", [False, True], ids=["plain", "gzip"])
+def test_the_first_round_reads_a_text_once(tmp_path: Path, kind: str, compresses: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Line numbers are stored with the records, and no batch makes a reader go back in a compressed file."""
+    make_rounds(monkeypatch, slice_bytes=1 << 20)
+    monkeypatch.setattr(stretches, "UNIT_BYTES", 3000)
+    monkeypatch.setattr(stretches, "InputCopy", None)
+    rows = [f'{{"t": "{number:08d}{_TEXT[8:]}"}}\n' for number in range(2000)]
+    content = "".join(rows).encode()
+    (tmp_path / "in").mkdir()
+    (tmp_path / "in" / "a").write_bytes(gzip.compress(content, mtime=0) if compresses else content)
+    source = {kind: {"uris": [str(tmp_path / "in" / "a")], **({"columns": [{"name": "t", "type": "String"}]} if kind == "csv" else {})}}
+    job = parse_job({"source": source, "shuffle": {"seed": 1}, "output": {"uri": str(tmp_path / "out"), "shards": {"count": 5}}})
+    plan = planned(job, Access())
+    read = SourceBytes(monkeypatch, tmp_path / "in")
+    assert sum(each.records_in for each in divide(job, plan, Access())) == len(rows)
+    assert read.bytes <= 1.05 * (tmp_path / "in" / "a").stat().st_size + 100

@@ -19,6 +19,7 @@ from dataprep_converter.readers.base import blocks
 from dataprep_converter.sampling.plan import Plan
 from dataprep_converter.steps import plan_step
 from dataprep_converter.steps.conversion import convert_commit, convert_work, shuffle
+from dataprep_converter.stores import files
 
 
 def make_rounds(monkeypatch: pytest.MonkeyPatch, *, slice_bytes: int = 500, task_bytes: int = 500) -> None:
@@ -81,3 +82,18 @@ def contents(folder: Path) -> dict[str, Any]:
         else:
             found[name] = file.read_bytes().replace(str(folder).encode(), b"")
     return found
+
+
+class SourceBytes:
+    """Counts the bytes that are read from files in one folder."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch, folder: Path) -> None:
+        self.bytes = 0
+        read_at = files.FileInput.read_at
+
+        def counted(source: files.FileInput, offset: int, length: int) -> bytes:
+            data = read_at(source, offset, length)
+            self.bytes += len(data) if str(folder) in source.uri else 0
+            return data
+
+        monkeypatch.setattr(files.FileInput, "read_at", counted)

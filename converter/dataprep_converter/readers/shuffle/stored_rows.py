@@ -6,21 +6,18 @@ line numbers if the source has lines, and by the sample numbers.
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Any, Final
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from dataprep_converter.core.tensors import to_arrow, to_numpy
-from dataprep_converter.readers import HasLines, SampleReader
+from dataprep_converter.core.tensors import to_numpy
+from dataprep_converter.readers import LINE, NumbersLines, SampleReader
 from dataprep_converter.readers.base.blocks import BlockReader, lost_name
 from dataprep_converter.readers.shuffle.shuffle_file import BAD
 from dataprep_converter.records.batch import SAMPLE, Batch, LostDigits, Raw, RejectedSample
 from dataprep_converter.records.exact_decimals import texts_of_rows
-from dataprep_converter.sampling.units import Units
-
-LINE: Final = "\x02line"
 
 
 @dataclass(frozen=True)
@@ -36,7 +33,7 @@ class RowForm:
     @classmethod
     def of(cls, reader: SampleReader) -> "RowForm":
         """Returns the form for a reader's samples."""
-        return cls(reader.schema(), list(reader.lost_of) if isinstance(reader, BlockReader) else [], isinstance(reader, HasLines))
+        return cls(reader.schema(), list(reader.lost_of) if isinstance(reader, BlockReader) else [], isinstance(reader, NumbersLines))
 
     @property
     def schema(self) -> pa.Schema:
@@ -45,15 +42,15 @@ class RowForm:
         added = [*(pa.field(lost_name(name), pa.string()) for name in self.lost_of), *lines, pa.field(SAMPLE, pa.int64())]
         return pa.schema([*self.columns, *added])
 
-    def rows(self, batch: Batch, units: Units, reader: SampleReader) -> pa.RecordBatch:
-        """Returns the rows of a batch that `reader` has just read."""
+    def rows(self, batch: Batch) -> pa.RecordBatch:
+        """Returns the rows of a batch of the reader. If the source has lines, the reader must have numbered them (`NumbersLines`)."""
         by_column = {lost.column: lost for lost in batch.lost}
         columns: list[Any] = [batch.records.column(name) for name in self.columns.names]
         for name in self.lost_of:
             lost = by_column.get(name)
             columns.append(pa.nulls(batch.records.num_rows, pa.string()) if lost is None else texts_of_rows(lost, batch))
-        if isinstance(reader, HasLines):
-            columns.append(to_arrow(reader.lines(units, to_numpy(batch.records.column(SAMPLE)))))
+        if self.has_lines:
+            columns.append(batch.records.column(LINE))
         columns.append(batch.records.column(SAMPLE))
         return pa.RecordBatch.from_arrays(columns, schema=self.schema)
 

@@ -10,10 +10,11 @@ import pyarrow as pa
 
 from dataprep_converter.core.errors import NotWhole
 from dataprep_converter.core.tensors import to_numpy
+from dataprep_converter.readers import LINE
 from dataprep_converter.readers.base.windows import take_rows
 from dataprep_converter.readers.shuffle import shuffle_file
 from dataprep_converter.readers.shuffle.shuffle_file import BAD, StoredRange
-from dataprep_converter.readers.shuffle.stored_rows import LINE, RowForm, bad_samples, no_rows
+from dataprep_converter.readers.shuffle.stored_rows import RowForm, bad_samples, no_rows
 from dataprep_converter.records.batch import SAMPLE, Batch
 from dataprep_converter.runtime.ahead import mapped_ahead
 from dataprep_converter.runtime.mapped_table import MappedTable

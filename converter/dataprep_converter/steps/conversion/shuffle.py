@@ -23,7 +23,7 @@ from dataprep_converter.dataset.stored_reports import StoredReports
 from dataprep_converter.inputs.access import Access
 from dataprep_converter.pipeline.bad_record_advice import advice_for
 from dataprep_converter.pipeline.task_progress import TaskProgress
-from dataprep_converter.readers import SampleReader, reader_class
+from dataprep_converter.readers import NumbersLines, SampleReader, reader_class
 from dataprep_converter.readers.base import windows
 from dataprep_converter.readers.shuffle import shuffle_file
 from dataprep_converter.readers.shuffle.divider import Divider
@@ -92,6 +92,8 @@ def shuffle_task(
     access.follow(spec, plan.head.parts)
     access.commits.update(plan.head.commits)
     with reader_class(spec.data.kind)(access.unsigned(spec.data).member, plan.head.reader_state, access) as reader:
+        if isinstance(reader, NumbersLines):
+            reader.number_lines()
         task = _Task(number, spec, plan, reader, folder, access, watch, again)
         return retrying(task.run, what=f"the shuffle's task {number}", policy=_RETRY_POLICY)
 
@@ -152,7 +154,7 @@ class _Task:
         size = _BatchSize.of(self.plan)
         for batch in self.reader.read(units, self._samples(destinations, size)):
             self._check_bad(batch.bad)
-            rows = form.rows(batch, units, self.reader)
+            rows = form.rows(batch)
             bad = bad_rows(batch.bad)
             size.measure(rows.num_rows + bad.num_rows, rows.nbytes + bad.nbytes)
             divider.add(rows, destinations.tasks(to_numpy(rows.column(SAMPLE))), bad, destinations.tasks(to_numpy(bad.column("sample"))))
