@@ -97,7 +97,7 @@ class BlockReader(Closeable):
         values that lost digits. `lost_name` returns the second column's name."""
         self._access = access
         self.lost_of: Final = list(lost_of)
-        self._added: list[pa.Field] = []
+        self._added: list[pa.Field[Any]] = []
         """Columns of blocks and batches that aren't in `schema()`."""
         self._folders = folders
         self._files = OpenFiles(access)

@@ -75,7 +75,7 @@ def bad_rows(bad: Sequence[RejectedSample]) -> pa.RecordBatch:
     return pa.RecordBatch.from_arrays(
         [
             pa.array([each.sample for each in bad], pa.int64()),
-            pa.array([each.reason for each in bad], pa.string()),
+            pa.array([each.reason.encode(errors="surrogatepass") for each in bad], pa.binary()),
             pa.array([each.raw.content if each.raw is not None else None for each in bad], pa.binary()),
             pa.array([each.raw.size if each.raw is not None else None for each in bad], pa.int64()),
         ],
@@ -86,6 +86,10 @@ def bad_rows(bad: Sequence[RejectedSample]) -> pa.RecordBatch:
 def bad_samples(rows: pa.RecordBatch) -> list[RejectedSample]:
     """Returns the samples that could not be read. Inverse of `bad_rows`."""
     return [
-        RejectedSample(row["sample"], row["reason"], Raw(row["raw"], row["size"]) if row["raw"] is not None else None)
+        RejectedSample(
+            row["sample"],
+            row["reason"].decode(errors="surrogatepass"),
+            Raw(row["raw"], row["size"]) if row["raw"] is not None else None,
+        )
         for row in rows.to_pylist()
     ]

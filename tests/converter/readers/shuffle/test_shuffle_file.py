@@ -42,7 +42,7 @@ def rows(samples: list[int]) -> pa.RecordBatch:
 
 
 def bad(samples: list[int]) -> list[RejectedSample]:
-    return [RejectedSample(n, f"reason {n}", Raw(b"\xff" * (n % 4), 1000) if n % 2 else None) for n in samples]
+    return [RejectedSample(n, f"reason \udcff {n}", Raw(b"\xff" * (n % 4), 1000) if n % 2 else None) for n in samples]
 
 
 def divided(*, batch: int, most_bytes: int) -> bytes:
