@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.converter.steps.shuffle_jobs import ROWS, a_job, as_csv, plan_small_rounds, remove
+from tests.converter.steps.shuffle_jobs import ROWS, a_job, as_csv, as_zipped_csv, plan_small_rounds, remove
 from tests.converter.steps.two_rounds import contents, convert, planned, run_in_one_round, run_in_two_rounds
 
 from dataprep_api import names
@@ -57,6 +57,18 @@ def test_one_process_that_can_gather_all_records_in_one_pass_needs_no_first_roun
     monkeypatch.setattr(pool, "run_shuffle", None)
     run(a_job(as_csv(tmp_path), tmp_path / "out"), access=Access(), workers=1, display=display.Display(quiet=True))
     assert verify(str(tmp_path / "out"), Access()).records_in == ROWS
+
+
+@pytest.mark.parametrize(("times", "is_needed"), [(1, True), (100, False)])
+def test_one_process_divides_the_records_if_they_are_too_large_for_one_pass(
+    tmp_path: Path, times: int, is_needed: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The records of a compressed source take more space than the source."""
+    job = a_job(as_zipped_csv(tmp_path), tmp_path / "out")
+    plan = planned(job, Access())
+    monkeypatch.setattr(windows, "_SHARE_OF_DISK", 1)
+    monkeypatch.setattr(windows, "free_bytes", lambda: times * plan.head.bytes_in)
+    assert shuffle.is_needed(job.spec, plan=plan, access=Access(), works_alone=True) is is_needed
 
 
 def test_hdfs_output_of_one_process_has_a_first_round(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -69,12 +69,24 @@ def is_needed(spec: DataPrepJobSpec, *, plan: Plan, access: Access, works_alone:
     convert task without the first round passes over the source, so the round is needed if at least two of them have unfinished shards.
     """
     head = plan.head
-    if not shuffle_tasks(plan) or (works_alone and windows.fit_into_one_pass(head.samples, head.bytes_in)):
+    if not shuffle_tasks(plan) or (works_alone and _fit_into_one_pass(spec, plan, access)):
         return False
     reports = StoredReports.of_plan(OutputFolder(spec.output.uri, access).of_run(head.run_id), plan)
     unfinished = [number for number, report in enumerate(reports) if report is None or report.plan_sha256 != plan.sha256]
     tasks = np.unique(np.searchsorted(first_shards(plan), unfinished, side="right"))
     return len(tasks) >= (1 if works_alone else 2)
+
+
+def _fit_into_one_pass(spec: DataPrepJobSpec, plan: Plan, access: Access) -> bool:
+    """Whether one pass over the source can gather all records. If the input is compressed, the records can be much larger than the input, so
+    the first ones are measured."""
+    samples, size = plan.head.samples, plan.head.bytes_in
+    if not samples or not windows.fit_into_one_pass(samples, size):
+        return samples == 0
+    with _open_reader(spec, plan, access) as reader:
+        first = np.arange(min(_FIRST_RECORDS, samples), dtype=np.int64)
+        records = next(iter(reader.read(plan.units, iter([first])))).records
+    return windows.fit_into_one_pass(samples, max(size, records.nbytes // max(1, records.num_rows) * samples))
 
 
 def shuffle_task(
@@ -89,13 +101,18 @@ def shuffle_task(
     check_versions(plan.head, spec, spec.output.uri)
     allocator.tune_allocator()
     folder = OutputFolder(spec.output.uri, access).of_run(plan.head.run_id)
-    access.follow(spec, plan.head.parts)
-    access.commits.update(plan.head.commits)
-    with reader_class(spec.data.kind)(access.unsigned(spec.data).member, plan.head.reader_state, access) as reader:
+    with _open_reader(spec, plan, access) as reader:
         if isinstance(reader, NumbersLines):
             reader.number_lines()
         task = _Task(number, spec, plan, reader, folder, access, watch, again)
         return retrying(task.run, what=f"the shuffle's task {number}", policy=_RETRY_POLICY)
+
+
+def _open_reader(spec: DataPrepJobSpec, plan: Plan, access: Access) -> SampleReader:
+    """Returns the reader of the source, as the plan's tasks use it."""
+    access.follow(spec, plan.head.parts)
+    access.commits.update(plan.head.commits)
+    return reader_class(spec.data.kind)(access.unsigned(spec.data).member, plan.head.reader_state, access)
 
 
 @dataclass
