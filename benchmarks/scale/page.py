@@ -110,7 +110,7 @@ def _formulas(known: Coefficients) -> str:
         ("read, convert, publish: images", "workers", "N / (P · min(8 b, rate)), or requests / r", _work(known, "images")),
         ("read, convert, publish: Parquet", "workers", "N / (P · min(b, rate)), or requests / r", _work(known, "parquet")),
         ("read, convert, publish: CSV", "workers", "N / (P · min(b, rate)), or requests / r", _work(known, "csv")),
-        ("read in a shuffled order (sources decoded in units)", "workers", "P · N bytes; N / min(b, rate)",
+        ("read in a shuffled order (sources decoded in units, without a first round)", "workers", "P · N bytes; N / min(b, rate)",
          f"{known.shuffle_mib:,.0f} MiB of the source per CPU s"),
         ("memory of a worker", "workers", "constant",
          f"{worker[0]:.0f} MiB with {known.sizes('work-images')[0]:,} units, {worker[-1]:.0f} MiB with {known.sizes('work-images')[-1]:,}"),
@@ -219,9 +219,10 @@ _LIMITS: Final = f"""\
   the first pass. Parquet, Arrow, ORC and Avro need no such pass.
 - **Each of the following reads the complete input once more in the plan pod**: a split rule on a column, `groupBy`, `stratifyBy`,
   `deduplicate`, a vocabulary, and a `standardize` that collects statistics. The bandwidth of one pod limits them, as it limits text.
-- **A shuffle of a source that is decoded in units** (CSV, Parquet, TFRecord and so on) makes each task read the complete source: P · N bytes.
-  Only with a [first round](splits.md#two-rounds) are 2 · N bytes decoded.
-  With a thousand workers and 100 TB, these are 100 PB. Shuffle such a source while training, or shuffle files whose samples are files.
+- **A shuffle of a source that is decoded in units** (CSV, Parquet, TFRecord and so on) decodes 2 · N bytes with a
+  [first round](splits.md#two-rounds), whose files take up to about N bytes of the output's store. Without it, each task reads the complete
+  source, which is P · N bytes: with a thousand workers and 100 TB, 100 PB. Then shuffle such a source while training, or shuffle files whose
+  samples are files.
 - **A join is computed by the plan pod**, and its rows must fit on the disk of this pod. A retry of the plan step computes the join again.
 - **The commit step is one pod.** It reads the bundles of reports, and lists the shards, their indexes and their reports, each in one
   sequence of pages. Its time grows with the number of shards, and its memory by several hundred bytes for each shard (see the formulas).
