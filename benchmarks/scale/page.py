@@ -226,9 +226,10 @@ _LIMITS: Final = f"""\
   read by one pod. Each part of a scan lists the complete source, so a source of very many small text files is listed thousands of times.
 - **Each of the following reads the complete input once more in the plan pod**: a split rule on a column, `groupBy`, `stratifyBy`,
   `deduplicate`, a vocabulary, and a `standardize` that collects statistics. The bandwidth of one pod limits them, as it limits text.
-- **A shuffle of a source that is decoded in units** (CSV, Parquet, TFRecord and so on) decodes 2 · N bytes in [two rounds](splits.md#two-rounds),
-  and each task requests a range of each slice: with 100 TB, these are a hundred million ranges. Where there is no first round (an output on
-  the Hugging Face Hub, a data set that is extended), each task reads the complete source: P · N bytes.
+- **A shuffle of a source that is decoded in units** (CSV, Parquet, TFRecord and so on) decodes 2 · N bytes with a
+  [first round](splits.md#two-rounds), whose files take up to about N bytes of the output's store, and each task requests a range of each of
+  them. Without it, each task reads the complete source, which is P · N bytes: with a thousand workers and 100 TB, 100 PB. Then shuffle such
+  a source while training, or shuffle files whose samples are files.
 - **A join is computed by the plan pod**, and its rows must fit on the disk of this pod. A retry of the plan step computes the join again.
 - **The commit step is one pod.** It reads the bundles of reports, and lists the shards, their indexes and their reports, each in one
   sequence of pages. Its time grows with the number of shards, and its memory by several hundred bytes for each shard (see the formulas).

@@ -220,7 +220,7 @@ class RequestCounts(Model):
 
 
 class ProgressReport(_Reported):
-    """One worker pod's counts since the start of its task. A plan pod that does a small job's work reports this work as task 0. The counts are totals, so a lost or repeated report does no harm."""
+    """One worker pod's counts since the start of its task. A plan pod that does a small job's work reports this work as task 0, and a pod of the shuffle step reports its slice. The counts are totals, so a lost or repeated report does no harm."""
 
     job: Annotated[str, Field(max_length=253)]
     """The name of the DataPrepJob. The token contains the namespace, and the pod's name and uid."""

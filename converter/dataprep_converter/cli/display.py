@@ -62,7 +62,7 @@ class Display:
         if self._stream.isatty() and not self._quiet and plan.splits and not plan.reused:
             self._start_bar()
 
-    def shuffled(self, index: int, progress: TaskProgress) -> None:
+    def shuffle_progress(self, index: int, progress: TaskProgress) -> None:
         """Takes the new counts of one task of a shuffle's first round and shows the sums over all its tasks."""
         self._is_shuffling = True
         self._show("shuffling", index, progress)

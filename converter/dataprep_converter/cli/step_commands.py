@@ -239,6 +239,7 @@ def _work(arguments: argparse.Namespace) -> Exit:
 
 
 def _shuffle(arguments: argparse.Namespace) -> Exit:
+    from dataprep_converter.cli.reporter import Reporter
     from dataprep_converter.core.errors import BadSpec
     from dataprep_converter.steps.conversion.shuffle import shuffle_task, shuffle_tasks
     from dataprep_converter.steps.kinds import Conversion, kind_of
@@ -249,15 +250,18 @@ def _shuffle(arguments: argparse.Namespace) -> Exit:
     if not isinstance(kind, Conversion):
         raise BadSpec("Only a conversion has the first round of a shuffle; this job is a copy or a script.")
     access = access_of(job)
-    plan = _stored_plan(job, kind, access, arguments)
-    tasks = shuffle_tasks(plan)
-    if number >= tasks:
-        raise BadSpec(f"The plan's first round of a shuffle has {tasks} tasks, numbered from 0; got task {number}.")
-    access.share_among(min(job.spec.workers.parallelism, tasks))
-    with tracing.span("shuffle", job=job.metadata.name, run_id=arguments.run, task=number) as tell:
-        done = shuffle_task(job.spec, number, plan=plan, access=access)
-        tell(records=done.records, bytes=done.bytes_out)
-    logger.info("divided %d records of slice %d, %d bytes", done.records, number, done.bytes_out)
+    with (
+        Reporter(index=number, budgets=access.budgets) as reporter,
+        tracing.span("shuffle", job=job.metadata.name, run_id=arguments.run, task=number) as tell,
+    ):
+        plan = _stored_plan(job, kind, access, arguments)
+        tasks = shuffle_tasks(plan)
+        if number >= tasks:
+            raise BadSpec(f"The plan's first round of a shuffle has {tasks} tasks, numbered from 0; got task {number}.")
+        access.share_among(min(job.spec.workers.parallelism, tasks))
+        done = shuffle_task(job.spec, number, plan=plan, access=access, watch=reporter.watch)
+        tell(records=done.records_in, bytes=done.bytes_out)
+    logger.info("divided %d records of slice %d, %d bytes", done.records_in, number, done.bytes_out)
     return Exit.DONE
 
 

@@ -296,14 +296,17 @@ class RunFolder(OutputFolder):
                 self.delete(path)
 
     def remove_late_shuffle_files(self) -> None:
-        """Removes the files of a shuffle that a process of this run wrote while the commit step was removing them.
+        """Removes the files of a shuffle that a process of this run wrote while the commit step was removing them, and their folder.
 
         Called after `_SUCCESS` is written. A process that still wants to write such a file has either staged it by now, so that the sweep
         discards it, or will find `_SUCCESS` (see `fencing`).
         """
         self.sweep()
-        for path, _ in list(self._list(names.shuffle_folder(self.run_id))):
+        folder = names.shuffle_folder(self.run_id)
+        for path, _ in list(self._list(folder)):
             self.delete(path)
+        if isinstance(self._store, MovesFiles):
+            self._store.remove_folder(self.at(folder))
 
     def stored_slices(self) -> set[int]:
         """Returns the numbers of the files that the first round of a shuffle has written."""

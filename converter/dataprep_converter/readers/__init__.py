@@ -52,6 +52,9 @@ READERS: Final[Mapping[str, str]] = {
 """Maps each member of `spec.source` to its reader class. To add a source, add a line here and a module."""
 
 
+LINE: Final = "\x02line"
+"""The column with the number of the line on which a record begins (`NumbersLines`)."""
+
 UnitT = TypeVar("UnitT", Unit, Files)
 Listing: TypeAlias = Generator[UnitT, None, dict[str, Any]]
 """Yields the units, ordered by sample number, and returns the state that every worker needs, as JSON values. The state's entries `ignored`
@@ -158,6 +161,16 @@ class HasLines(Protocol):
 
     def lines(self, units: Units, samples: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
         """The number of the line on which each given sample begins. Lines are numbered from 1. Might read the text again."""
+        ...
+
+
+@runtime_checkable
+class NumbersLines(HasLines, Protocol):
+    """A text reader that can report the lines of all records while it reads them, so that it needn't read the text again."""
+
+    def number_lines(self) -> None:
+        """Adds the column LINE to all batches, with the number of the line on which each record begins. Must be called before the first
+        batch is read."""
         ...
 
 

@@ -35,7 +35,7 @@ class Watch(Protocol):
         """Called when the plan is complete."""
         ...
 
-    def shuffled(self, index: int, progress: TaskProgress) -> None:
+    def shuffle_progress(self, index: int, progress: TaskProgress) -> None:
         """Called with new counts of one task of a shuffle's first round."""
         ...
 
@@ -126,7 +126,7 @@ class Conversion(_InTasks):
         """Runs the tasks in several processes. A shuffle of much data begins with its first round."""
         from dataprep_converter.steps import pool
 
-        pool.run_rounds(job, self, plan=plan, access=access, workers=workers, watch=watch.progress, watch_shuffle=watch.shuffled)
+        pool.run_rounds(job, self, plan=plan, access=access, workers=workers, watch=watch.progress, watch_shuffle=watch.shuffle_progress)
 
     def plan(self, spec: DataPrepJobSpec, access: Access) -> Draft:
         """If there is a data set to extend, plans its extension; otherwise plans the complete data set. Uses the stored results of a scan."""

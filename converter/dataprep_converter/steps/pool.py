@@ -119,13 +119,7 @@ class _ShuffleRound:
 
     def do(self, index: int, spec: DataPrepJobSpec, *, plan: Plan, access: Access, watch: Callable[[TaskProgress], None]) -> None:
         """See `Round`."""
-        shuffle.shuffle_task(
-            spec,
-            index,
-            plan=plan,
-            access=access,
-            watch=lambda counts: watch(TaskProgress(records_in=counts.records, bytes_in=counts.bytes_in, bytes_out=counts.bytes_out)),
-        )
+        shuffle.shuffle_task(spec, index, plan=plan, access=access, watch=watch)
 
 
 def run_tasks(
