@@ -10,6 +10,8 @@ from benchmarks.scale.played_store import KEYS_OF_A_PAGE
 from dataprep_api.dataset.messages import MOST_TASKS
 from dataprep_converter.planning.planner import TASK_BYTES, TASKS_PER_WORKER
 from dataprep_converter.planning.splits import DEFAULT_SHARD_BYTES
+from dataprep_converter.readers.base import examined
+from dataprep_converter.runtime import scans
 from dataprep_converter.stores.objects.parts import PART_BYTES
 from dataprep_converter.stores.ranged import AHEAD_BYTES, AHEAD_CONNECTIONS
 
@@ -93,7 +95,7 @@ class Cost:
 
     step: str
     pods: str
-    """`plan`, `workers` or `commit`."""
+    """`plan`, `scan`, `workers` or `commit`."""
     time: Time
     requests: float
     mib: float | None = None
@@ -191,11 +193,11 @@ def costs(job: Job, known: Coefficients) -> Iterator[Cost]:
     yield Cost("list the files", "plan", listing, pages, base + growth * units)
     if job.kind == "parquet":
         requests = job.files * known.footer_requests
-        footers = Time.longest({"answers": requests * ANSWER_SECONDS / _FILES_AT_ONCE, "CPU": job.files * known.footer_cpu})
-        yield Cost("read the footers", "plan", footers, requests)
+        footers: dict[Limit, float] = {"answers": requests * ANSWER_SECONDS / _FILES_AT_ONCE, "CPU": job.files * known.footer_cpu}
+        yield _scan(job, "read the footers", footers, requests, job.files * examined.FILE_BYTES, listing)
     if job.kind == "csv":
-        text = Time.longest({"bandwidth": job.mib / TEXT_CONNECTIONS / STREAM_MIB, "CPU": job.mib / known.text_mib})
-        yield Cost("read all text for the ends of records", "plan", text, job.size / AHEAD_BYTES)
+        text: dict[Limit, float] = {"bandwidth": job.mib / TEXT_CONNECTIONS / STREAM_MIB, "CPU": job.mib / known.text_mib}
+        yield _scan(job, "read all text for the ends of records", text, job.size / AHEAD_BYTES, job.size, listing)
     if job.kind != "parquet":
         samples = job.files if job.kind == "images" else job.size / _row_bytes(known)
         yield Cost("assign splits by fraction", "plan", Time(samples * known.fraction_cpu(job.kind), "CPU"), 0, always=False)
@@ -207,6 +209,21 @@ def costs(job: Job, known: Coefficients) -> Iterator[Cost]:
     if job.kind == "csv":
         yield _shuffle(job, known)
     yield _commit(job, known)
+
+
+def _scan(job: Job, step: str, alone: Mapping[Limit, float], requests: float, size: int, listing: Time) -> Cost:
+    """`alone` are the times of one process, and `size` are the bytes that the scan divides into parts. Each part lists the source. A single
+    part is examined in the plan step."""
+    small_parts = -(-size // scans.PART_BYTES)
+    parts = -(-small_parts // -(-small_parts // MOST_TASKS))
+    if parts < 2:
+        return Cost(step, "scan", Time.longest(alone), requests)
+    rounds = -(-parts // WORKERS)
+    requests += parts * -(-job.files // KEYS_OF_A_PAGE)
+    times: dict[Limit, float] = {limit: seconds * rounds / parts for limit, seconds in alone.items()}
+    times[listing.limit] = times.get(listing.limit, 0.0) + rounds * listing.seconds
+    times["requests"] = requests / REQUESTS
+    return Cost(step, "scan", Time.longest(times), requests)
 
 
 def _work(job: Job, known: Coefficients) -> Cost:
