@@ -10,6 +10,7 @@ from benchmarks.scale.played_store import KEYS_OF_A_PAGE
 from dataprep_api.dataset.messages import MOST_TASKS
 from dataprep_converter.planning.planner import TASK_BYTES, TASKS_PER_WORKER, count_shuffle_tasks
 from dataprep_converter.planning.splits import DEFAULT_SHARD_BYTES
+from dataprep_converter.readers.base import examined
 from dataprep_converter.runtime import scans
 from dataprep_converter.stores.objects.parts import PART_BYTES
 from dataprep_converter.stores.ranged import AHEAD_BYTES, AHEAD_CONNECTIONS
@@ -64,11 +65,6 @@ class Job:
         """T: the number of tasks."""
         largest = max(self.size, self.shards * DEFAULT_SHARD_BYTES)
         return min(self.shards, MOST_TASKS, max(TASKS_PER_WORKER * WORKERS, -(-largest // TASK_BYTES)))
-
-    @property
-    def parts(self) -> int:
-        """The number of parts of a scan."""
-        return min(MOST_TASKS, -(-self.size // scans.PART_BYTES))
 
     @property
     def mib(self) -> float:
@@ -221,13 +217,15 @@ def costs(job: Job, known: Coefficients) -> Iterator[Cost]:
     yield Cost("list the files", "plan", listing, pages, base + growth * units)
     if job.kind == "parquet":
         requests = job.files * known.footer_requests
-        footers = Time.longest({"answers": requests * ANSWER_SECONDS / _FILES_AT_ONCE, "CPU": job.files * known.footer_cpu})
-        yield Cost("read the footers", "plan", footers, requests)
+        footers: dict[Limit, float] = {"answers": requests * ANSWER_SECONDS / _FILES_AT_ONCE, "CPU": job.files * known.footer_cpu}
+        yield _scan(job, "read the footers", footers, requests, job.files * examined.FILE_BYTES, listing)
     if job.kind == "csv":
-        yield _scan(job, known, pages)
+        text: dict[Limit, float] = {"bandwidth": job.mib / TEXT_CONNECTIONS / STREAM_MIB, "CPU": job.mib / known.text_mib}
+        peak = known.figure("scan-csv", "peak_mib")
+        yield _scan(job, "read all text for the ends of records", text, job.size / AHEAD_BYTES, job.size, listing, peak)
         base, growth = known.line("merge-csv", "peak_mib")
         merged = Time(units * known.merge_cpu, "CPU")
-        yield Cost("plan from the results of the scan", "merge", merged, job.parts + pages, base + growth * job.files)
+        yield Cost("plan from the results of the scan", "merge", merged, _parts(job.size) + pages, base + growth * job.files)
     if job.kind != "parquet":
         samples = job.files if job.kind == "images" else job.size / _row_bytes(known)
         yield Cost("assign splits by fraction", "plan", Time(samples * known.fraction_cpu(job.kind), "CPU"), 0, always=False)
@@ -241,18 +239,26 @@ def costs(job: Job, known: Coefficients) -> Iterator[Cost]:
     yield _commit(job, known)
 
 
-def _scan(job: Job, known: Coefficients, pages: int) -> Cost:
-    """Each pod lists the source, and reads the files of its part."""
-    pods = min(WORKERS, job.parts)
-    parts = -(-job.parts // pods)
-    times: dict[Limit, float] = {
-        "CPU": job.mib / pods / known.text_mib + parts * job.files * known.list_cpu,
-        "bandwidth": job.mib / pods / TEXT_CONNECTIONS / STREAM_MIB,
-        "answers": parts * pages * PAGE_SECONDS,
-    }
-    requests = job.size / AHEAD_BYTES + job.parts * pages
-    peak = known.figure("scan-csv", "peak_mib")
-    return Cost("read all text for the ends of records", "scan", Time.longest(times), requests, peak)
+def _parts(size: int) -> int:
+    """The number of parts of a scan of this many bytes."""
+    small_parts = -(-size // scans.PART_BYTES)
+    return -(-small_parts // -(-small_parts // MOST_TASKS))
+
+
+def _scan(
+    job: Job, step: str, alone: Mapping[Limit, float], requests: float, size: int, listing: Time, peak: float | None = None
+) -> Cost:
+    """`alone` are the times of one process, and `size` are the bytes that the scan divides into parts. Each part lists the source. A single
+    part is examined in the plan step."""
+    parts = _parts(size)
+    if parts < 2:
+        return Cost(step, "scan", Time.longest(alone), requests, peak)
+    rounds = -(-parts // WORKERS)
+    requests += parts * -(-job.files // KEYS_OF_A_PAGE)
+    times: dict[Limit, float] = {limit: seconds * rounds / parts for limit, seconds in alone.items()}
+    times[listing.limit] = times.get(listing.limit, 0.0) + rounds * listing.seconds
+    times["requests"] = requests / REQUESTS
+    return Cost(step, "scan", Time.longest(times), requests, peak)
 
 
 def _work(job: Job, known: Coefficients) -> Cost:

@@ -98,10 +98,10 @@ def _formulas(known: Coefficients) -> str:
     reads, pages = (1000 * known.per("commit", f"commit_{kind}_requests", "shards") for kind in ("get", "list"))
     rows = [
         ("list", "plan", "F / 1000 pages, one after another; CPU for each file", f"{1e6 * known.list_cpu:.1f} CPU s per million files"),
-        ("read footers (Parquet; Arrow, ORC and Avro alike)", "plan", "F · (requests · answer time / 8); CPU for each file",
+        ("read footers (Parquet; ORC alike)", "scan", "F · requests · answer time / (8 P) and a listing for each part; CPU for each file",
          f"{known.footer_requests:.1f} requests and {1e3 * known.footer_cpu:.2f} CPU ms per file"),
-        ("read text for record ends (CSV, JSONL, text, libsvm), N > 1 GiB", "scan",
-         f"N / (P · min({TEXT_CONNECTIONS} b, rate)); each part also lists the source", f"{known.text_mib:,.0f} MiB per CPU s"),
+        ("read text for record ends (CSV, JSONL, text, libsvm)", "scan", f"N / (P · min({TEXT_CONNECTIONS} b, rate)) and a listing for each part",
+         f"{known.text_mib:,.0f} MiB per CPU s"),
         ("plan from the results of the scan", "merge", "U · CPU", f"{1e6 * known.merge_cpu:.0f} CPU µs per unit"),
         ("memory of the merge pod", "merge", "constant + U · bytes", f"{merge_base:.0f} MiB + {1024 * merge_growth:.1f} KiB per file of 64 MiB"),
         ("assign splits by fraction", "plan", "a hash for each sample; a key for each file",
@@ -141,7 +141,9 @@ _FORMULAS: Final = """\
 
 N are the bytes and F the files of the input, U the units of the plan (for images and whole files U = F, for Parquet the row groups, for CSV
 pieces of 4 MiB), S the shards, P the worker pods, T the tasks, b the bytes per second over one connection, and r the requests per second
-that the store answers. T is the larger of 4 P and N / 256 MiB, but at most 10,000 and at most S.
+that the store answers. T is the larger of 4 P and N / 256 MiB, but at most 10,000 and at most S. The pods of a scan are worker pods. A scan
+has a part for each GiB, where opening a file counts as 100 KiB, but at most 10,000 parts. An input of a single part is examined in the plan
+pod, and so is any input of a job that may not be scanned.
 """
 
 
@@ -222,8 +224,8 @@ _LIMITS: Final = f"""\
 
 - **A listing is one sequence of pages**, from one pod. At {1000 * PAGE_SECONDS:.0f} ms a page, a billion names take {1e6 * PAGE_SECONDS / 3600:.0f} hours. Fewer, larger files
   (WebDataset, Parquet, TFRecord) avoid this, and also the two requests for each image.
-- **Text is read twice** (CSV, JSONL, text, libsvm): by the scan, which finds the ends of records, and by the workers. A compressed file is
-  read by one pod. Each part of a scan lists the complete source, so a source of very many small text files is listed thousands of times.
+- **Each part of a scan lists the complete source**, one page after another, so a scan takes at least as long as the listing. The workers then
+  read text, TFRecord, Avro and tar files a second time. Members of archives are examined by one process.
 - **Each of the following reads the complete input once more in the plan pod**: a split rule on a column, `groupBy`, `stratifyBy`,
   `deduplicate`, a vocabulary, and a `standardize` that collects statistics. The bandwidth of one pod limits them, as it limits text.
 - **A shuffle of a source that is decoded in units** (CSV, Parquet, TFRecord and so on) decodes 2 · N bytes with a

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from benchmarks.scale import __main__ as program
 from benchmarks.scale import measurements
-from benchmarks.scale.ledger import FILE_BYTES, TB, Coefficients, Cost, Job, Kind, costs, job_of
+from benchmarks.scale.ledger import FILE_BYTES, TB, WORKERS, Coefficients, Cost, Job, Kind, costs, job_of
 from benchmarks.scale.measured_process import MeasurementFailed
 from benchmarks.scale.played_job import Figures
 from benchmarks.scale.page import page_of
@@ -20,6 +20,7 @@ from benchmarks.scale.rows import ROWS, Bench, Row
 from dataprep_converter.core.errors import AlreadyExists, NotFound
 from dataprep_converter.stores import Entry
 from dataprep_converter.stores.objects.parts import PART_BYTES
+from dataprep_converter.stores.ranged import AHEAD_BYTES
 
 # --- the played store -------------------------------------------------------------------------------------------------
 
@@ -240,8 +241,26 @@ def test_costs_grow_with_the_job() -> None:
     for kind in kinds:
         small, large = by_step(kind, TB), by_step(kind, 100 * TB)
         assert large.keys() == small.keys()
-        for step in small.keys() - {"load the plan"}:
+        for step in small.keys() - {"load the plan", *SCANNED.values()}:
             assert large[step].time.seconds == pytest.approx(100 * small[step].time.seconds, rel=0.1)
+
+
+SCANNED: dict[Kind, str] = {"parquet": "read the footers", "csv": "read all text for the ends of records"}
+
+
+def test_a_scan_of_footers_takes_longer_than_a_listing_but_less_than_one_process() -> None:
+    small, large = by_step("parquet", TB), by_step("parquet", 100 * TB)  # one part, 36 parts
+    alone, scan, listing = small["read the footers"], large["read the footers"], large["list the files"]
+    assert listing.time.seconds < scan.time.seconds < 100 * alone.time.seconds / 10
+    assert scan.requests - 100 * alone.requests == pytest.approx(36 * listing.requests, rel=0.05)
+
+
+def test_a_scan_of_text_has_at_most_ten_thousand_parts() -> None:
+    large = by_step("csv", 100 * TB)
+    scan, listing = large["read all text for the ends of records"], large["list the files"]
+    parts = 9_314
+    assert scan.time.seconds > -(-parts // WORKERS) * listing.time.seconds
+    assert scan.requests == pytest.approx(parts * listing.requests + 100 * TB / AHEAD_BYTES, rel=0.01)
 
 
 def test_a_listing_of_a_billion_files_takes_a_million_pages() -> None:

@@ -136,6 +136,15 @@ class Reader(SampleReader, Protocol):
 
 
 @runtime_checkable
+class HasStoredForm(Protocol):
+    """A reader class whose planner examines each file without looking at others, and stores what it finds as JSON. So several processes can
+    examine the files before the plan (`runtime/scans.py`)."""
+
+    stored_form: int
+    """The version of the JSON form, and of the meaning of its values."""
+
+
+@runtime_checkable
 class ReadsColumns(Protocol):
     """A reader that can read some columns more cheaply than all of them. A split by value needs only some columns; a reader that doesn't
     implement this protocol reads all columns."""
@@ -182,6 +191,12 @@ class HasSteps(Protocol):
         """The location of each faulty step, such as `line 3`. If a step's location is unknown, returns the location at which the step's
         sequence starts. Might read the text again."""
         ...
+
+
+def stored_form(kind: str) -> int | None:
+    """The version of the stored form of what the planner finds in the files of a source (`HasStoredForm`), or None if there is no such form."""
+    reader = reader_class(kind) if kind in READERS else None
+    return reader.stored_form if isinstance(reader, HasStoredForm) else None
 
 
 def reader_class(kind: str) -> type[Reader]:

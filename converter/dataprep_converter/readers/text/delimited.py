@@ -7,7 +7,7 @@ with its line and cell.
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
-from typing import Any, Final
+from typing import Any, ClassVar, Final
 
 import pyarrow as pa
 
@@ -36,6 +36,7 @@ from dataprep_converter.readers.text.defaults import check_exist, with_defaults
 from dataprep_converter.readers.text.not_text import refuse_binary
 from dataprep_converter.readers.text.stretches import StretchReader, open_forward
 from dataprep_converter.readers.text_scan.files import TextStart, examined_texts, plain_encoding
+from dataprep_converter.readers.text_scan.stored import FORM
 from dataprep_converter.readers.text_scan.text_file import TextFile, examine_rest
 from dataprep_converter.records.batch import TEXT, TEXTS, marked
 from dataprep_converter.sampling.units import Unit
@@ -47,6 +48,8 @@ _LIMIT: Final = "a row of more than {} MiB; is a quote never closed, or is the f
 
 class CsvReader(StretchReader):
     """See the module. The names of the columns come from the header or the spec; otherwise they are `0`, `1`, …"""
+
+    stored_form: ClassVar[int] = FORM
 
     @staticmethod
     def discover(source: CsvSource, access: Access) -> Discovery:
