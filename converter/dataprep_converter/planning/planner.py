@@ -41,8 +41,9 @@ TASK_BYTES = 256 * 2**20
 TASKS_PER_WORKER = 4
 POD_BYTES = 64 * 2**20
 """Converting fewer bytes than this takes less time than starting another pod."""
-RANGE_BYTES = 64 * 2**10
-"""The first round of a shuffle has so few tasks that each of their ranges has about this many bytes or more."""
+RANGE_BYTES = 2**20
+"""The first round of a shuffle has so few tasks that each of their ranges has about this many bytes or more, as long as each worker has a
+task. A range takes three requests, and the requests of a large shuffle take longer than its bytes."""
 _PROBE_RECORDS = 64
 _FEW_RECORDS = 4
 """Number of records that are probed if the spec gives the number of shards.
