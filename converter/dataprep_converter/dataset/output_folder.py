@@ -238,9 +238,9 @@ class RunFolder(OutputFolder):
 
     # --- the steps of a commit, which have no effect once another run owns the folder ----------------------------------
 
-    def put_metadata(self, files: Sequence[tuple[str, bytes]], *, hdfs: HdfsOptions | None) -> None:
+    def put_metadata(self, files: Iterable[tuple[str, bytes]], *, hdfs: HdfsOptions | None) -> None:
         """Writes small metadata files. The HDFS options `hdfs` apply only to visible files."""
-        staged = [fencing.SmallFile(self.at(path), content, None if names.is_hidden(path) else hdfs) for path, content in files]
+        staged = (fencing.SmallFile(self.at(path), content, None if names.is_hidden(path) else hdfs) for path, content in files)
         fencing.write(self._store, staged, check=self.check_owner)
 
     def put_success(self, success: Success) -> None:
