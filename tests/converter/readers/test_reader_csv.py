@@ -119,6 +119,21 @@ def test_an_open_quote_in_the_last_row_is_bad_data(tmp_path: Path, last: str) ->
         plan(CsvReader, of_text(tmp_path, "0,x\n" + last))
 
 
+@pytest.mark.parametrize(
+    ("text", "line"),
+    [
+        ('x,"open\nq""q\nz\n', 1),
+        ('x,"a""b"\ny,"open\nq""q""\n""', 2),
+        ('"a\nb",x\n\ny,""""""",\n', 4),
+        ('a"b,"open\nq""q\n', 1),
+    ],
+    ids=["one doubled quote", "several rows", "an empty cell before it", "quotes that are text"],
+)
+def test_doubled_quotes_after_an_open_quote_are_not_taken_for_it(tmp_path: Path, text: str, line: int) -> None:
+    with pytest.raises(BadData, match=rf"a\.csv, line {line}: a quote is never closed\."):
+        plan(CsvReader, of_text(tmp_path, text))
+
+
 def test_an_open_quote_in_the_header_is_bad_data(tmp_path: Path) -> None:
     with pytest.raises(BadData, match=r"a\.csv, line 2: a quote is never closed\."):
         plan(CsvReader, of_text(tmp_path, 'skipped\nid,"text\n1,a\n2,b\n', header=True, skipLines=1))
