@@ -18,9 +18,11 @@ from dataprep_converter.core.errors import BadData, BadSpec, NotFound
 from dataprep_converter.formats.tfrecord.tfrecord_encoder import TfrecordEncoder
 from dataprep_converter.pipeline.features import resolve
 from dataprep_converter.readers import Reader
-from dataprep_converter.readers.text import stretches
+from dataprep_converter.readers.base.examined import open_once
+from dataprep_converter.readers.text import delimited, stretches
 from dataprep_converter.readers.text.csv_rows import scan
 from dataprep_converter.readers.text.delimited import CsvReader
+from dataprep_converter.stores import Entry, Input, Store
 
 IRIS = "5.1,3.5,1.4,0.2,0\n7.0,3.2,4.7,1.4,1\n"
 
@@ -132,6 +134,19 @@ def test_an_open_quote_in_the_last_row_is_bad_data(tmp_path: Path, last: str) ->
 def test_doubled_quotes_after_an_open_quote_are_not_taken_for_it(tmp_path: Path, text: str, line: int) -> None:
     with pytest.raises(BadData, match=rf"a\.csv, line {line}: a quote is never closed\."):
         plan(CsvReader, of_text(tmp_path, text))
+
+
+def test_empty_files_are_not_opened_for_their_columns(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    put(tmp_path, {"a.csv": "", "b.csv": "", "c.csv": "x,y\n1,2\n"})
+    opened: list[str] = []
+
+    def noted(store: Store, entry: Entry) -> Input:
+        opened.append(entry.uri[-5:])
+        return open_once(store, entry)
+
+    monkeypatch.setattr(delimited, "open_once", noted)
+    units, _ = plan(CsvReader, a_source(tmp_path, header=True))
+    assert (units.samples, opened) == (1, ["c.csv"])
 
 
 def test_an_open_quote_in_the_header_is_bad_data(tmp_path: Path) -> None:

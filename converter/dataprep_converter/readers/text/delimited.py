@@ -117,7 +117,8 @@ class _Planner:
     def _with_columns(self, files: Iterator[ListedFile]) -> Iterator[ListedFile]:
         """Yields the files. Determines the columns from the first file that has any, before this file is yielded."""
         for root, path, entry in files:
-            if self._columns is None and not self._access.only_scans:
+            # An empty file has no columns, so it isn't opened: a folder may begin with thousands of them.
+            if self._columns is None and entry.size > 0 and not self._access.only_scans:
                 with (
                     open_once(self._access.store(entry.uri), entry) as source,
                     open_forward(source, entry, self._encoding, ahead=False) as forward,
