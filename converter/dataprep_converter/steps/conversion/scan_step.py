@@ -55,7 +55,7 @@ def run_scan_step(spec: DataPrepJobSpec, access: Access, part: int, *, scan: str
 
 
 def scanned_before(spec: DataPrepJobSpec, access: Access) -> ScannedBefore | None:
-    """The stored results of a scan for the planner, or None for a source that is never scanned."""
+    """The results of a scan for the planner, or None for a source that is never scanned."""
     return ScannedBefore(partial(_load, spec, access)) if is_scanned(spec) else None
 
 
@@ -68,7 +68,7 @@ def remove_scan(spec: DataPrepJobSpec, access: Access) -> None:
 
 def _load(spec: DataPrepJobSpec, access: Access) -> dict[Piece, Document]:
     folder = OutputFolder(spec.output.uri, access)
-    results: dict[Piece, Document] = {}
+    results = dict(access.scanned_here)
     for path in folder.scan_files(digest_of_rules(spec)):
         found = results_in(folder.read(path) or b"")
         if not found:
