@@ -8,7 +8,7 @@ from typing import Any, ClassVar
 import numpy as np
 import pyarrow as pa
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from pyarrow import csv as arrow_csv
 from tests.converter.readers.reader_contract import ReaderContract, batches, faults, opened, plan, rows
@@ -16,10 +16,11 @@ from tests.converter.readers.reader_contract import ReaderContract, batches, fau
 from dataprep_api.spec import Feature, LabelFeature, Output, Source
 from dataprep_converter.core.errors import BadData, BadSpec, NotFound
 from dataprep_converter.formats.tfrecord.tfrecord_encoder import TfrecordEncoder
+from dataprep_converter.inputs.pinned import ForwardReader
 from dataprep_converter.pipeline.features import resolve
 from dataprep_converter.readers import Reader
 from dataprep_converter.readers.base.examined import open_once
-from dataprep_converter.readers.text import delimited, stretches
+from dataprep_converter.readers.text import csv_starts, delimited, stretches
 from dataprep_converter.readers.text.csv_rows import scan
 from dataprep_converter.readers.text.delimited import CsvReader
 from dataprep_converter.stores import Entry, Input, Store
@@ -147,6 +148,43 @@ def test_empty_files_are_not_opened_for_their_columns(tmp_path: Path, monkeypatc
     monkeypatch.setattr(delimited, "open_once", noted)
     units, _ = plan(CsvReader, a_source(tmp_path, header=True))
     assert (units.samples, opened) == (1, ["c.csv"])
+
+
+@settings(deadline=None)
+@given(
+    names=st.sampled_from(["", "x,y\n", "\n\nthe first,the second\n", '"x\nx",y\n']),
+    texts=st.lists(st.sampled_from(["1,2\n", "a,2\n", '1,"3\n4"\r\n', "1.5,b\n", '"0123456789abcdefghi",1\n', "\n\n"]), max_size=20),
+)
+def test_the_columns_are_those_of_a_start_that_is_read_at_once(
+    tmp_path_factory: pytest.TempPathFactory, names: str, texts: list[str]
+) -> None:
+    source = of_text(tmp_path_factory.mktemp("csv"), names + "".join(texts), header=bool(names))
+
+    def found(header_bytes: int) -> Any:
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(stretches, "UNIT_BYTES", 64)
+            patch.setattr(csv_starts, "INFERRED_BYTES", 16)
+            patch.setattr(delimited, "_HEADER_BYTES", header_bytes)
+            try:
+                units, state = plan(CsvReader, source)
+            except (BadData, BadSpec) as exc:
+                return str(exc)
+            return [vars(units.unit(number)) for number in range(len(units))], state
+
+    assert found(4) == found(64)
+
+
+def test_only_a_little_is_read_to_find_the_columns(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    lengths: list[int] = []
+    read = ForwardReader.read
+
+    def noted(self: ForwardReader, length: int, *, after: bytes = b"") -> bytes:
+        lengths.append(length)
+        return read(self, length, after=after)
+
+    monkeypatch.setattr(ForwardReader, "read", noted)
+    plan(CsvReader, of_text(tmp_path, "x,y\n" + "1,2\n" * 400_000, header=True))
+    assert lengths[0] == csv_starts.INFERRED_BYTES + delimited._HEADER_BYTES
 
 
 def test_an_open_quote_in_the_header_is_bad_data(tmp_path: Path) -> None:
