@@ -2,6 +2,7 @@
 
 import gzip
 import math
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -16,7 +17,6 @@ from tests.converter.readers.reader_contract import ReaderContract, batches, fau
 from dataprep_api.spec import Feature, LabelFeature, Output, Source
 from dataprep_converter.core.errors import BadData, BadSpec, NotFound
 from dataprep_converter.formats.tfrecord.tfrecord_encoder import TfrecordEncoder
-from dataprep_converter.inputs.pinned import ForwardReader
 from dataprep_converter.pipeline.features import resolve
 from dataprep_converter.readers import Reader
 from dataprep_converter.readers.base.examined import open_once
@@ -24,6 +24,7 @@ from dataprep_converter.readers.text import csv_starts, delimited, stretches
 from dataprep_converter.readers.text.csv_rows import scan
 from dataprep_converter.readers.text.delimited import CsvReader
 from dataprep_converter.stores import Entry, Input, Store
+from dataprep_converter.stores.files import FileInput
 
 IRIS = "5.1,3.5,1.4,0.2,0\n7.0,3.2,4.7,1.4,1\n"
 
@@ -175,16 +176,24 @@ def test_the_columns_are_those_of_a_start_that_is_read_at_once(
 
 
 def test_only_a_little_is_read_to_find_the_columns(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    lengths: list[int] = []
-    read = ForwardReader.read
+    text = "x,y\n" + "1,2\n" * 400_000
+    first = csv_starts.INFERRED_BYTES + delimited._HEADER_BYTES
+    lengths, streams = list[int](), list[int]()
+    read_at, stream = FileInput.read_at, FileInput.stream
 
-    def noted(self: ForwardReader, length: int, *, after: bytes = b"") -> bytes:
+    def noted(self: FileInput, offset: int, length: int) -> bytes:
         lengths.append(length)
-        return read(self, length, after=after)
+        return read_at(self, offset, length)
 
-    monkeypatch.setattr(ForwardReader, "read", noted)
-    plan(CsvReader, of_text(tmp_path, "x,y\n" + "1,2\n" * 400_000, header=True))
-    assert lengths[0] == csv_starts.INFERRED_BYTES + delimited._HEADER_BYTES
+    def noted_stream(self: FileInput, offset: int = 0, length: int | None = None) -> Iterator[bytes]:
+        streams.append(offset)
+        return stream(self, offset, length)
+
+    monkeypatch.setattr(FileInput, "read_at", noted)
+    monkeypatch.setattr(FileInput, "stream", noted_stream)
+    assert plan(CsvReader, of_text(tmp_path, text, header=True))[0].samples == 400_000
+    assert first in lengths
+    assert streams == [0], "only the pass that finds the units reads on"
 
 
 def test_an_open_quote_in_the_header_is_bad_data(tmp_path: Path) -> None:

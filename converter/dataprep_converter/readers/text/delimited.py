@@ -123,7 +123,7 @@ class _Planner:
             if self._columns is None and entry.size > 0 and not self._access.only_scans:
                 with (
                     open_once(self._access.store(entry.uri), entry) as source,
-                    open_forward(source, entry, self._encoding, ahead=False) as forward,
+                    open_forward(source, entry, self._encoding, ahead=False, first=csv_starts.INFERRED_BYTES + _HEADER_BYTES) as forward,
                 ):
                     start = self._start(forward, entry.uri, least=csv_starts.INFERRED_BYTES)
                     self._infer_columns(replace(start, data=in_utf8(start.data, forward.encoding)), entry.uri)
@@ -144,7 +144,7 @@ class _Planner:
 
     def start_of_cells(self, source: Input, entry: Entry) -> TextStart:
         """The place after the header."""
-        with open_forward(source, entry, self._encoding, ahead=False) as forward:
+        with open_forward(source, entry, self._encoding, ahead=False, first=_HEADER_BYTES) as forward:
             start = self._start(forward, entry.uri, least=0)
         self._check_header(start.names, entry.uri)
         return TextStart(start.offset, start.line, start.names)
