@@ -245,9 +245,7 @@ def _parts(size: int) -> int:
     return -(-small_parts // -(-small_parts // MOST_TASKS))
 
 
-def _scan(
-    job: Job, step: str, alone: Mapping[Limit, float], requests: float, size: int, listing: Time, peak: float | None = None
-) -> Cost:
+def _scan(job: Job, step: str, alone: Mapping[Limit, float], requests: float, size: int, listing: Time, peak: float | None = None) -> Cost:
     """`alone` are the times of one process, and `size` are the bytes that the scan divides into parts. Each part lists the source. A single
     part is examined in the plan step."""
     parts = _parts(size)

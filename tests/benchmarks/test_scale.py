@@ -11,9 +11,9 @@ from benchmarks.scale import __main__ as program
 from benchmarks.scale import measurements
 from benchmarks.scale.ledger import FILE_BYTES, TB, WORKERS, Coefficients, Cost, Job, Kind, costs, job_of
 from benchmarks.scale.measured_process import MeasurementFailed
-from benchmarks.scale.played_job import Figures
 from benchmarks.scale.page import page_of
 from benchmarks.scale.played_files import INPUT, Content, PlayedFiles
+from benchmarks.scale.played_job import Figures
 from benchmarks.scale.played_store import KEYS_OF_A_PAGE, OUTPUT, PlayedStore
 from benchmarks.scale.rows import ROWS, Bench, Row
 

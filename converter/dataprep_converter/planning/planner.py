@@ -174,7 +174,9 @@ def _new_plan(
             keys=dict(inputs.keys),
             commits=dict(access.commits),
             shuffle_seed=spec.shuffle.seed if spec.shuffle else None,
-            shuffle_tasks=count_shuffle_tasks(units.size, len(units), tasks=tasks, parallelism=spec.workers.parallelism) if has_rounds else None,
+            shuffle_tasks=count_shuffle_tasks(units.size, len(units), tasks=tasks, parallelism=spec.workers.parallelism)
+            if has_rounds
+            else None,
             splits=splits,
             extends=[*base.head.extends, base.as_earlier()] if base is not None else [],
             extension=encoder_class(spec.output.format).extension(spec.output),

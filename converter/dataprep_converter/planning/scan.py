@@ -33,12 +33,12 @@ def digest_of_rules(spec: DataPrepJobSpec) -> str:
     return canonical.sha256(rules)[:16]
 
 
-def divide(spec: DataPrepJobSpec, access: Access) -> Division:
-    """Lists the job's source and divides it into at most MOST_TASKS parts. One process is enough for a single part. Raises the errors that
-    the planner raises for the source."""
-    division = Division()
+def divide(spec: DataPrepJobSpec, access: Access, *, part_bytes: int | None = None, most: int = MOST_TASKS) -> Division:
+    """Lists the job's source and divides it into at most `most` parts. `part_bytes` is PART_BYTES by default. One process is enough for a
+    single part. Raises the errors that the planner raises for the source."""
+    division = Division() if part_bytes is None else Division(part_bytes=part_bytes)
     _examine(spec, access, division)
-    division.group = max(1, -(-division.parts // MOST_TASKS))
+    division.limit_parts(most)
     return division
 
 
@@ -53,8 +53,11 @@ def _examine(spec: DataPrepJobSpec, access: Access, scan: Scan) -> None:
     access.follow(spec, run_id.versions(spec))
     access.skipped = SkippedFiles()
     access.scan = scan
+    files = access.progress.files
     try:
         discovery = reader_class(spec.data.kind).discover(access.unsigned(spec.data).member, access)
         deque(discovery.listing, maxlen=0)
     finally:
         access.scan = None
+        # The planner lists the files again.
+        access.progress.files = files

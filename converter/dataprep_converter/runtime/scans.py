@@ -7,12 +7,16 @@ in place of examining the pieces, and examines every piece that has no result. S
 
 import hashlib
 import json
+import threading
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, fields
 from typing import Any, Final, Protocol, TypeAlias
 
 PART_BYTES: Final = 1 << 30
 """A part has at most this many bytes to be read, or a single larger piece."""
+
+_WATCH_BYTES: Final = 32 << 20
+"""Progress is reported after this many bytes."""
 
 Document: TypeAlias = Any
 """What was found in a piece, as a JSON value. If it is an object with the text COMMON, pieces with the same text share it."""
@@ -66,10 +70,16 @@ class Division(Scan):
     """Gives each piece the number of its part. As a `Scan`, it examines nothing."""
 
     group: int = 1
-    """A part has the pieces of this many parts of PART_BYTES."""
+    """A part has the pieces of this many parts of `part_bytes`."""
     lists_units: bool = False
+    part_bytes: int = field(default_factory=lambda: PART_BYTES)
+    """A part before grouping has at most this many bytes, or a single larger piece."""
+    pieces: int = 0
+    """The number of pieces so far."""
+    bytes: int = 0
+    """The number of bytes in these pieces."""
     _small_parts: int = 0
-    _bytes: int = 0
+    _bytes_in_part: int = 0
     _digest: Any = field(default_factory=hashlib.sha256)  # the type of hashlib's objects isn't public
 
     @property
@@ -77,12 +87,18 @@ class Division(Scan):
         """The number of parts so far."""
         return -(-self._small_parts // self.group)
 
+    def limit_parts(self, most: int) -> None:
+        """Groups the parts so that there are at most `most`. Is called when all pieces are counted."""
+        self.group = max(1, -(-self._small_parts // most))
+
     def part_of(self, piece: Piece) -> int:
         """The number of the part that has the next piece."""
-        if not self._small_parts or self._bytes + piece.bytes > PART_BYTES:
+        if not self._small_parts or self._bytes_in_part + piece.bytes > self.part_bytes:
             self._small_parts += 1
-            self._bytes = 0
-        self._bytes += piece.bytes
+            self._bytes_in_part = 0
+        self._bytes_in_part += piece.bytes
+        self.pieces += 1
+        self.bytes += piece.bytes
         self._digest.update(json.dumps(piece.values()).encode())
         return (self._small_parts - 1) // self.group
 
@@ -114,8 +130,12 @@ class ScanOfPart(Scan):
     """The results that an earlier process stored for this part. Only the other pieces are examined."""
     lists_units: bool = False
     division: Division = field(default_factory=Division)
+    watch: Callable[[int], None] = lambda _: None
+    """Is called with the number of bytes in the pieces whose results are known so far."""
     results: dict[Piece, Document] = field(default_factory=dict)
     _common: dict[str, str] = field(default_factory=dict)
+    _bytes: int = 0
+    _one_at_a_time: threading.Lock = field(default_factory=threading.Lock)
 
     def takes(self, piece: Piece) -> bool:
         """Whether the piece is in the part."""
@@ -127,10 +147,14 @@ class ScanOfPart(Scan):
 
     def found(self, piece: Piece, document: Document) -> None:
         """Collects the result. Keeps a text COMMON once."""
-        if isinstance(document, dict) and COMMON in document:
-            text = document[COMMON]
-            document = {**document, COMMON: self._common.setdefault(text, text)}
-        self.results[piece] = document
+        with self._one_at_a_time:
+            if isinstance(document, dict) and COMMON in document:
+                text = document[COMMON]
+                document = {**document, COMMON: self._common.setdefault(text, text)}
+            self.results[piece] = document
+            before, self._bytes = self._bytes, self._bytes + piece.bytes
+            if self._bytes // _WATCH_BYTES > before // _WATCH_BYTES:
+                self.watch(self._bytes)
 
     def to_bytes(self) -> bytes:
         """The results as the content of a file. `results_in` reads it."""

@@ -106,12 +106,15 @@ def compression_in(source: Input) -> Compression | None:
     return compression_of(source.read_at(0, MAGIC_BYTES))
 
 
-def open_forward(source: Input, entry: Entry, encoding: Encoding | None, *, ahead: bool) -> closing[ForwardReader]:
-    """Opens the file for reading from its beginning. See `ForwardReader` for `ahead`.
+def open_forward(
+    source: Input, entry: Entry, encoding: Encoding | None, *, ahead: bool, first: int | None = None
+) -> closing[ForwardReader]:
+    """Opens the file for reading from its beginning. See `ForwardReader` for `ahead` and `first`.
 
     A byte order mark takes precedence over `encoding`. If `encoding` is None, the file's bytes have no encoding.
     """
-    return closing(ForwardReader(source, entry.uri, compression=compression_in(source), encoding=encoding, obeys_mark=True, ahead=ahead))
+    compression = compression_in(source)
+    return closing(ForwardReader(source, entry.uri, compression=compression, encoding=encoding, obeys_mark=True, ahead=ahead, first=first))
 
 
 def long_record(uri: str, line: int, limit: str) -> BadData:

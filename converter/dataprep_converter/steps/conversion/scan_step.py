@@ -16,7 +16,7 @@ from dataprep_converter.inputs.access import Access
 from dataprep_converter.planning.scan import digest_of_rules, divide, is_scanned, scan_part
 from dataprep_converter.runtime import plugins
 from dataprep_converter.runtime.scan_results import StoredResults
-from dataprep_converter.runtime.scans import Division, Document, Piece, ScannedBefore, ScanOfPart, results_in
+from dataprep_converter.runtime.scans import Division, Document, Piece, Results, ScannedBefore, ScanOfPart, results_in
 from dataprep_converter.steps.plan_step import check_stores
 
 logger = logging.getLogger(__name__)
@@ -56,8 +56,8 @@ def run_scan_step(spec: DataPrepJobSpec, access: Access, part: int, *, scan: str
 
 
 def scanned_before(spec: DataPrepJobSpec, access: Access) -> ScannedBefore | None:
-    """The stored results of a scan for the planner, or None for a source that is never scanned."""
-    return ScannedBefore(partial(_stored, spec, access)) if is_scanned(spec) else None
+    """The results of a scan for the planner, or None for a source that is never scanned."""
+    return ScannedBefore(partial(_results, spec, access)) if is_scanned(spec) else None
 
 
 def remove_scan(spec: DataPrepJobSpec, access: Access) -> None:
@@ -67,7 +67,9 @@ def remove_scan(spec: DataPrepJobSpec, access: Access) -> None:
         folder.delete(path)
 
 
-def _stored(spec: DataPrepJobSpec, access: Access) -> StoredResults:
+def _results(spec: DataPrepJobSpec, access: Access) -> Results:
+    if access.scanned_here:
+        return access.scanned_here
     folder = OutputFolder(spec.output.uri, access)
 
     def read(path: str) -> dict[Piece, Document]:
