@@ -68,7 +68,7 @@ class Namespace:
         return cast("Documents", self._read(f"{READ[kind]}/namespaces/{self.name}/{kind}", query)["items"])
 
     def _read(self, path: str, query: Sequence[tuple[str, str]] = ()) -> Document:
-        client = _client(self.cluster.kubeconfig)
+        client = client_of(self.cluster.kubeconfig)
         answer = client.call_api(*client.param_serialize("GET", path, query_params=list(query), auth_settings=["BearerToken"]))
         answer.read()  # type: ignore[no-untyped-call]  # it has no types
         # Raises for any status but 200.
@@ -126,8 +126,9 @@ class Namespace:
 
 
 @functools.cache
-def _client(kubeconfig: Path) -> ApiClient:
-    # A persistent connection: tests poll several times a second, and running kubectl each time would cost more than the work under test.
+def client_of(kubeconfig: Path) -> ApiClient:
+    """This process's client, whose connection stays open: tests poll several times a second, and running kubectl each time would cost more
+    than the work under test."""
     return cast("ApiClient", new_client_from_config(str(kubeconfig)))  # type: ignore[no-untyped-call]  # it has no types
 
 
