@@ -172,7 +172,11 @@ def contents(place: Place, output: str, *, without: str) -> dict[str, bytes]:
     return {name: store.get(place.at(f"{output}/{name}")) for name in names if not name.startswith(f"_dataprep/{without}/")}
 
 
-def test_a_commit_that_sleeps_while_another_run_takes_over_does_no_harm_on_files(local: Place) -> None:
+@pytest.mark.parametrize(
+    "every", [2, pytest.param(1, marks=[pytest.mark.nightly, pytest.mark.skipif(ALL, reason="all operations are tested with `2`")])]
+)
+def test_a_commit_that_sleeps_while_another_run_takes_over_does_no_harm_on_files(local: Place, every: int) -> None:
+    """`make test` tests every second operation, and `make nightly` each of them."""
     runs = Runs(small_jobs.of_rows(local))
     planned = runs.lay("laid")
 
@@ -191,7 +195,7 @@ def test_a_commit_that_sleeps_while_another_run_takes_over_does_no_harm_on_files
             for point in points
             if not re.search(r"/(loaders|files|paths|_tfds)/|croissant|move .*reports", operations[point.number - 1])
         ]
-        pairs = list(zip(few, cycle(SITUATIONS), strict=False))
+        pairs = list(zip(few[::every], cycle(SITUATIONS), strict=False))
     for point, situation in pairs:
         runs.fence(copied(f"{point.number}-{SITUATIONS.index(situation)}"), planned, point, situation)
     assert {name.partition(" ")[0] for name in operations} == {
