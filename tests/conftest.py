@@ -128,7 +128,7 @@ def pytest_terminal_summary(terminalreporter: "TerminalReporter") -> None:
 @pytest.fixture(scope="session")
 def digits(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Synthetic MNIST files with 70,000 images."""
-    return mnist.write(tmp_path_factory.mktemp("digits"))
+    return mnist.copy_to(tmp_path_factory.mktemp("digits"))
 
 
 @pytest.fixture(scope="session")
