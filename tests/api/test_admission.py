@@ -14,6 +14,7 @@ import yaml
 from tests.builders.definitions import SHARED_LISTS, every_schema, with_second_version
 from tests.compat.stored_objects import RESOURCES
 
+from dataprep_api import API_VERSION, KIND
 from dataprep_api.generate import crd
 from dataprep_api.resources import status
 from dataprep_api.resources.defaults import without_defaults
@@ -21,6 +22,7 @@ from dataprep_api.resources.status import DataPrepJobStatus
 from dataprep_api.spec import Source, Transform
 from kubecluster.cluster import Cluster
 from kubecluster.errors import StartFailed
+from workbench import dry_runs
 
 ROOT = Path(__file__).parents[2]
 EXAMPLES = sorted((ROOT / "examples").glob("*.yaml"))
@@ -48,12 +50,7 @@ def namespace(cluster: Cluster) -> Iterator[str]:
 
 def answer_to(cluster: Cluster, job: dict[str, Any]) -> str:
     """Return the API server's response to creating `job` in a dry run."""
-    try:
-        return cluster.kubectl(
-            "create", "--dry-run=server", "--validate=strict", f"--namespace={NAMESPACE}", "--filename=-", stdin=json.dumps(job)
-        )
-    except StartFailed as refused:
-        return str(refused)
+    return dry_runs.answer_to_object(cluster, NAMESPACE, job)
 
 
 ACCEPTED: dict[str, dict[str, object]] = {
@@ -631,11 +628,8 @@ def started(cluster: Cluster, namespace: str, a_job: Builder) -> str:
 
 def answer_to_change(cluster: Cluster, job: str, change: dict[str, Any]) -> str:
     """Return the API server's response to a merge patch of the spec in a dry run."""
-    patch = json.dumps({"spec": change})
-    try:
-        return cluster.kubectl("patch", f"dpj/{job}", f"--namespace={NAMESPACE}", "--type=merge", "--dry-run=server", f"--patch={patch}")
-    except StartFailed as refused:
-        return str(refused)
+    changed = {"apiVersion": API_VERSION, "kind": KIND, "metadata": {"name": job}}
+    return dry_runs.answer_to_patch(cluster, NAMESPACE, changed, {"spec": change})
 
 
 FROZEN: dict[str, tuple[str, dict[str, Any]]] = {

@@ -93,9 +93,10 @@ def read_all(plan: Plan, job: Any, access: Access) -> int:
 @pytest.mark.parametrize(
     ("source", "workers"),
     [
-        *((source, workers) for source in SOURCES for workers in (2, 10, 100)),
-        ("text", 1000),
-        *(pytest.param(source, 1000, marks=pytest.mark.nightly) for source in list(SOURCES)[1:]),
+        *((source, workers) for source in SOURCES for workers in (2, 10)),
+        ("text", 100),
+        *(pytest.param(source, 100, marks=pytest.mark.nightly) for source in list(SOURCES)[1:]),
+        *(pytest.param(source, 1000, marks=pytest.mark.nightly) for source in SOURCES),
     ],
 )
 def test_records_are_decoded_once_and_read_back_once(tmp_path: Path, source: str, workers: int, monkeypatch: pytest.MonkeyPatch) -> None:

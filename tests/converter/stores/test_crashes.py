@@ -120,10 +120,16 @@ def points_of(names: list[str], *, sample: int | None = None) -> list[Point]:
 @pytest.mark.parametrize(
     ("made", "sample"),
     [
-        pytest.param(small_jobs.of_rows, 8, id="rows"),
+        pytest.param(small_jobs.of_rows, 5, id="rows"),
         pytest.param(small_jobs.of_rows, None, id="rows at every operation", marks=pytest.mark.nightly),
-        pytest.param(small_jobs.of_a_join, 5, id="join"),
-        pytest.param(small_jobs.of_a_shuffle, 10, id="shuffle"),
+        pytest.param(small_jobs.of_a_join, 3, id="join"),
+        pytest.param(
+            small_jobs.of_a_join,
+            15,
+            id="join, more points",
+            marks=[pytest.mark.nightly, pytest.mark.skipif(ALL, reason="all points are tested with `join`")],
+        ),
+        pytest.param(small_jobs.of_a_shuffle, 6, id="shuffle"),
         pytest.param(small_jobs.of_a_shuffle, None, id="shuffle at every operation", marks=pytest.mark.nightly),
     ],
 )
@@ -347,6 +353,13 @@ def committing(job: DataPrepJob, access: Access) -> None:
     small_jobs.commit(job, access, planned)
 
 
+EVERY: Final = pytest.mark.parametrize(
+    "every", [8, pytest.param(4, marks=[pytest.mark.nightly, pytest.mark.skipif(ALL, reason="all points are tested with `8`")])]
+)
+"""Whether a process sleeps before every eighth operation, or at night before every fourth one."""
+
+
+@EVERY
 @pytest.mark.parametrize(
     ("life", "made"),
     [
@@ -356,11 +369,11 @@ def committing(job: DataPrepJob, access: Access) -> None:
         pytest.param(committing, small_jobs.of_a_shuffle, marks=pytest.mark.nightly),
     ],
 )
-def test_a_zombie_that_wakes_up_after_the_end_does_no_harm(local: Place, life: Step, made: Callable[[Place], SmallJob]) -> None:
+def test_a_zombie_that_wakes_up_after_the_end_does_no_harm(local: Place, life: Step, made: Callable[[Place], SmallJob], every: int) -> None:
     job = made(local)
     expected = finished(job)
     slept = 0
-    for point in sleeps(job, life):
+    for point in sleeps(job, life, every=every):
         output = f"{point.number}-{point.when}"
         zombie = Sleeper(local, point, lambda access, output=output: life(job.to(output), access))  # type: ignore[misc] # mypy can't infer a lambda with a default
         small_jobs.live(job.to(output), accessed(local))
@@ -369,16 +382,17 @@ def test_a_zombie_that_wakes_up_after_the_end_does_no_harm(local: Place, life: S
         assert all(isinstance(each, ConvertError) for each in zombie.wakes_up())
         assert_whole(local, output, expected)
         slept += zombie.came_there
-    assert slept > 5
+    assert slept > 20 // every
 
 
+@EVERY
 @pytest.mark.parametrize("made", [small_jobs.of_rows, small_jobs.of_a_shuffle])
-def test_two_workers_at_the_same_task_make_one_data_set(local: Place, made: Callable[[Place], SmallJob]) -> None:
+def test_two_workers_at_the_same_task_make_one_data_set(local: Place, made: Callable[[Place], SmallJob], every: int) -> None:
     """One worker sleeps at each of its operations, while the other worker does the complete task and the commit runs."""
     job = made(local)
     expected = finished(job)
     slept = 0
-    for point in sleeps(job, working):
+    for point in sleeps(job, working, every=every):
         output = f"{point.number}-{point.when}"
         planned = small_jobs.plan(job.to(output), accessed(local))
         first = Sleeper(local, point, lambda access, output=output, planned=planned: small_jobs.work(job.to(output), access, planned))  # type: ignore[misc] # see above
@@ -387,7 +401,7 @@ def test_two_workers_at_the_same_task_make_one_data_set(local: Place, made: Call
         small_jobs.commit(job.to(output), accessed(local), planned)
         assert_whole(local, output, expected)
         slept += first.came_there
-    assert slept > 5
+    assert slept > 20 // every
 
 
 def test_two_workers_one_of_whom_dies_make_one_data_set(local: Place) -> None:
@@ -395,7 +409,7 @@ def test_two_workers_one_of_whom_dies_make_one_data_set(local: Place) -> None:
     again."""
     job = small_jobs.of_rows(local)
     expected = finished(job)
-    for point in sleeps(job, working):
+    for point in sleeps(job, working, every=4):
         output = f"{point.number}-{point.when}"
         planned = small_jobs.plan(job.to(output), accessed(local))
         first = Sleeper(local, point, lambda access, output=output, planned=planned: small_jobs.work(job.to(output), access, planned))  # type: ignore[misc] # see above
@@ -447,8 +461,8 @@ def created(sleeper: Sleeper) -> list[str]:
     return [name for name in sleeper.names if name.startswith("create ") and ".tfrecords" in name]
 
 
-def sleeps(job: SmallJob, life: Step) -> list[Point]:
-    """Return the points before each operation of one step, or before every fourth operation."""
+def sleeps(job: SmallJob, life: Step, *, every: int) -> list[Point]:
+    """Return the points before the first of every few operations of one step, or before each operation."""
     counted = Operations()
     life(job.to(f"counted-{life.__name__}"), CrashingAccess((job.place.settings,), counted))
-    return [Point(number, "before") for number in range(1, len(counted.names) + 1, 1 if ALL else 4)]
+    return [Point(number, "before") for number in range(1, len(counted.names) + 1, 1 if ALL else every)]

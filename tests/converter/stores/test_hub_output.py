@@ -13,6 +13,7 @@ import httpx2
 import huggingface_hub.constants
 import pytest
 from huggingface_hub.utils._http import default_client_factory
+from tests.builders import pairs
 from tests.builders.specs import parse_job
 from tests.converter.stores.crashing import Killed
 from tests.converter.stores.hub_fake import FakeHub, fake_hub
@@ -353,10 +354,19 @@ FEW = 60
 """If a tested number exceeds the number of requests that the job sends, the test is skipped, or fails if the difference is more than this.
 The job sends 285 to 320 requests. The number varies because threads share commits."""
 POINTS = [1, 12, 33, 58, 86, 121, 150, 185, 220, 250, 262, 270, 276, 281]
+"""The requests that `make test` tests: before one of them, after the next one, and so on."""
 
 
-@pytest.mark.parametrize("moment", ["before", "after"])
-@pytest.mark.parametrize("number", [pytest.param(n, marks=() if n in POINTS else pytest.mark.nightly) for n in range(1, LAST + 1)])
+MOMENTS = ("before", "after")
+
+
+def is_by_day(number: int, moment: str) -> bool:
+    return number in POINTS and pairs.has_turn(number, moment, POINTS, MOMENTS)
+
+
+@pytest.mark.parametrize(
+    ("number", "moment"), pairs.chosen(((number, moment) for number in range(1, LAST + 1) for moment in MOMENTS), is_by_day)
+)
 def test_a_death_at_any_request_shows_nothing_and_costs_nothing(hub: FakeHub, tmp_path: Path, number: int, moment: str) -> None:
     job = a_job(hub, tmp_path)
     with killed_at(number, moment) as life, suppress(Killed):
