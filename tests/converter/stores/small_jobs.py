@@ -15,8 +15,11 @@ from dataprep_converter.dataset.output_folder import OutputFolder
 from dataprep_converter.dataset.stored_plan import load_plan
 from dataprep_converter.inputs.access import Access
 from dataprep_converter.planning import planner
+from dataprep_converter.readers.text import stretches
+from dataprep_converter.readers.text_scan import files
+from dataprep_converter.runtime import scans
 from dataprep_converter.steps import one_pod, plan_step
-from dataprep_converter.steps.conversion import shuffle
+from dataprep_converter.steps.conversion import scan_step, shuffle
 from dataprep_converter.steps.kinds import kind_of
 from dataprep_converter.stores.objects import objects, oss
 
@@ -121,10 +124,17 @@ def two_rounds(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(planner, "TASK_BYTES", len(ROWS))
 
 
-def of_a_shuffle(place: Place) -> SmallJob:
-    """Return a job that shuffles two CSV files, with `two_rounds` in two rounds."""
-    job = of_files(place, "a", "b")
+def of_a_shuffle(place: Place, *names: str) -> SmallJob:
+    """Return a job that shuffles CSV files with these names, by default two files. With `two_rounds`, it does so in two rounds."""
+    job = of_files(place, *(names or ("a", "b")))
     return SmallJob(place, job.source, {"shuffle": {"seed": 1}})
+
+
+def small_parts(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let a scan have a part for each small file, and divide larger files into cells."""
+    monkeypatch.setattr(scans, "PART_BYTES", 1)
+    monkeypatch.setattr(stretches, "UNIT_BYTES", 32)
+    monkeypatch.setattr(files, "CELL_BYTES", 64)
 
 
 def of_a_join(place: Place) -> SmallJob:
@@ -177,6 +187,22 @@ def live(job: DataPrepJob, access: Access) -> CommitResult:
         return planned.result.commit
     work(job, access, planned)
     return commit(job, access, planned)
+
+
+def scan(job: DataPrepJob, access: Access) -> int:
+    """Do the work of the plan step's first pod and of the pods of a scan. Return the number of the scan's parts, which may be 0."""
+    request = scan_step.scan_request(job, access)
+    if request is None:
+        return 0
+    for part in range(request.parts):
+        scan_step.run_scan_step(job.spec, access, part, scan=request.scan)
+    return request.parts
+
+
+def live_with_scan(job: DataPrepJob, access: Access) -> CommitResult:
+    """Run all steps of a job whose input is scanned before it is planned. Fails if there is no scan, as without `small_parts`."""
+    assert scan(job, access) > 1
+    return live(job, access)
 
 
 PODS: Final = "small-0123456789-"
