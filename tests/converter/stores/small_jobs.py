@@ -124,17 +124,25 @@ def two_rounds(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(planner, "TASK_BYTES", len(ROWS))
 
 
-def of_a_shuffle(place: Place, *names: str) -> SmallJob:
-    """Return a job that shuffles CSV files with these names, by default two files. With `two_rounds`, it does so in two rounds."""
-    job = of_files(place, *(names or ("a", "b")))
-    return SmallJob(place, job.source, {"shuffle": {"seed": 1}})
+def of_a_shuffle(place: Place) -> SmallJob:
+    """Return a job that shuffles two CSV files, with `two_rounds` in two rounds."""
+    return shuffled(of_files(place, "a", "b"))
 
 
 def small_parts(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Let a scan have a part for each small file, and divide larger files into cells."""
+    """Let a scan have a part for each file or cell."""
     monkeypatch.setattr(scans, "PART_BYTES", 1)
+
+
+def small_cells(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Divide even the files of `of_rows` into cells."""
     monkeypatch.setattr(stretches, "UNIT_BYTES", 32)
     monkeypatch.setattr(files, "CELL_BYTES", 64)
+
+
+def shuffled(job: SmallJob) -> SmallJob:
+    """Return the job with a shuffle. With `two_rounds`, it has two rounds."""
+    return SmallJob(job.place, job.source, job.spec | {"shuffle": {"seed": 1}}, job.output)
 
 
 def of_a_join(place: Place) -> SmallJob:

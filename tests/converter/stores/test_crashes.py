@@ -66,6 +66,7 @@ def two_rounds(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.fixture
 def small_parts(monkeypatch: pytest.MonkeyPatch) -> None:
     small_jobs.small_parts(monkeypatch)
+    small_jobs.small_cells(monkeypatch)
 
 
 def accessed(place: Place) -> Access:
@@ -156,15 +157,15 @@ def test_a_kill_at_every_operation_costs_nothing_on_files(local: Place, made: Ca
 @pytest.mark.parametrize(
     ("made", "sample"),
     [
-        pytest.param(small_jobs.of_files, 8, id="rows"),
-        pytest.param(small_jobs.of_files, None, id="rows at every operation", marks=pytest.mark.nightly),
+        pytest.param(small_jobs.of_rows, 8, id="rows"),
+        pytest.param(small_jobs.of_rows, None, id="rows at every operation", marks=pytest.mark.nightly),
         pytest.param(small_jobs.of_a_shuffle, None, id="shuffle at every operation", marks=pytest.mark.nightly),
     ],
 )
 def test_a_kill_at_every_operation_of_a_job_with_a_scan_costs_nothing(
-    local: Place, made: Callable[..., SmallJob], sample: int | None
+    local: Place, made: Callable[[Place], SmallJob], sample: int | None
 ) -> None:
-    job = made(local, "a", "b")
+    job = made(local)
     expected = finished(job)
     counted = Operations()
     small_jobs.live_with_scan(job.to("counted"), CrashingAccess((local.settings,), counted))
