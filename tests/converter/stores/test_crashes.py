@@ -417,6 +417,29 @@ def test_a_zombie_that_wakes_up_after_the_end_does_no_harm(local: Place, life: S
     assert slept > 5
 
 
+def scanning(job: DataPrepJob, access: Access) -> None:
+    small_jobs.scan(job, access)
+
+
+@pytest.mark.usefixtures("small_parts")
+def test_a_pod_of_a_scan_that_wakes_up_after_the_end_leaves_at_most_its_result(local: Place) -> None:
+    """The next plan step removes the result."""
+    job = small_jobs.of_rows(local)
+    expected = finished(job)
+    left = 0
+    for point in sleeps(job, scanning):
+        output = f"{point.number}-{point.when}"
+        zombie = Sleeper(local, point, lambda access, output=output: scanning(job.to(output), access))  # type: ignore[misc] # see above
+        small_jobs.live_with_scan(job.to(output), accessed(local))
+        assert_whole(local, output, expected)
+        assert all(isinstance(each, ConvertError) for each in zombie.wakes_up())
+        assert_nothing_broken(local, output, expected)
+        left += any("/scan-" in name for name in small_jobs.listed(local, output))
+        small_jobs.live(job.to(output), accessed(local))
+        assert_whole(local, output, expected)
+    assert left > 3
+
+
 @pytest.mark.usefixtures("two_rounds")
 @pytest.mark.parametrize("made", [small_jobs.of_rows, small_jobs.of_a_shuffle])
 def test_two_workers_at_the_same_task_make_one_data_set(local: Place, made: Callable[[Place], SmallJob]) -> None:
