@@ -145,6 +145,11 @@ def shuffled(job: SmallJob) -> SmallJob:
     return SmallJob(job.place, job.source, job.spec | {"shuffle": {"seed": 1}}, job.output)
 
 
+def of_all_steps(place: Place) -> SmallJob:
+    """Return a job whose input has several files and is shuffled. With `small_parts` and `two_rounds`, it has all steps."""
+    return shuffled(of_parts(place) if _scheme(place) in _LEAST_PART_BYTES else of_files(place, "a", "b"))
+
+
 def of_a_join(place: Place) -> SmallJob:
     """Return a job that joins two tables by key. Its plan step leaves intermediate files for the workers."""
     store = place.store()

@@ -120,7 +120,8 @@ def lanes(request: pytest.FixtureRequest) -> Iterator[list[Lane]]:
 @pytest.mark.parametrize("seeds", [_SEEDS_IN_CI, pytest.param(_SEEDS_AT_NIGHT, marks=pytest.mark.nightly)])
 def test_faults_change_no_byte_or_are_named(lanes: Sequence[Lane], seeds: int, monkeypatch: pytest.MonkeyPatch) -> None:
     small_jobs.least_parts(monkeypatch, lanes[0].place)
-    outcomes = lives_with_faults(lanes, int(os.environ.get("SEEDS", seeds)), small_jobs.live, report=True)
+    jobs = [lane.job or small_jobs.of_parts(lane.place) for lane in lanes]
+    outcomes = lives_with_faults(lanes, jobs, int(os.environ.get("SEEDS", seeds)), small_jobs.live, report=True)
     hit = Counter(fault.kind for outcome in outcomes for fault in outcome.hits)
     assert len(hit) >= (min(8, len(lanes[0].kinds)) if len(outcomes) >= 20 else 1)
 
@@ -140,26 +141,20 @@ def test_faults_of_a_scan_and_of_a_shuffle_change_no_byte_or_are_named(
     small_jobs.least_parts(monkeypatch, lanes[0].place)
     small_jobs.small_parts(monkeypatch)
     small_jobs.two_rounds(monkeypatch)
-    assert lives_with_faults(lanes, seeds, small_jobs.live_with_scan, changed=small_jobs.shuffled)
+    jobs = [small_jobs.shuffled(lane.job) if lane.job is not None else small_jobs.of_all_steps(lane.place) for lane in lanes]
+    assert lives_with_faults(lanes, jobs, seeds, small_jobs.live_with_scan)
 
 
 def lives_with_faults(
-    lanes: Sequence[Lane],
-    seeds: int,
-    life: Life,
-    *,
-    changed: Callable[[SmallJob], SmallJob] = lambda job: job,
-    report: bool = False,
+    lanes: Sequence[Lane], jobs: Sequence[SmallJob], seeds: int, life: Life, *, report: bool = False
 ) -> list[fault_report.Outcome]:
-    """Runs each lane's job, changed by `changed`, with the faults of each seed. Returns the outcomes, and adds them to the report if asked
-    to."""
+    """Runs the jobs in the lanes with the faults of each seed. Returns the outcomes, and adds them to the report if asked to."""
     name, lanes = lanes[0].name, lanes[:seeds]
     outcomes: list[fault_report.Outcome] = []
     noting = threading.Lock()
 
     def along(number: int) -> None:
-        lane = lanes[number]
-        here = stretch(lane, changed(lane.job or small_jobs.of_parts(lane.place)), life)
+        here = stretch(lanes[number], jobs[number], life)
         for seed in range(number, seeds, len(lanes)):
             outcome = life_with_faults(here, seed)
             with noting:
