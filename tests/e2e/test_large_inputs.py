@@ -18,7 +18,7 @@ from workbench.stores import BUCKET, Stores
 from workbench.wide_rows import ROWS, large_job
 
 FILES = 6
-"""So many files have three parts. The first part ends within the third file."""
+"""The number of files. They have three parts, of which the first one ends within the third file."""
 SOME = {"splits": {"into": [{"name": "train", "first": 1000}]}}
 
 
@@ -56,7 +56,7 @@ def test_a_large_shuffle_has_two_rounds_whose_lost_pods_are_replaced(namespace: 
         status = wait_summary(namespace, "1/2")
         assert (status["phase"], status["step"], status["shuffleTasks"]) == ("Running", "Shuffle", 2)
         namespace.wait("large", lambda _: evict(namespace, "large", step="shuffle") > 0, what="dividing its records")
-        namespace.wait("large", lambda s: s["evictions"]["count"] > 0, what="without one of its pods")
+        namespace.wait("large", lambda s: (s.get("evictions") or {}).get("count", 0) > 0, what="without one of its pods")
         namespace.wait("large", lambda _: bool(running_workers(namespace, "large", step="shuffle")), what="dividing its records again")
     with held_writes(stores, namespace, r"train"):
         namespace.wait("large", lambda _: kill_processes(namespace, "large") > 0, what="converting")
