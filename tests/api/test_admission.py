@@ -7,7 +7,7 @@ import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
 import pytest
 import yaml
@@ -770,6 +770,27 @@ def test_jobs_are_selected_by_phase(cluster: Cluster, started: str) -> None:
 
     assert names("Failed") == [f"dataprepjob.dataprep.io/{started}"]
     assert names("Running") == []
+
+
+@pytest.mark.parametrize("step", get_args(status.StepName))
+def test_each_step_is_accepted_in_a_status(cluster: Cluster, started: str, step: status.StepName) -> None:
+    failure = status.Failure(reason="StoreUnreachable", message="m", step=step, index=1)
+    written = DataPrepJobStatus(step=step, failures=[failure]).model_dump(mode="json", by_alias=True, exclude_none=True)
+    patch = f"--patch={json.dumps({'status': written})}"
+
+    kept = cluster.kubectl(
+        "patch",
+        f"dpj/{started}",
+        f"--namespace={NAMESPACE}",
+        "--subresource=status",
+        "--type=merge",
+        "--dry-run=server",
+        "--output=json",
+        patch,
+    )
+
+    status_kept = json.loads(kept)["status"]
+    assert (status_kept["step"], status_kept["failures"]) == (step, written["failures"])
 
 
 @pytest.mark.parametrize("fill", ["x", "漢"], ids=["ascii", "three bytes"])

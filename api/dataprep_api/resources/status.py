@@ -440,5 +440,6 @@ def _short_texts(status: DataPrepJobStatus) -> DataPrepJobStatus:
             "bad_records": [cut(record) for record in status.bad_records],
             "failures": [cut(failure) for failure in status.failures],
             "warnings": [warning[:200] for warning in status.warnings],
+            "runs": [run.model_copy(update={"message": run.message[:60]}) for run in status.runs],
         }
     )

@@ -33,7 +33,8 @@ class StoredResults:
         self._keys = array("Q", sorted(keys))
 
     def __len__(self) -> int:
-        return len(self._keys)
+        """The number of files, including damaged ones."""
+        return len(self._files)
 
     def get(self, piece: Piece) -> Document | None:
         """The result of exactly this piece, or None."""

@@ -176,7 +176,9 @@ class Results(Protocol):
         """The result of exactly this piece, or None."""
         ...
 
-    def __len__(self) -> int: ...
+    def __len__(self) -> int:
+        """0 if no other process has stored anything."""
+        ...
 
 
 @dataclass

@@ -64,7 +64,9 @@ def run_plan_step(
     warnings = check_stores(job, access, check=check)
     scan()
     with kind_of(job.spec).plan(job.spec, access) as draft:
-        return _take_output(draft, warnings, job=job.metadata.name, maker=maker, pods=pods)
+        planned = _take_output(draft, warnings, job=job.metadata.name, maker=maker, pods=pods)
+        draft.remove_scan()
+        return planned
 
 
 def check_stores(job: DataPrepJob, access: Access, *, check: Callable[..., list[str]] = preflight) -> list[str]:

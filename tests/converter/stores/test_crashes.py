@@ -54,17 +54,27 @@ Life = Callable[[DataPrepJob, Access], object]
 def no_pauses(monkeypatch: pytest.MonkeyPatch) -> None:
     """Remake a shard without a pause if its temporary file was swept. Upload even small files in parts."""
     monkeypatch.setattr(converter_working, "_SHARD_RETRY_POLICY", RetryPolicy(attempts=3, first_delay_seconds=0))
-    small_jobs.least_parts(monkeypatch)
-    small_jobs.two_rounds(monkeypatch)
     monkeypatch.setattr(shuffle, "_RETRY_POLICY", RetryPolicy(attempts=3, first_delay_seconds=0))
+    small_jobs.least_parts(monkeypatch)
+
+
+@pytest.fixture
+def two_rounds(monkeypatch: pytest.MonkeyPatch) -> None:
+    small_jobs.two_rounds(monkeypatch)
+
+
+@pytest.fixture
+def small_parts(monkeypatch: pytest.MonkeyPatch) -> None:
+    small_jobs.small_parts(monkeypatch)
+    small_jobs.small_cells(monkeypatch)
 
 
 def accessed(place: Place) -> Access:
     return Access([place.settings])
 
 
-def finished(job: SmallJob) -> Whole:
-    small_jobs.live(job.to("whole"), accessed(job.place))
+def finished(job: SmallJob, *, life: Life = small_jobs.live) -> Whole:
+    life(job.to("whole"), accessed(job.place))
     return small_jobs.whole(job.place, "whole")
 
 
@@ -133,6 +143,7 @@ def points_of(names: list[str], *, sample: int | None = None) -> list[Point]:
         pytest.param(small_jobs.of_a_shuffle, None, id="shuffle at every operation", marks=pytest.mark.nightly),
     ],
 )
+@pytest.mark.usefixtures("two_rounds")
 def test_a_kill_at_every_operation_costs_nothing_on_files(local: Place, made: Callable[[Place], SmallJob], sample: int | None) -> None:
     job = made(local)
     expected, names = finished_and_counted(job)
@@ -144,6 +155,39 @@ def test_a_kill_at_every_operation_costs_nothing_on_files(local: Place, made: Ca
         killed += killed_for_real(job.to(output), local, point)
         assert_nothing_broken(local, output, expected)
         small_jobs.live(job.to(output), accessed(local))
+        assert_whole(local, output, expected)
+    assert killed >= len(points) - 2
+
+
+@pytest.mark.usefixtures("small_parts", "two_rounds")
+@pytest.mark.parametrize(
+    ("made", "sample"),
+    [
+        pytest.param(small_jobs.of_rows, 8, id="rows"),
+        pytest.param(small_jobs.of_rows, None, id="rows at every operation", marks=pytest.mark.nightly),
+        pytest.param(small_jobs.of_a_shuffle, None, id="shuffle at every operation", marks=pytest.mark.nightly),
+    ],
+)
+def test_a_kill_at_every_operation_of_a_job_with_a_scan_costs_nothing(
+    local: Place, made: Callable[[Place], SmallJob], sample: int | None
+) -> None:
+    job = made(local)
+    expected = finished(job)
+    counted = Operations()
+    small_jobs.live_with_scan(job.to("counted"), CrashingAccess((local.settings,), counted))
+    assert_whole(local, "counted", expected)
+    points = points_of(counted.names)
+    if sample is not None and not ALL:
+        # Most of the points are in the scan and in the plan that is made from its results.
+        planned = next(number for number, name in enumerate(counted.names) if name.endswith("/plan.json") and name.startswith("put "))
+        points = [*random.Random(11).sample(points[: planned + 4], sample), *points[-2:]]  # noqa: S311 - the same points each time
+
+    killed = 0
+    for point in points:
+        output = f"{point.number}-{point.when}"
+        killed += killed_for_real(job.to(output), local, point, life=small_jobs.live_with_scan)
+        assert_nothing_broken(local, output, expected)
+        small_jobs.live_with_scan(job.to(output), accessed(local))
         assert_whole(local, output, expected)
     assert killed >= len(points) - 2
 
@@ -369,6 +413,7 @@ EVERY: Final = pytest.mark.parametrize(
         pytest.param(committing, small_jobs.of_a_shuffle, marks=pytest.mark.nightly),
     ],
 )
+@pytest.mark.usefixtures("two_rounds")
 def test_a_zombie_that_wakes_up_after_the_end_does_no_harm(local: Place, life: Step, made: Callable[[Place], SmallJob], every: int) -> None:
     job = made(local)
     expected = finished(job)
@@ -385,7 +430,31 @@ def test_a_zombie_that_wakes_up_after_the_end_does_no_harm(local: Place, life: S
     assert slept > 20 // every
 
 
+def scanning(job: DataPrepJob, access: Access) -> None:
+    small_jobs.scan(job, access)
+
+
+@pytest.mark.usefixtures("small_parts")
+def test_a_pod_of_a_scan_that_wakes_up_after_the_end_leaves_at_most_its_result(local: Place) -> None:
+    """The next plan step removes the result."""
+    job = small_jobs.of_rows(local)
+    expected = finished(job)
+    left = 0
+    for point in sleeps(job, scanning, every=4):
+        output = f"{point.number}-{point.when}"
+        zombie = Sleeper(local, point, lambda access, output=output: scanning(job.to(output), access))  # type: ignore[misc] # see above
+        small_jobs.live_with_scan(job.to(output), accessed(local))
+        assert_whole(local, output, expected)
+        assert all(isinstance(each, ConvertError) for each in zombie.wakes_up())
+        assert_nothing_broken(local, output, expected)
+        left += any("/scan-" in name for name in small_jobs.listed(local, output))
+        small_jobs.live(job.to(output), accessed(local))
+        assert_whole(local, output, expected)
+    assert left > 3
+
+
 @EVERY
+@pytest.mark.usefixtures("two_rounds")
 @pytest.mark.parametrize("made", [small_jobs.of_rows, small_jobs.of_a_shuffle])
 def test_two_workers_at_the_same_task_make_one_data_set(local: Place, made: Callable[[Place], SmallJob], every: int) -> None:
     """One worker sleeps at each of its operations, while the other worker does the complete task and the commit runs."""

@@ -37,8 +37,9 @@ from dataprep_converter.dataset.output_folder import OutputFolder
 from dataprep_converter.dataset.stored_plan import load_plan
 from dataprep_converter.inputs.access import Access
 from dataprep_converter.inputs.store_settings import settings_for
+from dataprep_converter.runtime import scans
 from dataprep_converter.steps import one_pod
-from dataprep_converter.steps.conversion import convert_commit, convert_work
+from dataprep_converter.steps.conversion import convert_commit, convert_work, scan_step
 from dataprep_converter.steps.plan_step import PlannedRun, dry_run, run_plan_step
 from dataprep_converter.steps.remove import remove
 from dataprep_converter.steps.run import run
@@ -739,3 +740,13 @@ def test_an_output_in_the_source_is_refused_with_and_without_a_branch(hub: FakeH
     with pytest.raises(BadSpec, match="lies in the input hf://datasets/org/set"):
         run_plan_step(parse_job(spec, name="hub"), Access())
     assert hub.requests == []
+
+
+def test_the_input_of_an_output_on_the_hub_is_not_scanned(hub: FakeHub, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each result of a scan would be a commit, and the Hub keeps removed files."""
+    monkeypatch.setattr(scans, "PART_BYTES", 1)
+    on_disk = a_job(hub, tmp_path, days=3, uri=str(tmp_path / "out"))
+    job = a_job(hub, tmp_path, days=3)
+    assert scan_step.scan_request(on_disk, access_of(on_disk)) is not None
+    assert scan_step.scan_request(job, access_of(job)) is None
+    assert hub.log == []

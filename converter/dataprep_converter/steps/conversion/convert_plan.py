@@ -60,14 +60,17 @@ class ConversionDraft(Draft):
         if self.tables.intermediate is not None:
             folder.put_intermediate(self.tables.intermediate)
         plan = super().store(folder)
-        if self.is_scanned:
-            remove_scan(self.spec, self.access)
         table_output.begin(self.spec, folder, self.access)
         return plan
 
     def put_plan(self, folder: RunFolder) -> None:
         """Writes the plan's files. The head is written last."""
         folder.put_plan(self.plan, self.tables)
+
+    def remove_scan(self) -> None:
+        """Removes the results of a scan that the plan was made from."""
+        if self.is_scanned:
+            remove_scan(self.spec, self.access)
 
 
 def plan(spec: DataPrepJobSpec, access: Access) -> ConversionDraft:

@@ -28,9 +28,11 @@ _DIGITS = 32
 def scan_request(job: DataPrepJob, access: Access) -> ScanRequest | None:
     """Returns the request for a scan by several pods, or None if this process can examine the source itself.
 
+    The results of a scan would take space for good in a store that keeps removed files, so there is none if the output is in such a store.
+
     Raises the errors of the plan step that need no plan, before any pod reads the source.
     """
-    if not is_scanned(job.spec):
+    if not is_scanned(job.spec) or OutputFolder(job.spec.output.uri, access).keeps_removed_files:
         return None
     check_stores(job, access)
     division = divide(job.spec, access)
