@@ -154,6 +154,9 @@ class Conversion(_InTasks):
             draft = extension or convert_plan.plan(spec, access)
         finally:
             access.scan = None
+            if access.scanned_here is not None:
+                access.scanned_here.close()
+                access.scanned_here = None
         return replace(draft, is_scanned=scan is not None and scan.has_results)
 
 

@@ -6,6 +6,7 @@ import multiprocessing
 import os
 import signal
 from collections.abc import Callable
+from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
 
@@ -89,6 +90,24 @@ def test_this_process_is_one_of_those_that_scan(tmp_path: Path, read_here: list[
     assert len(set(read_here)) == len(read_here) > 0
 
 
+@pytest.mark.parametrize("is_faulty", [False, True])
+def test_the_results_are_in_temporary_files_until_the_job_is_planned(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, is_faulty: bool
+) -> None:
+    (tmp_path / "tmp").mkdir()
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path / "tmp"))
+    job, access = a_job(tmp_path), Access()
+    if is_faulty:
+        (tmp_path / "in/7.csv").write_text('n,t\n3,"')
+    Conversion().scan_here(job, access=access, workers=2, watch=Display(quiet=True))
+    assert access.scanned_here is not None
+    assert len(list((tmp_path / "tmp").glob("*/*"))) == len(access.scanned_here) > 2
+    with pytest.raises(BadData) if is_faulty else nullcontext(), Conversion().plan(job.spec, access):
+        pass
+    assert access.scanned_here is None
+    assert list((tmp_path / "tmp").iterdir()) == []
+
+
 def test_a_run_makes_the_same_files_and_leaves_no_results(tmp_path: Path) -> None:
     run_job(a_job(tmp_path, "one"), workers=1)
     run_job(a_job(tmp_path, "two"), workers=2)
@@ -98,12 +117,12 @@ def test_a_run_makes_the_same_files_and_leaves_no_results(tmp_path: Path) -> Non
 
 
 @pytest.mark.parametrize(
-    ("workers", "name", "value"),
-    [(1, "PART_BYTES", 400), (2, "PART_BYTES", 1 << 20), (2, "_MOST_PIECES", 7)],
-    ids=["one worker", "a small source", "many files"],
+    ("workers", "part_bytes"),
+    [(1, 400), (2, 1 << 20)],
+    ids=["one worker", "a small source"],
 )
-def test_one_process_reads_alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, workers: int, name: str, value: int) -> None:
-    monkeypatch.setattr(scans if name == "PART_BYTES" else scan_here, name, value)
+def test_one_process_reads_alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, workers: int, part_bytes: int) -> None:
+    monkeypatch.setattr(scans, "PART_BYTES", part_bytes)
     monkeypatch.setattr(scan_here, "run_in_processes", no_processes)
     planned(a_job(tmp_path), workers=workers)
 
@@ -138,10 +157,10 @@ class Dying(PARTS):
     def begin(self, access: Access, *, is_stopped: Callable[[], bool] | None = None) -> Any:
         do = super().begin(access, is_stopped=is_stopped)
 
-        def dies(part: int, tell: Callable[[int], None]) -> bytes:
+        def dies(part: int, tell: Callable[[int], None]) -> None:
             if multiprocessing.parent_process() is not None and part == 0 and self.may_die():
                 os.kill(os.getpid(), signal.SIGKILL)
-            return do(part, tell)
+            do(part, tell)
 
         return dies
 
@@ -160,10 +179,10 @@ class Failing(PARTS):
     def begin(self, access: Access, *, is_stopped: Callable[[], bool] | None = None) -> Any:
         do = super().begin(access, is_stopped=is_stopped)
 
-        def fails(part: int, tell: Callable[[int], None]) -> bytes:
+        def fails(part: int, tell: Callable[[int], None]) -> None:
             if part == 1:
                 raise ConvertError("the store is down")
-            return do(part, tell)
+            do(part, tell)
 
         return fails
 
