@@ -5,6 +5,7 @@ import logging
 import multiprocessing
 import os
 import signal
+import time
 from collections.abc import Callable
 from contextlib import nullcontext
 from pathlib import Path
@@ -228,6 +229,35 @@ def test_a_part_that_fails_is_read_by_the_plan_step(tmp_path: Path, monkeypatch:
     assert planned(job, workers=2) == alone
     assert "0.csv" not in read_here
     assert read_here != []
+
+
+class Interrupted(PARTS):
+    """Parts that take a minute in other processes. In this process, Ctrl-C is pressed as soon as another process has begun its part."""
+
+    def begin(self, access: Access, *, is_stopped: Callable[[], bool] | None = None) -> Any:
+        del access, is_stopped
+        place = Path(self.spec.output.uri).parent
+
+        def waits(_part: int, _tell: Callable[[int], None]) -> None:
+            if multiprocessing.parent_process() is not None:
+                (place / "begun").touch()
+            for _ in range(6000):
+                time.sleep(0.01)
+                if multiprocessing.parent_process() is None and (place / "begun").exists():
+                    raise KeyboardInterrupt
+            (place / "ended").touch()
+
+        return waits
+
+
+def test_an_interrupt_ends_other_processes_in_the_middle_of_a_part(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "tmp").mkdir()
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path / "tmp"))
+    monkeypatch.setattr(scan_here, "_Parts", Interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        planned(a_job(tmp_path), workers=2)
+    assert not (tmp_path / "ended").exists()
+    assert list((tmp_path / "tmp").iterdir()) == []
 
 
 # --- progress ------------------------------------------------------------------------------------------------------

@@ -68,7 +68,7 @@ def _scan_parts(
     remaining = list(range(division.parts))
     for restarts in range(1 + MOST_RESTARTS):
         own = None if may_hang(job) or restarts else parts.begin(access)
-        done = run_in_processes(job, parts, remaining, access, own=own, workers=workers, watch=show, stops_at_error=False)
+        done = run_in_processes(job, parts, remaining, access, own=own, workers=workers, watch=show, stops_at_error=False, publishes=False)
         remaining = [part for part in remaining if part not in done.results]
         if not done.errors:
             break
