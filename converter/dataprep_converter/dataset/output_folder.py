@@ -298,8 +298,8 @@ class RunFolder(OutputFolder):
     def remove_late_shuffle_files(self) -> None:
         """Removes the files of a shuffle that a process of this run wrote while the commit step was removing them, and their folder.
 
-        Called after `_SUCCESS` is written. A process that still wants to write such a file has either staged it by now, so that the sweep
-        discards it, or will find `_SUCCESS` (see `fencing`).
+        Called after `_SUCCESS` is written. A process that is still writing such a file either has staged it, so the sweep discards it, or
+        will find `_SUCCESS` and not complete the file (see `fencing`).
         """
         self.sweep()
         folder = names.shuffle_folder(self.run_id)

@@ -76,7 +76,7 @@ def too_many(spec: DataPrepJobSpec, status: DataPrepJobStatus) -> str | None:
 
 
 def paused_until(observed: Observed, spec: DataPrepJobSpec, status: DataPrepJobStatus, child: Child | None) -> datetime | None:
-    """Return when pods may be created again. The pause doubles with each round of evictions in which no shard, or no part of a scan, was finished.
+    """Return when pods may be created again. The pause doubles with each round of evictions in which no shard, part or slice was finished.
 
     Returns None while a pod runs, because the pause would stop the pod. Jobs that a queue controls are never paused.
     """

@@ -1,6 +1,6 @@
-"""What the plan step finds in a file of `parquet`, `arrow`, `avro` or `orc`, and its JSON form, so that another process can find it.
+"""What the plan step needs to know about a file of `parquet`, `arrow`, `avro` or `orc`, and its JSON form for a scan.
 
-Only what becomes part of the plan is stored: the schema and, for each unit, four numbers. The statistics in footers are not.
+Only what becomes part of the plan is stored: the schema and four numbers for each unit, but not the statistics in footers.
 """
 
 from collections.abc import Sequence
@@ -27,7 +27,7 @@ class Span:
 
 @dataclass(frozen=True)
 class TableFile:
-    """What the plan step finds in one file. Depends on the columns that the job reads, but on no other file."""
+    """What the plan step finds in one file. This depends on the columns that the job reads, but on no other file."""
 
     schema: pa.Schema
     """The schema without the metadata of the complete file, which can be large and describe the file's rows. Fields keep theirs."""
@@ -38,7 +38,7 @@ class TableFile:
 
 
 def to_document(file: TableFile) -> Document | None:
-    """The JSON form, or None for a schema that Arrow doesn't read back as it was."""
+    """Returns the JSON form, or None if Arrow wouldn't read the same schema back."""
     try:
         text = schema_text(file.schema)
         if not _schema_of(text).equals(file.schema, check_metadata=True):
@@ -51,7 +51,7 @@ def to_document(file: TableFile) -> Document | None:
 
 
 def from_document(document: Document) -> TableFile:
-    """The value of which `to_document` made the JSON form."""
+    """Returns the value of which `to_document` made the JSON form."""
     extras = document["extras"]
     spans = [Span(records, size, offset, extras[number]) for records, size, offset, number in document["spans"]]
     return TableFile(_schema_of(document[COMMON]), spans, document["int96"])
@@ -59,5 +59,5 @@ def from_document(document: Document) -> TableFile:
 
 @lru_cache(maxsize=16)
 def _schema_of(text: str) -> pa.Schema:
-    """The schema of which `schema_text` returned the text. Most files of a source have the same schema."""
+    """Returns the schema of which `schema_text` made the text. Most files of a source have the same schema."""
     return parse_schema(text)

@@ -1,8 +1,8 @@
 """The scan on one machine: several processes examine a large source before `dataprep run` plans the job.
 
-They examine parts of the source like the pods of a scan. Their results aren't stored beside the output, but in $TMPDIR, until the job is
-planned. The scan only saves time: a part with an error, or whose process was killed too often, is examined by the plan step, which raises the
-same error as without a scan.
+They examine parts of the source, like the pods of a scan. But their results aren't stored in the output folder: they are in `$TMPDIR` until
+the job is planned. The scan only saves time. If a part has an error, or if its process was killed too often, the plan step examines the part,
+and raises the same error as without a scan.
 """
 
 import logging
@@ -28,14 +28,14 @@ from dataprep_converter.steps.processes import MOST_RESTARTS, DoTask, may_hang, 
 logger = logging.getLogger(__name__)
 
 _PARTS_OF_A_PROCESS: Final = 4
-"""Each process examines about this many parts, so that all processes end at about the same time. More parts would only list the source
-more often."""
+"""Each process examines about this many parts, so that all processes end at about the same time. With more parts, the source would only be
+listed more often."""
 
 
 def scan_here(job: DataPrepJob, *, access: Access, workers: int, watch: Watch) -> None:
-    """Examines a source of more than PART_BYTES in several processes. `access` keeps the results for the planner.
+    """Scans a source of more than PART_BYTES in several processes. `access` keeps the results for the planner.
 
-    Raises the errors of the plan step that need no reading.
+    Raises the errors that the plan step raises before it reads files.
     """
     if workers < 2 or not is_scanned(job.spec):
         return
@@ -86,7 +86,7 @@ def _scan_parts(
 
 @dataclass(frozen=True)
 class _Parts:
-    """The parts of a source, as `Tasks`. The progress of a task is the number of bytes. Its results are in a file of the folder."""
+    """The parts of a source, as `Tasks`. The progress of a task is a number of bytes. Its results are in a file of the folder."""
 
     spec: DataPrepJobSpec
     part_bytes: int

@@ -1,7 +1,7 @@
-"""The scan step: several processes examine the source's files before the plan step, each of them a part.
+"""The scan step: several processes examine the source's files before the plan step, each process one part.
 
-The step only saves time. A part that was never scanned, whose results are damaged, or whose files have changed since, is examined by the
-plan step.
+The step only saves time. If results are missing or damaged, or if files have changed since they were scanned, the plan step examines these
+files itself.
 """
 
 import logging
@@ -28,9 +28,8 @@ _DIGITS = 32
 def scan_request(job: DataPrepJob, access: Access) -> ScanRequest | None:
     """Returns the request for a scan by several pods, or None if this process can examine the source itself.
 
-    The results of a scan would take space for good in a store that keeps removed files, so there is none if the output is in such a store.
-
-    Raises the errors of the plan step that need no plan, before any pod reads the source.
+    Also returns None if the output's store keeps removed files: the results would take space there for good. Raises the errors that the plan
+    step raises before it reads files.
     """
     if not is_scanned(job.spec) or OutputFolder(job.spec.output.uri, access).keeps_removed_files:
         return None
@@ -43,7 +42,8 @@ def scan_request(job: DataPrepJob, access: Access) -> ScanRequest | None:
 
 
 def run_scan_step(spec: DataPrepJobSpec, access: Access, part: int, *, scan: str) -> None:
-    """Examines one part of the source and stores what was found. Idempotent: a second call examines only what the first call didn't store.
+    """Examines one part of the source and stores what was found. Idempotent: a second call examines only the pieces without a stored
+    result.
 
     `scan` is the name of the scan in its ScanRequest.
     """
@@ -58,12 +58,12 @@ def run_scan_step(spec: DataPrepJobSpec, access: Access, part: int, *, scan: str
 
 
 def scanned_before(spec: DataPrepJobSpec, access: Access) -> ScannedBefore | None:
-    """The results of a scan for the planner, or None for a source that is never scanned."""
+    """Returns the stored results of a scan for the planner, or None for a source that is never scanned."""
     return ScannedBefore(partial(_results, spec, access)) if is_scanned(spec) else None
 
 
 def remove_scan(spec: DataPrepJobSpec, access: Access) -> None:
-    """Removes the results of a scan."""
+    """Removes the stored results of a scan."""
     folder = OutputFolder(spec.output.uri, access)
     for path in folder.scan_files(digest_of_rules(spec)):
         folder.delete(path)
