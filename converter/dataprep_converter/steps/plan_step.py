@@ -64,7 +64,12 @@ def run_plan_step(
     warnings = check_stores(job, access, check=check)
     scan()
     with kind_of(job.spec).plan(job.spec, access) as draft:
-        planned = _take_output(draft, warnings, job=job.metadata.name, maker=maker, pods=pods)
+        try:
+            planned = _take_output(draft, warnings, job=job.metadata.name, maker=maker, pods=pods)
+        except OutputExists:
+            # The job can't succeed. After other errors, a retry uses the results of the scan again.
+            draft.remove_scan()
+            raise
         draft.remove_scan()
         return planned
 
