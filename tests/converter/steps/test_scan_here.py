@@ -8,6 +8,7 @@ import signal
 import time
 from collections.abc import Callable
 from contextlib import nullcontext
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -17,12 +18,13 @@ from tests.builders.specs import parse_job
 
 from dataprep_api.resources.job import DataPrepJob
 from dataprep_converter.cli.display import Display
-from dataprep_converter.core.errors import BadData, ConvertError
+from dataprep_converter.core.errors import BadData, ConvertError, OutputExists
 from dataprep_converter.inputs.access import Access
 from dataprep_converter.readers.text_scan import files
 from dataprep_converter.runtime import scans
 from dataprep_converter.runtime.scans import Piece, ScanOfPart
 from dataprep_converter.steps.conversion import scan_here
+from dataprep_converter.steps.conversion.scan_step import scan_request
 from dataprep_converter.steps.kinds import Conversion
 
 PARTS = scan_here._Parts
@@ -53,13 +55,13 @@ def read_here(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     return examined
 
 
-def a_job(folder: Path, output: str = "out") -> DataPrepJob:
+def a_job(folder: Path, output: str = "out", **more: str) -> DataPrepJob:
     (folder / "in").mkdir(exist_ok=True)
     for number in range(8):
         file = folder / f"in/{number}.csv"
         if not file.exists():
             file.write_text("n,t\n" + "".join(f'{row},"a\n{row}"\n' for row in range(number * 10, number * 10 + 20)))
-    output_of = {"uri": str(folder / output), "format": "jsonl", "shards": {"count": 2}}
+    output_of = {"uri": str(folder / output), "format": "jsonl", "shards": {"count": 2}, **more}
     return parse_job({"source": {"csv": {"uris": [str(folder / "in")], "header": True}}, "output": output_of})
 
 
@@ -132,6 +134,20 @@ def test_other_sources_are_not_scanned(tmp_path: Path, monkeypatch: pytest.Monke
     monkeypatch.setattr(scan_here, "run_in_processes", no_processes)
     a_job(tmp_path)
     planned(parse_job({"source": {"wholeFile": {"uris": [str(tmp_path / "in")]}}, "output": {"uri": str(tmp_path / "out")}}), workers=2)
+
+
+def test_nothing_is_read_if_the_output_must_not_be_replaced(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    job = a_job(tmp_path, overwrite="Never")
+    run_job(job)
+    (tmp_path / "in/3.csv").write_text("n,t\n1,2\n")
+    monkeypatch.setattr(scan_here, "run_in_processes", no_processes)
+    messages = []
+    for make in (partial(run_job, workers=1), partial(run_job, workers=2), partial(scan_request, access=Access())):
+        with pytest.raises(OutputExists) as error:
+            make(job)
+        messages.append(str(error.value))
+    assert len(set(messages)) == 1
+    assert "overwrite is Never" in messages[0]
 
 
 @pytest.mark.parametrize("names", [["3"], ["1", "6"], ["0", "7"]])

@@ -23,6 +23,7 @@ from dataprep_converter.runtime import ahead, scans
 from dataprep_converter.runtime.scanned_here import ScannedHere
 from dataprep_converter.runtime.scans import Division, ScanOfPart
 from dataprep_converter.steps.kinds import Watch
+from dataprep_converter.steps.plan_step import refuse_finished
 from dataprep_converter.steps.processes import MOST_RESTARTS, DoTask, may_hang, run_in_processes
 
 logger = logging.getLogger(__name__)
@@ -43,6 +44,7 @@ def scan_here(job: DataPrepJob, *, access: Access, workers: int, watch: Watch) -
     division = divide(job.spec, access, part_bytes=scans.PART_BYTES // _PARTS_OF_A_PROCESS, most=most)
     if division.bytes <= scans.PART_BYTES or division.parts < 2:
         return
+    refuse_finished(job.spec, access)
     progress, scanned = access.progress, dict[int, int]()
     progress.scanned, progress.to_scan = 0, division.bytes
 

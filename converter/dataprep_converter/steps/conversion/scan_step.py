@@ -17,7 +17,7 @@ from dataprep_converter.planning.scan import digest_of_rules, divide, is_scanned
 from dataprep_converter.runtime import plugins
 from dataprep_converter.runtime.scan_results import StoredResults
 from dataprep_converter.runtime.scans import Division, Document, Piece, Results, ScannedBefore, ScanOfPart, results_in
-from dataprep_converter.steps.plan_step import check_stores
+from dataprep_converter.steps.plan_step import check_stores, refuse_finished
 
 logger = logging.getLogger(__name__)
 
@@ -29,7 +29,7 @@ def scan_request(job: DataPrepJob, access: Access) -> ScanRequest | None:
     """Returns the request for a scan by several pods, or None if this process can examine the source itself.
 
     Also returns None if the output's store keeps removed files: the results would take space there for good. Raises the errors that the plan
-    step raises before it reads files.
+    step raises before it reads files, and OutputExists when the output must not be replaced.
     """
     if not is_scanned(job.spec) or OutputFolder(job.spec.output.uri, access).keeps_removed_files:
         return None
@@ -37,6 +37,7 @@ def scan_request(job: DataPrepJob, access: Access) -> ScanRequest | None:
     division = divide(job.spec, access)
     if division.parts < 2:
         return None
+    refuse_finished(job.spec, access)
     scan = f"{digest_of_rules(job.spec)}{division.digest()[:_DIGITS]}{division.group:08x}"
     return ScanRequest(scan=scan, parts=division.parts, code_commit=plugins.commit())
 
