@@ -10,7 +10,7 @@ from collections.abc import Callable
 from contextlib import nullcontext
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import pytest
 from tests.builders.jobs import run_job
@@ -193,15 +193,25 @@ class Dying(PARTS):
 class Failing(PARTS):
     """Parts of which one always fails in another process, as if a store were down."""
 
+    error: ClassVar[Exception] = ConvertError("the store is down")
+
     def begin(self, access: Access, *, is_stopped: Callable[[], bool] | None = None) -> Any:
         do = super().begin(access, is_stopped=is_stopped)
 
         def fails(part: int, tell: Callable[[int], None]) -> None:
             if part == 1:
-                raise ConvertError("the store is down")
+                raise self.error
             do(part, tell)
 
         return fails
+
+
+class WithoutMemory(Failing):
+    error = MemoryError()
+
+
+class WithoutSpace(Failing):
+    error = OSError(28, "No space left on device")
 
 
 @pytest.mark.usefixtures("only_others")
@@ -237,10 +247,13 @@ def test_a_part_whose_process_is_always_killed_is_read_by_the_plan_step(
 
 
 @pytest.mark.usefixtures("only_others")
-def test_a_part_that_fails_is_read_by_the_plan_step(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, read_here: list[str]) -> None:
+@pytest.mark.parametrize("parts", [Failing, WithoutMemory, WithoutSpace])
+def test_a_part_that_fails_is_read_by_the_plan_step(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, read_here: list[str], parts: type[Failing]
+) -> None:
     job = a_job(tmp_path)
     alone = planned(job, workers=1)
-    monkeypatch.setattr(scan_here, "_Parts", Failing)
+    monkeypatch.setattr(scan_here, "_Parts", parts)
     read_here.clear()
     assert planned(job, workers=2) == alone
     assert "0.csv" not in read_here

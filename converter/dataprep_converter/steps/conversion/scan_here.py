@@ -75,11 +75,11 @@ def _scan_parts(
         if not done.errors:
             break
         error = done.errors[0]
-        if isinstance(error, ConvertError):
-            logger.info("the scan ended early, and the plan step reads the rest: %s", error)
-            break
         if not isinstance(error, BrokenProcessPool):
-            raise error
+            # The plan step raises the errors of the source. Others, such as a lack of memory in one of the processes, may not occur again.
+            level = logging.INFO if isinstance(error, ConvertError) else logging.WARNING
+            logger.log(level, "the scan ended early, and the plan step reads the rest: %s", str(error) or repr(error))
+            break
         if restarts < MOST_RESTARTS:
             logger.warning("a process was killed; its part of the scan is tried again (%d of %d)", restarts + 1, MOST_RESTARTS)
         else:
