@@ -10,6 +10,7 @@ from dataprep_api import canonical
 from dataprep_api.dataset import run_id
 from dataprep_api.dataset.messages import MOST_TASKS
 from dataprep_api.spec import DataPrepJobSpec
+from dataprep_converter.core.errors import BadData, BadSpec, NotFound
 from dataprep_converter.inputs.access import Access, SkippedFiles
 from dataprep_converter.readers import reader_class, stored_form
 from dataprep_converter.readers.text import stretches
@@ -37,10 +38,13 @@ def digest_of_rules(spec: DataPrepJobSpec) -> str:
 def divide(spec: DataPrepJobSpec, access: Access, *, part_bytes: int | None = None, most: int | None = None) -> Division:
     """Lists the job's source and divides it into at most `most` parts. `part_bytes` is PART_BYTES by default.
 
-    Raises the errors that the planner raises for the source.
+    If the source has a fault, there are no parts, because the planner may find a fault of an earlier file first. Raises the errors of stores.
     """
     division = Division() if part_bytes is None else Division(part_bytes=part_bytes)
-    _examine(spec, access, division)
+    try:
+        _examine(spec, access, division)
+    except (BadData, BadSpec, NotFound):
+        return Division()
     division.limit_parts(MOST_TASKS if most is None else most)
     return division
 

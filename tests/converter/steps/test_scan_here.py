@@ -18,7 +18,7 @@ from tests.builders.specs import parse_job
 
 from dataprep_api.resources.job import DataPrepJob
 from dataprep_converter.cli.display import Display
-from dataprep_converter.core.errors import BadData, ConvertError, OutputExists
+from dataprep_converter.core.errors import BadData, ConvertError, NotFound, OutputExists
 from dataprep_converter.inputs.access import Access
 from dataprep_converter.readers.text_scan import files
 from dataprep_converter.runtime import scans
@@ -163,6 +163,20 @@ def test_an_error_is_that_of_one_process(tmp_path: Path, names: list[str]) -> No
     assert messages[0] == messages[1]
     assert f"in/{names[0]}.csv, line 3: a quote is never closed." in messages[0]
     assert not list(tmp_path.rglob("scan-*"))
+
+
+@pytest.mark.parametrize(("content", "error"), [('n,t\n1,2\n3,"', BadData), ("n,t\n1,2\n", NotFound)], ids=["two faults", "one fault"])
+def test_an_error_of_the_listing_comes_in_its_turn(tmp_path: Path, content: str, error: type[ConvertError]) -> None:
+    uris = [*a_job(tmp_path).spec.data.inputs(), f"{tmp_path}/in/*.tsv"]
+    job = parse_job({"source": {"csv": {"uris": uris, "header": True}}, "output": {"uri": str(tmp_path / "out")}})
+    (tmp_path / "in/3.csv").write_text(content)
+    assert scan_request(job, Access()) is None
+    messages = []
+    for workers in (1, 2):
+        with pytest.raises(error) as raised:
+            run_job(job, workers=workers)
+        messages.append(str(raised.value))
+    assert messages[0] == messages[1]
 
 
 # --- processes that die or fail ------------------------------------------------------------------------------------

@@ -36,7 +36,7 @@ listed more often."""
 def scan_here(job: DataPrepJob, *, access: Access, workers: int, watch: Watch) -> None:
     """Scans a source of more than PART_BYTES in several processes. `access` keeps the results for the planner.
 
-    Raises the errors that the plan step raises before it reads files.
+    Raises OutputExists when the output must not be replaced, and the errors of stores.
     """
     if workers < 2 or not is_scanned(job.spec):
         return

@@ -28,8 +28,8 @@ _DIGITS = 32
 def scan_request(job: DataPrepJob, access: Access) -> ScanRequest | None:
     """Returns the request for a scan by several pods, or None if this process can examine the source itself.
 
-    Also returns None if the output's store keeps removed files: the results would take space there for good. Raises the errors that the plan
-    step raises before it reads files, and OutputExists when the output must not be replaced.
+    Also returns None if the output's store keeps removed files: the results would take space there for good. Raises OutputExists
+    when the output must not be replaced, and the errors of `check_stores` and of stores.
     """
     if not is_scanned(job.spec) or OutputFolder(job.spec.output.uri, access).keeps_removed_files:
         return None
