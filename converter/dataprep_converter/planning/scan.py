@@ -18,7 +18,7 @@ from dataprep_converter.readers.text_scan import files
 from dataprep_converter.runtime.scans import Division, Scan, ScanOfPart
 
 
-def is_scanned(spec: DataPrepJobSpec) -> bool:
+def can_be_scanned(spec: DataPrepJobSpec) -> bool:
     """Whether the job's source can be scanned."""
     return spec.source is not None and stored_form(spec.source.kind) is not None
 
@@ -38,7 +38,8 @@ def digest_of_rules(spec: DataPrepJobSpec) -> str:
 def divide(spec: DataPrepJobSpec, access: Access, *, part_bytes: int | None = None, most: int | None = None) -> Division:
     """Lists the job's source and divides it into at most `most` parts. `part_bytes` is PART_BYTES by default.
 
-    If the source has a fault, there are no parts, because the planner may find a fault of an earlier file first. Raises the errors of stores.
+    If the source has a fault, there are no parts, because the planner may find a fault of an earlier file first. Raises the errors of
+    stores.
     """
     division = Division() if part_bytes is None else Division(part_bytes=part_bytes)
     try:
@@ -55,7 +56,7 @@ def scan_part(spec: DataPrepJobSpec, access: Access, scan: ScanOfPart) -> None:
 
 
 def _examine(spec: DataPrepJobSpec, access: Access, scan: Scan) -> None:
-    if not is_scanned(spec):
+    if not can_be_scanned(spec):
         return
     access.follow(spec, run_id.versions(spec))
     access.skipped = SkippedFiles()

@@ -191,13 +191,13 @@ def _rule_warnings(draft: Draft, folder: RunFolder, success: Success) -> Iterato
         )
     if "decimals" in parts and "decimals" not in manifest.parts:
         yield (
-            f"the data set of run {manifest.run_id}, which this job replaces, may lack records or have additional ones, because decimals were "
-            "compared as float64. Now all their digits are compared"
+            f"the data set of run {manifest.run_id}, which this job replaces, may lack records or have additional ones, because decimals "
+            "were compared as float64. Now all their digits are compared"
         )
     if "int96" in parts and "int96" not in manifest.parts:
         yield (
-            f"if the data set of run {manifest.run_id}, which this job replaces, has times of INT96, they are in nanoseconds, and those before "
-            "1677-09-21 or after 2262-04-11 are wrong. Now they are in microseconds"
+            f"if the data set of run {manifest.run_id}, which this job replaces, has times of INT96, they are in nanoseconds, and those "
+            "before 1677-09-21 or after 2262-04-11 are wrong. Now they are in microseconds"
         )
     if has_new_nulls and "nulls" not in manifest.parts:
         yield (

@@ -1,8 +1,8 @@
 """The scan on one machine: several processes examine a large source before `dataprep run` plans the job.
 
-They examine parts of the source, like the pods of a scan. But their results aren't stored in the output folder: they are in `$TMPDIR` until
-the job is planned. The scan only saves time. If a part has an error, or if its process was killed too often, the plan step examines the part,
-and raises the same error as without a scan.
+They examine parts of the source, like the pods of a scan. But their results aren't stored in the output folder: they are in `$TMPDIR`
+until the job is planned. The scan only saves time. If a part has an error, or if its process was killed too often, the plan step examines
+the part, and raises the same error as without a scan.
 """
 
 import logging
@@ -18,7 +18,7 @@ from dataprep_api.resources.job import DataPrepJob
 from dataprep_api.spec import DataPrepJobSpec
 from dataprep_converter.core.errors import ConvertError
 from dataprep_converter.inputs.access import Access
-from dataprep_converter.planning.scan import divide, is_scanned, scan_part
+from dataprep_converter.planning.scan import can_be_scanned, divide, scan_part
 from dataprep_converter.runtime import ahead, scans
 from dataprep_converter.runtime.scanned_here import ScannedHere
 from dataprep_converter.runtime.scans import Division, ScanOfPart
@@ -38,7 +38,7 @@ def scan_here(job: DataPrepJob, *, access: Access, workers: int, watch: Watch) -
 
     Raises OutputExists when the output must not be replaced, and the errors of stores.
     """
-    if workers < 2 or not is_scanned(job.spec):
+    if workers < 2 or not can_be_scanned(job.spec):
         return
     most = workers * _PARTS_OF_A_PROCESS
     division = divide(job.spec, access, part_bytes=scans.PART_BYTES // _PARTS_OF_A_PROCESS, most=most)

@@ -13,7 +13,7 @@ from dataprep_api.resources.job import DataPrepJob
 from dataprep_api.spec import DataPrepJobSpec
 from dataprep_converter.dataset.output_folder import OutputFolder
 from dataprep_converter.inputs.access import Access
-from dataprep_converter.planning.scan import digest_of_rules, divide, is_scanned, scan_part
+from dataprep_converter.planning.scan import can_be_scanned, digest_of_rules, divide, scan_part
 from dataprep_converter.runtime import plugins
 from dataprep_converter.runtime.scan_results import StoredResults
 from dataprep_converter.runtime.scans import Division, Document, Piece, Results, ScannedBefore, ScanOfPart, results_in
@@ -31,7 +31,7 @@ def scan_request(job: DataPrepJob, access: Access) -> ScanRequest | None:
     Also returns None if the output's store keeps removed files: the results would take space there for good. Raises OutputExists
     when the output must not be replaced, and the errors of `check_stores` and of stores.
     """
-    if not is_scanned(job.spec) or OutputFolder(job.spec.output.uri, access).keeps_removed_files:
+    if not can_be_scanned(job.spec) or OutputFolder(job.spec.output.uri, access).keeps_removed_files:
         return None
     check_stores(job, access)
     division = divide(job.spec, access)
@@ -60,7 +60,7 @@ def run_scan_step(spec: DataPrepJobSpec, access: Access, part: int, *, scan: str
 
 def scanned_before(spec: DataPrepJobSpec, access: Access) -> ScannedBefore | None:
     """Returns the stored results of a scan for the planner, or None for a source that is never scanned."""
-    return ScannedBefore(partial(_results, spec, access)) if is_scanned(spec) else None
+    return ScannedBefore(partial(_results, spec, access)) if can_be_scanned(spec) else None
 
 
 def remove_scan(spec: DataPrepJobSpec, access: Access) -> None:
