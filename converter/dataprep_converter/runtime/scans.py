@@ -19,8 +19,15 @@ _WATCH_BYTES: Final = 32 << 20
 """Progress is reported after this many bytes."""
 
 Document: TypeAlias = Any
-"""What was found in a piece, as a JSON value. If this is an object with a text at the key COMMON, equal texts are stored once."""
-COMMON: Final = "common"
+"""What was found in a piece: a JSON value or a `WithCommon`."""
+
+
+@dataclass(frozen=True, slots=True)
+class WithCommon:
+    """A JSON value, and a text that many pieces have in common, such as a schema. Equal texts are stored once."""
+
+    value: Any
+    common: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -146,11 +153,10 @@ class ScanOfPart(Scan):
         return self.earlier.get(piece)
 
     def found(self, piece: Piece, document: Document) -> None:
-        """Collects the result. Keeps only one of equal texts at the key COMMON."""
+        """Collects the result. Keeps only one of equal common texts."""
         with self._one_at_a_time:
-            if isinstance(document, dict) and COMMON in document:
-                text = document[COMMON]
-                document = {**document, COMMON: self._common.setdefault(text, text)}
+            if isinstance(document, WithCommon):
+                document = WithCommon(document.value, self._common.setdefault(document.common, document.common))
             self.results[piece] = document
             before, self._bytes = self._bytes, self._bytes + piece.bytes
             if self._bytes // _WATCH_BYTES > before // _WATCH_BYTES:
@@ -161,10 +167,10 @@ class ScanOfPart(Scan):
         numbers: dict[str, int] = {}
         rows: list[Any] = []
         for piece in sorted(self.results, key=lambda piece: (piece.uri, piece.cell or 0)):
-            document = self.results[piece]
-            if isinstance(document, dict) and COMMON in document:
-                document = {**document, COMMON: numbers.setdefault(document[COMMON], len(numbers))}
-            rows.append([*piece.values(), document])
+            document, number = self.results[piece], None
+            if isinstance(document, WithCommon):
+                document, number = document.value, numbers.setdefault(document.common, len(numbers))
+            rows.append([*piece.values(), document, number])
         content = json.dumps([list(numbers), rows], separators=(",", ":")).encode()
         return hashlib.sha256(content).hexdigest().encode() + b"\n" + content
 
@@ -220,8 +226,6 @@ def results_in(content: bytes) -> dict[Piece, Document]:
         return {}
     common, rows = json.loads(text)
     results: dict[Piece, Document] = {}
-    for *values, document in rows:
-        if isinstance(document, dict) and COMMON in document:
-            document[COMMON] = common[document[COMMON]]
-        results[Piece(*values)] = document
+    for *values, document, number in rows:
+        results[Piece(*values)] = document if number is None else WithCommon(document, common[number])
     return results

@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dataprep_converter.runtime.scan_results import StoredResults
-from dataprep_converter.runtime.scans import COMMON, Document, Piece, ScannedBefore, ScanOfPart, results_in
+from dataprep_converter.runtime.scans import Document, Piece, ScannedBefore, ScanOfPart, WithCommon, results_in
 
 
 def piece(number: int, *, pin: str = "pin", rule: str = "") -> Piece:
@@ -75,8 +75,11 @@ def test_a_result_is_kept_until_a_thread_takes_it() -> None:
     assert scan.has_results
 
 
-@given(st.dictionaries(st.integers(0, 20).map(piece), st.builds(lambda text, n: {COMMON: text, "n": n}, st.text(), st.integers())))
-def test_results_with_a_common_text_are_read_back(found: dict[Piece, Document]) -> None:
+json_values = st.none() | st.integers() | st.text() | st.dictionaries(st.sampled_from(["common", "value", "n"]), st.lists(st.integers()))
+
+
+@given(st.dictionaries(st.integers(0, 20).map(piece), json_values | st.builds(WithCommon, json_values, st.text())))
+def test_results_are_read_back(found: dict[Piece, Document]) -> None:
     scan = ScanOfPart(0)
     for each, document in found.items():
         scan.found(each, document)
@@ -88,8 +91,8 @@ def test_results_with_a_common_text_are_read_back(found: dict[Piece, Document]) 
 def test_a_common_text_is_stored_once_and_kept_once() -> None:
     scan = ScanOfPart(0)
     for number in range(100):
-        scan.found(piece(number), {COMMON: "schema " * 10 + str(number % 2)})
+        scan.found(piece(number), WithCommon(number, "schema " * 10 + str(number % 2)))
     content = scan.to_bytes()
     assert content.count(b"schema schema") == 2 * 5
     for results in (scan.results, results_in(content)):
-        assert len({id(document[COMMON]) for document in results.values()}) == 2
+        assert len({id(document.common) for document in results.values()}) == 2
