@@ -5,12 +5,15 @@ files itself.
 """
 
 import logging
+import re
 from functools import partial
+from typing import Final
 
 from dataprep_api import names
 from dataprep_api.dataset.messages import ScanRequest
 from dataprep_api.resources.job import DataPrepJob
 from dataprep_api.spec import DataPrepJobSpec
+from dataprep_converter.core.errors import BadSpec
 from dataprep_converter.dataset.output_folder import OutputFolder
 from dataprep_converter.inputs.access import Access
 from dataprep_converter.planning.scan import digest_of_rules, divide, is_scanned, scan_part
@@ -21,8 +24,8 @@ from dataprep_converter.steps.plan_step import check_stores
 
 logger = logging.getLogger(__name__)
 
-_DIGITS = 32
-"""The number of digits of the listing's digest in the name of a scan."""
+_NAME: Final = re.compile("([0-9a-f]{16})[0-9a-f]{32}([0-9a-f]{8})")
+"""The name of a scan: the digest of its rules, the digest of its listing, and `Division.group`."""
 
 
 def scan_request(job: DataPrepJob, access: Access) -> ScanRequest | None:
@@ -37,7 +40,7 @@ def scan_request(job: DataPrepJob, access: Access) -> ScanRequest | None:
     division = divide(job.spec, access)
     if division.parts < 2:
         return None
-    scan = f"{digest_of_rules(job.spec)}{division.digest()[:_DIGITS]}{division.group:08x}"
+    scan = f"{digest_of_rules(job.spec)}{division.digest()[:32]}{division.group:08x}"
     return ScanRequest(scan=scan, parts=division.parts, code_commit=plugins.commit())
 
 
@@ -45,16 +48,29 @@ def run_scan_step(spec: DataPrepJobSpec, access: Access, part: int, *, scan: str
     """Examines one part of the source and stores what was found. Idempotent: a second call examines only the pieces without a stored
     result.
 
-    `scan` is the name of the scan in its ScanRequest.
+    `scan` is the name of the scan in its ScanRequest. Raises BadSpec for any other text.
     """
+    division = _division(spec, scan)
     folder, path = OutputFolder(spec.output.uri, access), names.scan_file(digest_of_rules(spec), part)
     stored = folder.read(path)
     earlier = results_in(stored) if stored is not None else {}
-    examination = ScanOfPart(part, earlier=earlier, division=Division(group=max(1, int(scan[-8:], 16))))
+    examination = ScanOfPart(part, earlier=earlier, division=division)
     scan_part(spec, access, examination)
     content = examination.to_bytes()
     if content != stored:
         folder.put_hidden(path, content)
+
+
+def _division(spec: DataPrepJobSpec, scan: str) -> Division:
+    """Returns the division of the source by the scan of this name, without any pieces yet."""
+    name = _NAME.fullmatch(scan)
+    if name is None:
+        raise BadSpec(f"Expected the name of a scan, 56 hexadecimal digits as reported by the plan step, got {scan!r}.")
+    digest, group = name.groups()
+    if digest != digest_of_rules(spec):
+        # The step may run in a newer release than the plan step. The merge step then runs in the newer release, too.
+        logger.warning("the job's source, or this release of dataprep, is not that of the scan %s", scan)
+    return Division(group=max(1, int(group, 16)))
 
 
 def scanned_before(spec: DataPrepJobSpec, access: Access) -> ScannedBefore | None:
