@@ -76,7 +76,7 @@ def test_a_scan_of_another_source_or_release_is_told(tmp_path: Path, caplog: pyt
     """After an upgrade, the scan's pods can run in a newer release than the plan pod."""
     assert code_of("scan", *texts_run(tmp_path), f"--scan={'0' * 55}1", "--parts", "8", "--index", "0") == 0
     assert "the job's source, or this release of dataprep, is not that of the scan" in caplog.text
-    assert [file.name for file in (tmp_path / "out/_dataprep").glob("scan-*/*")] == ["00000.json"]
+    assert [file.name for file in (tmp_path / "out/_dataprep").glob("scan-*/*")] == ["00000-0.json"]
 
 
 def test_a_merge_step_plans_and_does_no_other_step(

@@ -11,7 +11,8 @@ from tests.builders.archives import a_tar
 
 from dataprep_converter.core.errors import Unreachable
 from dataprep_converter.inputs.access import Access
-from dataprep_converter.readers.base.examined import examined, open_once
+from dataprep_converter.readers.base.examined import Form, examined, open_once
+from dataprep_converter.runtime.scans import ScanOfPart, results_in
 from dataprep_converter.stores import Entry, Input, PinnedInput, Store
 from dataprep_converter.stores.files import FileStore
 
@@ -79,6 +80,24 @@ def contents(source: Input) -> bytes:
 def size_of(store: Store, entry: Entry) -> int:
     with open_once(store, entry) as source:
         return len(contents(source))
+
+
+def test_a_scan_collects_results_in_the_order_of_the_files(tmp_path: Path) -> None:
+    """Whichever is known first, so that a second scan of a part writes the same files."""
+    access = FakeAccess(FakeRemoteStore(Access().store(str(tmp_path))))
+    access.scan = scan = ScanOfPart(0)
+    files = entries(tmp_path, [1, 2, 3])
+    is_last_examined = threading.Event()
+
+    def examine(_: Store, entry: Entry) -> int:
+        if entry.size == 3:
+            is_last_examined.set()
+        assert is_last_examined.wait(60)
+        return entry.size
+
+    form = Form[int](lambda _: 1, lambda result: result, lambda document: int(document))
+    assert list(examined(access, files, examine, form=form)) == []
+    assert list(results_in(scan.to_bytes()).values()) == [1, 2, 3]
 
 
 @pytest.mark.parametrize("is_remote", [False, True])

@@ -2,9 +2,11 @@
 
 from collections.abc import Mapping
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from dataprep_converter.runtime import scans
 from dataprep_converter.runtime.scan_results import StoredResults
 from dataprep_converter.runtime.scans import Document, Piece, ScannedBefore, ScanOfPart, WithCommon, results_in
 
@@ -94,5 +96,24 @@ def test_a_common_text_is_stored_once_and_kept_once() -> None:
         scan.found(piece(number), WithCommon(number, "schema " * 10 + str(number % 2)))
     content = scan.to_bytes()
     assert content.count(b"schema schema") == 2 * 5
-    for results in (scan.results, results_in(content)):
-        assert len({id(document.common) for document in results.values()}) == 2
+    assert len({id(document.common) for document in results_in(content).values()}) == 2
+
+
+@given(
+    st.lists(st.integers(0, 40) | st.builds(WithCommon, st.text(max_size=9), st.sampled_from(["a" * 50, "b"])), max_size=30),
+    st.integers(1, 200),
+)
+def test_the_results_are_divided_into_files_of_about_the_same_size(documents: list[Document], size: int) -> None:
+    contents: list[bytes] = []
+    scan = ScanOfPart(0, store=contents.append)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(scans, "RESULTS_BYTES", size)
+        for number, document in enumerate(documents):
+            scan.found(piece(number), document)
+    contents.append(scan.to_bytes())
+    parts = [results_in(content) for content in contents]
+    assert [each for part in parts for each in part.items()] == [(piece(number), document) for number, document in enumerate(documents)]
+    assert all(parts if documents else parts[:-1])
+    without_digest = [len(content.partition(b"\n")[2]) for content in contents]
+    assert all(size <= length for length in without_digest[:-1])
+    assert all(length < size + 200 for length in without_digest)

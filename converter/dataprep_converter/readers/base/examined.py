@@ -130,7 +130,7 @@ def _scanned(
             if scan.takes(_piece(part, form)) if not isinstance(store, ArchiveStore) else scan.lists_units:
                 yield store, part
 
-    def call(item: tuple[Store, FilePart]) -> tuple[FilePart, Result | None]:
+    def call(item: tuple[Store, FilePart]) -> tuple[FilePart, Result | Document | None]:
         store, part = item
         piece = _piece(part, form)
         document = scan.known(piece)
@@ -140,13 +140,13 @@ def _scanned(
             # The planner raises the errors of files when their turn comes.
             with suppress(BadData, BadSpec):
                 document = form.to_document(examine(store, part))
-        if document is not None:
-            scan.found(piece, document)
-        return part, None
+        return part, document
 
     for part, result in _in_turn(call, taken(), most=most):
         if scan.lists_units:
             yield part, cast("Result", result)
+        elif result is not None:
+            scan.found(_piece(part, form), result)
 
 
 def _piece(part: FilePart, form: Form[Result]) -> Piece:

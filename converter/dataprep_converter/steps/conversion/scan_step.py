@@ -6,7 +6,9 @@ files itself.
 
 import logging
 import re
+from collections.abc import Sequence
 from functools import partial
+from itertools import count, takewhile
 from typing import Final
 
 from dataprep_api import names
@@ -51,14 +53,18 @@ def run_scan_step(spec: DataPrepJobSpec, access: Access, part: int, *, scan: str
     `scan` is the name of the scan in its ScanRequest. Raises BadSpec for any other text.
     """
     division = _division(spec, scan)
-    folder, path = OutputFolder(spec.output.uri, access), names.scan_file(digest_of_rules(spec), part)
-    stored = folder.read(path)
-    earlier = results_in(stored) if stored is not None else {}
-    examination = ScanOfPart(part, earlier=earlier, division=division)
+    folder, file = OutputFolder(spec.output.uri, access), partial(names.scan_file, digest_of_rules(spec), part)
+    stored = list(takewhile(lambda path: folder.read(path) is not None, map(file, count())))
+    numbers = count()
+
+    def store(content: bytes) -> None:
+        path = file(next(numbers))
+        if path not in stored or folder.read(path) != content:
+            folder.put_hidden(path, content)
+
+    examination = ScanOfPart(part, earlier=_results_in_files(folder, stored), division=division, store=store)
     scan_part(spec, access, examination)
-    content = examination.to_bytes()
-    if content != stored:
-        folder.put_hidden(path, content)
+    store(examination.to_bytes())
 
 
 def _division(spec: DataPrepJobSpec, scan: str) -> Division:
@@ -89,11 +95,14 @@ def _results(spec: DataPrepJobSpec, access: Access) -> Results:
     if access.scanned_here:
         return access.scanned_here
     folder = OutputFolder(spec.output.uri, access)
+    return _results_in_files(folder, folder.scan_files(digest_of_rules(spec)))
 
+
+def _results_in_files(folder: OutputFolder, files: Sequence[str]) -> Results:
     def read(path: str) -> dict[Piece, Document]:
         found = results_in(folder.read(path) or b"")
         if not found:
-            logger.warning("%s is damaged or empty; its part of the source is read again", folder.at(path))
+            logger.warning("%s is damaged or empty; its files of the source are read again", folder.at(path))
         return found
 
-    return StoredResults(folder.scan_files(digest_of_rules(spec)), read)
+    return StoredResults(files, read)
