@@ -2,6 +2,7 @@
 
 import gzip
 import json
+import threading
 from pathlib import Path
 from typing import Any
 
@@ -281,6 +282,23 @@ def test_the_results_are_removed_when_the_plan_is_stored(tmp_path: Path) -> None
     assert planned_result.records == 90
     assert scan_files(tmp_path) == []
     remove_scan(job.spec, Access())
+
+
+def test_eight_results_are_removed_at_the_same_time(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    put(tmp_path, "text", [10] * 8)
+    job = a_job(tmp_path, "text")
+    monkeypatch.setattr(files, "CELL_BYTES", 1 << 20)
+    monkeypatch.setattr(scans, "PART_BYTES", 1)
+    assert scan(job) == len(scan_files(tmp_path)) == 8
+    meeting, delete = threading.Barrier(8), FileStore.delete
+
+    def meet_and_delete(store: FileStore, uri: str) -> None:
+        meeting.wait(60)
+        delete(store, uri)
+
+    monkeypatch.setattr(FileStore, "delete", meet_and_delete)
+    remove_scan(job.spec, Access())
+    assert scan_files(tmp_path) == []
 
 
 def test_other_sources_have_no_parts(tmp_path: Path) -> None:

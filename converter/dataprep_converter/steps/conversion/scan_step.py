@@ -6,7 +6,9 @@ files itself.
 
 import logging
 import re
+from collections import deque
 from collections.abc import Sequence
+from contextlib import closing
 from functools import partial
 from itertools import count, takewhile
 from typing import Final
@@ -20,14 +22,17 @@ from dataprep_converter.dataset.output_folder import OutputFolder
 from dataprep_converter.inputs.access import Access
 from dataprep_converter.planning.scan import digest_of_rules, divide, is_scanned, scan_part
 from dataprep_converter.runtime import plugins
-from dataprep_converter.runtime.scan_results import StoredResults
+from dataprep_converter.runtime.ahead import mapped_ahead
+from dataprep_converter.runtime.scan_results import FILES_AT_ONCE, StoredResults
 from dataprep_converter.runtime.scans import Division, Document, Piece, Results, ScannedBefore, ScanOfPart, results_in
 from dataprep_converter.steps.plan_step import check_stores
 
 logger = logging.getLogger(__name__)
 
-_NAME: Final = re.compile("([0-9a-f]{16})[0-9a-f]{32}([0-9a-f]{8})")
-"""The name of a scan: the digest of its rules, the digest of its listing, and `Division.group`."""
+_DIGITS = 32
+"""The number of digits of the listing's digest in the name of a scan."""
+_NAME: Final = re.compile("[0-9a-f]{56}")
+"""The name of a scan: the digest of its rules (16 digits), the digest of its listing, and `Division.group` (8 digits)."""
 
 
 def scan_request(job: DataPrepJob, access: Access) -> ScanRequest | None:
@@ -42,7 +47,7 @@ def scan_request(job: DataPrepJob, access: Access) -> ScanRequest | None:
     division = divide(job.spec, access)
     if division.parts < 2:
         return None
-    scan = f"{digest_of_rules(job.spec)}{division.digest()[:32]}{division.group:08x}"
+    scan = f"{digest_of_rules(job.spec)}{division.digest()[:_DIGITS]}{division.group:08x}"
     return ScanRequest(scan=scan, parts=division.parts, code_commit=plugins.commit())
 
 
@@ -69,14 +74,12 @@ def run_scan_step(spec: DataPrepJobSpec, access: Access, part: int, *, scan: str
 
 def _division(spec: DataPrepJobSpec, scan: str) -> Division:
     """Returns the division of the source by the scan of this name, without any pieces yet."""
-    name = _NAME.fullmatch(scan)
-    if name is None:
+    if _NAME.fullmatch(scan) is None:
         raise BadSpec(f"Expected the name of a scan, 56 hexadecimal digits as reported by the plan step, got {scan!r}.")
-    digest, group = name.groups()
-    if digest != digest_of_rules(spec):
+    if scan[:16] != digest_of_rules(spec):
         # The step may run in a newer release than the plan step. The merge step then runs in the newer release, too.
         logger.warning("the job's source, or this release of dataprep, is not that of the scan %s", scan)
-    return Division(group=max(1, int(group, 16)))
+    return Division(group=max(1, int(scan[-8:], 16)))
 
 
 def scanned_before(spec: DataPrepJobSpec, access: Access) -> ScannedBefore | None:
@@ -87,8 +90,8 @@ def scanned_before(spec: DataPrepJobSpec, access: Access) -> ScannedBefore | Non
 def remove_scan(spec: DataPrepJobSpec, access: Access) -> None:
     """Removes the stored results of a scan."""
     folder = OutputFolder(spec.output.uri, access)
-    for path in folder.scan_files(digest_of_rules(spec)):
-        folder.delete(path)
+    with closing(mapped_ahead(folder.delete, folder.scan_files(digest_of_rules(spec)), most=FILES_AT_ONCE)) as removals:
+        deque(removals, maxlen=0)
 
 
 def _results(spec: DataPrepJobSpec, access: Access) -> Results:
