@@ -126,8 +126,7 @@ def _scanned(
 ) -> Iterator[tuple[FilePart, Result]]:
     def taken() -> Iterator[tuple[Store, FilePart]]:
         for store, part in with_stores:
-            # The members of a compressed archive can only be read in order, so they aren't divided among processes.
-            if scan.takes(_piece(part, form)) if not isinstance(store, ArchiveStore) else scan.lists_units:
+            if scan.takes(_piece(part, form)) if _is_divided(store, part.entry) else scan.lists_units:
                 yield store, part
 
     def call(item: tuple[Store, FilePart]) -> tuple[FilePart, Result | Document | None]:
@@ -147,6 +146,15 @@ def _scanned(
             yield part, cast("Result", result)
         elif result is not None:
             scan.found(_piece(part, form), result)
+
+
+def _is_divided(store: Store, entry: Entry) -> bool:
+    """Whether another process may examine the file for the planner.
+
+    The members of a compressed archive can only be read in order. If the server reports no version, nothing shows that the planner's file is
+    still the one that the other process has examined.
+    """
+    return not isinstance(store, ArchiveStore) and entry.has_version
 
 
 def _piece(part: FilePart, form: Form[Result]) -> Piece:
