@@ -34,14 +34,14 @@ def digest_of_rules(spec: DataPrepJobSpec) -> str:
     return canonical.sha256(rules)[:16]
 
 
-def divide(spec: DataPrepJobSpec, access: Access, *, part_bytes: int | None = None, most: int = MOST_TASKS) -> Division:
+def divide(spec: DataPrepJobSpec, access: Access, *, part_bytes: int | None = None, most: int | None = None) -> Division:
     """Lists the job's source and divides it into at most `most` parts. `part_bytes` is PART_BYTES by default.
 
     Raises the errors that the planner raises for the source.
     """
     division = Division() if part_bytes is None else Division(part_bytes=part_bytes)
     _examine(spec, access, division)
-    division.limit_parts(most)
+    division.limit_parts(MOST_TASKS if most is None else most)
     return division
 
 
