@@ -2,7 +2,6 @@
 
 import json
 import shutil
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -144,7 +143,7 @@ def test_a_source_that_one_process_can_examine_is_planned_at_once(
 def test_many_parts_are_grouped(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
     job = texts_run(tmp_path)
     monkeypatch.setattr(scans, "PART_BYTES", 1)
-    monkeypatch.setattr(scan_step, "divide", partial(scan.divide, most=3))
+    monkeypatch.setattr(scan, "MOST_TASKS", 3)
     monkeypatch.setenv(names.MAY_SCAN, "true")
     assert code_of("plan", *job) == 0
     request = messages.parse(capsys.readouterr().out)
