@@ -92,7 +92,7 @@ def location_files(uri: str, manifest: Manifest) -> Made:
     manifest_files = {file.file for file in listed_metadata(manifest)}
     for place in PLACED.values():
         make: Callable[[str, Manifest], Made] = resolve_name(place)
-        yield from (file for file in make(uri, manifest) if file[0] not in manifest_files)
+        yield from filter(lambda file: file[0] not in manifest_files, make(uri, manifest))
 
 
 def absolute(uri: str) -> str:

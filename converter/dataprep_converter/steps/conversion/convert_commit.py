@@ -191,11 +191,13 @@ def _write_metadata(finished: FinishedDataSet, folder: RunFolder, indexes: Expec
         for path, content in sidecars.files(finished):
             metadata.append(MetadataFile(file=path, size=len(content), sha256=hashlib.sha256(content).hexdigest()))
             yield path, content
+            del content
         for path, content in sidecars.location_files(folder.uri, finished.manifest):
             placed.append(path)
             yield path, content
+            del content
 
-    # Each file is made when it is written, because the lists of very many shards are large.
+    # Each file is made when it is written, and freed before the next one is made, because the lists of very many shards are large.
     folder.put_metadata(made(), hdfs=finished.spec.output.hdfs)
     _remove_stale_metadata(folder, indexes, needed={*(file.file for file in metadata), *placed})
     return with_metadata(finished.manifest, metadata)
