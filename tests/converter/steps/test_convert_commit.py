@@ -35,6 +35,11 @@ def reports(output: Path, plan: Plan) -> list[Path]:
     return sorted((output / "_dataprep" / plan.head.run_id / "reports").glob("*.json"))
 
 
+def visible_files(output: Path) -> set[Path]:
+    """Return the files outside the hidden folders."""
+    return {file for file in output.rglob("*") if file.is_file() and "_dataprep" not in file.parts}
+
+
 def bundles_of(output: Path, plan: Plan) -> list[Path]:
     return sorted((output / "_dataprep" / plan.head.run_id / "reports").glob("*.jsonl"))
 
@@ -94,6 +99,29 @@ def test_a_run_that_lost_the_folder_commits_nothing(converted: tuple[DataPrepJob
     with pytest.raises(OutputLost, match=f"no longer belongs to run {plan.head.run_id}"):
         convert_commit.commit(job.spec, plan=plan, access=Access())
     assert not (output / "_SUCCESS").exists()
+
+
+def test_a_failure_while_files_around_the_data_are_made_leaves_no_visible_file(
+    few: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    output = tmp_path / "out"
+    job = digits_job(few, output, output={"format": "mds", "fileName": "{split}/shard-{shard}.{ext}"})
+    plan = plan_step.run_plan_step(job, Access()).plan
+    convert_work.work(job.spec, plan=plan, shards=list(shards(plan.head)), access=Access(), attempt="a", watch=lambda _: None)
+
+    def location_files(*_: object) -> Made:
+        yield "_dataprep/paths/train.txt", b"x"
+        raise NotWhole("the second can't be made")
+
+    before = visible_files(output)
+    with monkeypatch.context() as patched:
+        patched.setattr(fencing, "_MOST_STAGED", 1)
+        patched.setattr(sidecars, "location_files", location_files)
+        with pytest.raises(NotWhole, match="the second can't be made"):
+            convert_commit.commit(job.spec, plan=plan, access=Access())
+    assert visible_files(output) == before
+    convert_commit.commit(job.spec, plan=plan, access=Access())
+    assert {file.name for file in visible_files(output) - before} == {"index.json", "_SUCCESS"}
 
 
 class InThisThread(Executor):

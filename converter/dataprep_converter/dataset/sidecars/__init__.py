@@ -30,7 +30,7 @@ METADATA: Final[Mapping[str, str]] = {
 """Maps each kind of metadata to the function that makes it.
 
 To add a kind, add one entry to this table, and one module. If only some formats have this kind of metadata, also name the kind in the
-entries of these formats in `FORMATS`.
+entries of these formats in `FORMATS`. Kinds of files with visible names come last, so that a failure before them leaves no visible file.
 """
 
 _OF_SOME_FORMATS: Final = frozenset(kind for format_ in FORMATS.values() for kind in format_.sidecars)
