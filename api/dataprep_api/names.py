@@ -139,9 +139,9 @@ def scan_folder(digest: str) -> str:
     return f"{SIDE}/scan-{digest}"
 
 
-def scan_file(digest: str, part: int) -> str:
-    """Return the path of the results of one part of a scan."""
-    return f"{scan_folder(digest)}/{part:05}.json"
+def scan_file(digest: str, part: int, number: int) -> str:
+    """Return the path of a file with results of one part of a scan. The files of a part are numbered from 0."""
+    return f"{scan_folder(digest)}/{part:05}-{number}.json"
 
 
 def shuffle_folder(run_id: str) -> str:

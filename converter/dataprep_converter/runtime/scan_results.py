@@ -9,15 +9,21 @@ import json
 from array import array
 from bisect import bisect_left
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import closing
 from functools import partial
 from typing import Final
 
+import numpy as np
+
 from dataprep_converter.core.lru import LruCache
+from dataprep_converter.runtime.ahead import mapped_ahead
 from dataprep_converter.runtime.scans import Document, Piece
 
 _KEPT_FILES: Final = 2
 """The number of files whose results are kept. If a file was made again, the results of consecutive pieces can alternate between two
 files."""
+FILES_AT_ONCE: Final = 8
+"""The number of files that are read or removed at the same time."""
 _NUMBER_BITS: Final = 20
 _MOST_FILES: Final = 1 << _NUMBER_BITS
 
@@ -26,12 +32,15 @@ class StoredResults:
     """The results in files. Each file is read once to index its pieces, and once more when the planner comes to these pieces."""
 
     def __init__(self, files: Sequence[str], read: Callable[[str], Mapping[Piece, Document]]) -> None:
-        """`read` returns the results in a file, or none for a damaged file."""
+        """`read` returns the results in a file, or none for a damaged file. Several threads may call it."""
         self._files = list(files[:_MOST_FILES])
         self._read = read
         self._latest: LruCache[str, Mapping[Piece, Document]] = LruCache(_KEPT_FILES)
-        keys = (_key(piece) | number for number, file in enumerate(self._files) for piece in read(file))
-        self._keys = array("Q", sorted(keys))
+        self._keys = array("Q")
+        with closing(mapped_ahead(self._keys_of_file, range(len(self._files)), most=FILES_AT_ONCE)) as keys_of_files:
+            for keys in keys_of_files:
+                self._keys += keys
+        np.frombuffer(self._keys, np.uint64).sort()
 
     def __len__(self) -> int:
         """The number of files, including damaged ones."""
@@ -48,6 +57,9 @@ class StoredResults:
             if document is not None:
                 return document
         return None
+
+    def _keys_of_file(self, number: int) -> "array[int]":
+        return array("Q", (_key(piece) | number for piece in self._read(self._files[number])))
 
 
 def _key(piece: Piece) -> int:

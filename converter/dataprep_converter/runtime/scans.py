@@ -7,20 +7,30 @@ examines only the pieces that have none. So the plan doesn't depend on how the p
 
 import hashlib
 import json
-import threading
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass, field, fields
 from typing import Any, Final, Protocol, TypeAlias
 
 PART_BYTES: Final = 1 << 30
 """At most this many bytes are read for a part, unless it has a single larger piece."""
 
+RESULTS_BYTES: Final = 2 << 20
+"""The results of a part are stored in files of about this many bytes, or in larger ones of a single result. In memory, the results take
+several times as much."""
+
 _WATCH_BYTES: Final = 32 << 20
 """Progress is reported after this many bytes."""
 
 Document: TypeAlias = Any
-"""What was found in a piece, as a JSON value. If this is an object with a text at the key COMMON, equal texts are stored once."""
-COMMON: Final = "common"
+"""What was found in a piece: a JSON value or a `WithCommon`."""
+
+
+@dataclass(frozen=True, slots=True)
+class WithCommon:
+    """A JSON value, and a text that many pieces have in common, such as a schema. Equal texts are stored once."""
+
+    value: Any
+    common: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,7 +71,7 @@ class Scan(Protocol):
         ...
 
     def found(self, piece: Piece, document: Document) -> None:
-        """Called with what this process found in a piece."""
+        """Called in the order of the pieces, with what this process found in a piece."""
         ...
 
 
@@ -121,54 +131,6 @@ class Division(Scan):
         """Does nothing."""
 
 
-@dataclass
-class ScanOfPart(Scan):
-    """Examines the pieces of one part and collects what is found in them."""
-
-    part: int
-    earlier: Mapping[Piece, Document] = field(default_factory=dict)
-    """The results that an earlier process stored for this part. Only the other pieces are examined."""
-    lists_units: bool = False
-    division: Division = field(default_factory=Division)
-    watch: Callable[[int], None] = lambda _: None
-    """Called with the number of bytes in the pieces whose results are known so far."""
-    results: dict[Piece, Document] = field(default_factory=dict)
-    _common: dict[str, str] = field(default_factory=dict)
-    _bytes: int = 0
-    _one_at_a_time: threading.Lock = field(default_factory=threading.Lock)
-
-    def takes(self, piece: Piece) -> bool:
-        """Whether the piece is in the part."""
-        return self.division.part_of(piece) == self.part
-
-    def known(self, piece: Piece) -> Document | None:
-        """Returns the earlier result, or None."""
-        return self.earlier.get(piece)
-
-    def found(self, piece: Piece, document: Document) -> None:
-        """Collects the result. Keeps only one of equal texts at the key COMMON."""
-        with self._one_at_a_time:
-            if isinstance(document, dict) and COMMON in document:
-                text = document[COMMON]
-                document = {**document, COMMON: self._common.setdefault(text, text)}
-            self.results[piece] = document
-            before, self._bytes = self._bytes, self._bytes + piece.bytes
-            if self._bytes // _WATCH_BYTES > before // _WATCH_BYTES:
-                self.watch(self._bytes)
-
-    def to_bytes(self) -> bytes:
-        """Returns the results as the content of a file, which `results_in` reads."""
-        numbers: dict[str, int] = {}
-        rows: list[Any] = []
-        for piece in sorted(self.results, key=lambda piece: (piece.uri, piece.cell or 0)):
-            document = self.results[piece]
-            if isinstance(document, dict) and COMMON in document:
-                document = {**document, COMMON: numbers.setdefault(document[COMMON], len(numbers))}
-            rows.append([*piece.values(), document])
-        content = json.dumps([list(numbers), rows], separators=(",", ":")).encode()
-        return hashlib.sha256(content).hexdigest().encode() + b"\n" + content
-
-
 class Results(Protocol):
     """What other processes found."""
 
@@ -179,6 +141,62 @@ class Results(Protocol):
     def __len__(self) -> int:
         """0 if no other process has stored anything."""
         ...
+
+
+@dataclass
+class ScanOfPart(Scan):
+    """Examines the pieces of one part and collects what is found in them, as the contents of files."""
+
+    part: int
+    earlier: Results = field(default_factory=dict[Piece, Document])
+    """The results that an earlier process stored for this part. Only the other pieces are examined."""
+    lists_units: bool = False
+    division: Division = field(default_factory=Division)
+    watch: Callable[[int], None] = lambda _: None
+    """Called with the number of bytes in the pieces whose results are known so far."""
+    store: Callable[[bytes], None] | None = None
+    """Called with the content of each file, except the last one. None if there is only one file, however large it is."""
+    _coming: dict[Piece, Document] = field(default_factory=dict)
+    _rows: list[str] = field(default_factory=list)
+    """The results since the latest file, as JSON."""
+    _common: dict[str, int] = field(default_factory=dict)
+    """The numbers of the common texts of these results."""
+    _file_bytes: int = 0
+    _bytes: int = 0
+
+    def takes(self, piece: Piece) -> bool:
+        """Whether the piece is in the part. Looks up its earlier result, because threads call `known` in any order."""
+        if self.division.part_of(piece) != self.part:
+            return False
+        document = self.earlier.get(piece)
+        if document is not None:
+            self._coming[piece] = document
+        return True
+
+    def known(self, piece: Piece) -> Document | None:
+        """Returns the earlier result, or None. May be called once for each piece."""
+        return self._coming.pop(piece, None)
+
+    def found(self, piece: Piece, document: Document) -> None:
+        """Collects the result. If it doesn't fit into the file, begins another file."""
+        if self.store is not None and self._file_bytes >= RESULTS_BYTES:
+            self.store(self.to_bytes())
+            self._rows, self._common, self._file_bytes = [], {}, 0
+        number = None
+        if isinstance(document, WithCommon):
+            if document.common not in self._common:
+                self._file_bytes += len(document.common)
+            document, number = document.value, self._common.setdefault(document.common, len(self._common))
+        self._rows.append(json.dumps([*piece.values(), document, number], separators=(",", ":")))
+        self._file_bytes += len(self._rows[-1])
+        before, self._bytes = self._bytes, self._bytes + piece.bytes
+        if self._bytes // _WATCH_BYTES > before // _WATCH_BYTES:
+            self.watch(self._bytes)
+
+    def to_bytes(self) -> bytes:
+        """Returns the content of the last file, which has at least one result if there are several files. `results_in` reads it."""
+        content = f"[{json.dumps(list(self._common), separators=(',', ':'))},[{','.join(self._rows)}]]".encode()
+        return hashlib.sha256(content).hexdigest().encode() + b"\n" + content
 
 
 @dataclass
@@ -220,8 +238,6 @@ def results_in(content: bytes) -> dict[Piece, Document]:
         return {}
     common, rows = json.loads(text)
     results: dict[Piece, Document] = {}
-    for *values, document in rows:
-        if isinstance(document, dict) and COMMON in document:
-            document[COMMON] = common[document[COMMON]]
-        results[Piece(*values)] = document
+    for *values, document, number in rows:
+        results[Piece(*values)] = document if number is None else WithCommon(document, common[number])
     return results

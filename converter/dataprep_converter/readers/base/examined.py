@@ -126,11 +126,10 @@ def _scanned(
 ) -> Iterator[tuple[FilePart, Result]]:
     def taken() -> Iterator[tuple[Store, FilePart]]:
         for store, part in with_stores:
-            # The members of a compressed archive can only be read in order, so they aren't divided among processes.
-            if scan.takes(_piece(part, form)) if not isinstance(store, ArchiveStore) else scan.lists_units:
+            if scan.takes(_piece(part, form)) if _is_divided(store, part.entry) else scan.lists_units:
                 yield store, part
 
-    def call(item: tuple[Store, FilePart]) -> tuple[FilePart, Result | None]:
+    def call(item: tuple[Store, FilePart]) -> tuple[FilePart, Result | Document | None]:
         store, part = item
         piece = _piece(part, form)
         document = scan.known(piece)
@@ -140,13 +139,22 @@ def _scanned(
             # The planner raises the errors of files when their turn comes.
             with suppress(BadData, BadSpec):
                 document = form.to_document(examine(store, part))
-        if document is not None:
-            scan.found(piece, document)
-        return part, None
+        return part, document
 
     for part, result in _in_turn(call, taken(), most=most):
         if scan.lists_units:
             yield part, cast("Result", result)
+        elif result is not None:
+            scan.found(_piece(part, form), result)
+
+
+def _is_divided(store: Store, entry: Entry) -> bool:
+    """Whether another process may examine the file for the planner.
+
+    The members of a compressed archive can only be read in order. If the server reports no version, nothing shows that the planner's file is
+    still the one that the other process has examined.
+    """
+    return not isinstance(store, ArchiveStore) and entry.has_version
 
 
 def _piece(part: FilePart, form: Form[Result]) -> Piece:

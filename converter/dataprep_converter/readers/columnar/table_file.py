@@ -10,7 +10,7 @@ from functools import lru_cache
 import pyarrow as pa
 
 from dataprep_converter.records.schemas import parse_schema, schema_text
-from dataprep_converter.runtime.scans import COMMON, Document
+from dataprep_converter.runtime.scans import WithCommon
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,7 +37,7 @@ class TableFile:
     """The names of the columns whose times are INT96, an old type of Parquet."""
 
 
-def to_document(file: TableFile) -> Document | None:
+def to_document(file: TableFile) -> WithCommon | None:
     """Returns the JSON form, or None if Arrow wouldn't read the same schema back."""
     try:
         text = schema_text(file.schema)
@@ -47,14 +47,15 @@ def to_document(file: TableFile) -> Document | None:
         return None
     numbers: dict[str, int] = {}
     spans = [[span.records, span.size, span.offset, numbers.setdefault(span.extra, len(numbers))] for span in file.spans]
-    return {COMMON: text, "spans": spans, "extras": list(numbers), "int96": list(file.int96)}
+    return WithCommon({"spans": spans, "extras": list(numbers), "int96": list(file.int96)}, common=text)
 
 
-def from_document(document: Document) -> TableFile:
+def from_document(document: WithCommon) -> TableFile:
     """Returns the value of which `to_document` made the JSON form."""
-    extras = document["extras"]
-    spans = [Span(records, size, offset, extras[number]) for records, size, offset, number in document["spans"]]
-    return TableFile(_schema_of(document[COMMON]), spans, document["int96"])
+    value = document.value
+    extras = value["extras"]
+    spans = [Span(records, size, offset, extras[number]) for records, size, offset, number in value["spans"]]
+    return TableFile(_schema_of(document.common), spans, value["int96"])
 
 
 @lru_cache(maxsize=16)
