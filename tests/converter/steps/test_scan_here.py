@@ -94,6 +94,14 @@ def test_this_process_is_one_of_those_that_scan(tmp_path: Path, read_here: list[
     assert len(set(read_here)) == len(read_here) > 0
 
 
+def test_the_results_of_a_part_are_in_several_files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(scans, "RESULTS_BYTES", 1)
+    job, folder = a_job(tmp_path), tmp_path / "tmp"
+    folder.mkdir()
+    PARTS(job.spec, part_bytes=1 << 20, group=1, folder=folder).begin(Access())(0, lambda _: None)
+    assert len(list(folder.iterdir())) == 8
+
+
 @pytest.mark.parametrize("is_faulty", [False, True])
 def test_the_results_are_in_temporary_files_until_the_job_is_planned(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, is_faulty: bool

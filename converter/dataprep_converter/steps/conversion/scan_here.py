@@ -10,6 +10,7 @@ from collections.abc import Callable
 from concurrent.futures.process import BrokenProcessPool
 from contextlib import ExitStack
 from dataclasses import dataclass
+from itertools import count
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Final
@@ -88,7 +89,7 @@ def _scan_parts(
 
 @dataclass(frozen=True)
 class _Parts:
-    """The parts of a source, as `Tasks`. The progress of a task is a number of bytes. Its results are in a file of the folder."""
+    """The parts of a source, as `Tasks`. The progress of a task is a number of bytes. Its results are in files of the folder."""
 
     spec: DataPrepJobSpec
     part_bytes: int
@@ -102,8 +103,13 @@ class _Parts:
 
         def do(part: int, tell: Callable[[int], None]) -> None:
             division = Division(part_bytes=self.part_bytes, group=self.group)
-            examination = ScanOfPart(part, division=division, watch=tell)
+            numbers = count()
+
+            def store(content: bytes) -> None:
+                (self.folder / f"{part}-{next(numbers)}").write_bytes(content)
+
+            examination = ScanOfPart(part, division=division, watch=tell, store=store)
             scan_part(self.spec, access, examination)
-            (self.folder / f"{part}").write_bytes(examination.to_bytes())
+            store(examination.to_bytes())
 
         return do
