@@ -128,6 +128,9 @@ class _Task:
         uri = self.folder.at(names.shuffle_file(self.plan.head.run_id, self.number))
         if not self.again and self._exists(uri, identity):
             return progress
+        if is_finished(self.folder):
+            logger.info("the run is finished, so slice %d isn't needed", self.number)
+            return progress
         slice_bytes, free = self.plan.head.bytes_in // shuffle_tasks(self.plan), free_bytes()
         if free < slice_bytes:
             logger.warning("$TMPDIR has %d MiB free; the records of a slice may need %d MiB", free >> 20, slice_bytes >> 20)
