@@ -59,7 +59,8 @@ class BatchSizes:
             self._samples = min(self._samples, FIRST_RECORDS)
         alike = int(np.searchsorted(self._kinds, self._kind, side="right"))
         small = int(np.searchsorted(self._offsets, self._offsets[unit] + _SHARED_BYTES, side="right")) - 1
-        inside, shared = np.searchsorted(samples, self._ends[[unit, max(unit, min(alike, small) - 1)]]).tolist()
+        inside = int(np.searchsorted(samples, self._ends[unit]))
+        shared = int(np.searchsorted(samples, self._ends[max(unit, min(alike, small) - 1)]))
         return min(self._samples, max(FIRST_RECORDS, inside, min(shared, _SHARED_RECORDS)))
 
     def measure(self, rows: int, decoded_bytes: int) -> None:
