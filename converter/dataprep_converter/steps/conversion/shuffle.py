@@ -46,7 +46,7 @@ _RETRY_POLICY = RetryPolicy(attempts=3, total_seconds=300, first_delay_seconds=1
 """How a task of round one is retried when its store fails. Each retry reads the slice again."""
 
 Watch = Callable[[TaskProgress], None]
-"""Called after each batch."""
+"""Called after each batch, and at the end."""
 
 
 def shuffle_tasks(plan: Plan) -> int:
@@ -86,7 +86,7 @@ def shuffle_task(
 ) -> TaskProgress:
     """Does one task of round one: reads a slice of the input, and writes its records in one range for each convert task. Idempotent.
 
-    Returns the counts of what was read and written, which are zero if the file was already there. `again` says that the existing file is
+    Returns the counts of what was read and written. If the file was already there, only its records are counted. `again` says that the existing file is
     damaged, and is replaced. Raises BadData if a record is bad and the policy is `Fail`, OutputLost if another run has taken over the
     folder, StoreFull if the store or $TMPDIR has no space, and the errors of the source.
     """
@@ -126,7 +126,10 @@ class _Task:
         form, tasks = RowForm.of(self.reader), self.plan.head.tasks
         identity = identity_of(self.plan, form, self.number)
         uri = self.folder.at(names.shuffle_file(self.plan.head.run_id, self.number))
-        if not self.again and self._exists(uri, identity):
+        stored = None if self.again else self._stored_samples(uri, identity)
+        if stored is not None:
+            progress.records_in = stored
+            self.watch(progress)
             return progress
         if is_finished(self.folder):
             logger.info("the run is finished, so slice %d isn't needed", self.number)
@@ -137,6 +140,7 @@ class _Task:
         with Divider(form.schema, tasks) as divider:
             self._divide(divider, form, progress)
             progress.bytes_out = self._write(divider, identity, uri)
+        self.watch(progress)
         return progress
 
     def _divide(self, divider: Divider, form: RowForm, progress: TaskProgress) -> None:
@@ -164,12 +168,13 @@ class _Task:
             advice = advice_for(bad[0].reason, self.spec, first=units.unit(0).uri)
             raise BadData(f"{uri}, record {row}: {bad[0].reason}. {advice}", uri=uri)
 
-    def _exists(self, uri: str, identity: Identity) -> bool:
+    def _stored_samples(self, uri: str, identity: Identity) -> int | None:
+        """Returns the number of samples in the stored file, or None if there is no whole file."""
         try:
             with self.access.store(uri).open(uri) as source:
-                return shuffle_file.is_whole(source, identity)
+                return shuffle_file.count_samples(source, identity) if shuffle_file.is_whole(source, identity) else None
         except NotFound:
-            return False
+            return None
 
     def _write(self, divider: Divider, identity: Identity, uri: str) -> int:
         """Writes the file, unless another run has taken over the folder or this run is finished. Returns the file's size."""
@@ -183,7 +188,7 @@ class _Task:
             upload.stage()
             self.folder.check_owner()
             # A file that another worker has completed meanwhile is kept, because convert tasks may be reading it.
-            if is_finished(self.folder) or (not self.again and self._exists(uri, identity)):
+            if is_finished(self.folder) or (not self.again and self._stored_samples(uri, identity) is not None):
                 upload.abort()
                 return 0
             upload.commit(replace=True)
