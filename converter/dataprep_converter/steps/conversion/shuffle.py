@@ -148,8 +148,8 @@ class _Task:
         units, destinations = self.plan.units, Destinations(self.plan)
         if not isinstance(units, UnitTable):
             raise TypeError("a shuffle needs the complete table of units")
-        sizes = BatchSizes(self.plan, units)
         first, end = first_samples(units, shuffle_tasks(self.plan))[self.number : self.number + 2].tolist()
+        sizes = BatchSizes(self.plan, units, first=first, end=end)
         for batch in self.reader.read(units, _batches(first, end, destinations, sizes)):
             self._check_bad(batch.bad)
             rows = form.rows(batch)

@@ -32,14 +32,15 @@ small, because units with much larger rows can look alike if they are compressed
 
 
 class BatchSizes:
-    """Divides samples into batches. The division depends only on the plan, the rows and the memory limit."""
+    """Divides the samples of a slice into batches. The division depends only on the plan, the rows and the memory limit."""
 
-    def __init__(self, plan: Plan, units: UnitTable) -> None:
-        """`units` are the units of the plan."""
-        records, sizes, self._firsts = (
-            np.concatenate([np.zeros(0, np.int64), *(batch.column(0).to_numpy() for batch in units.batches([name]))])
-            for name in ("records", "size", "first")
-        )
+    def __init__(self, plan: Plan, units: UnitTable, *, first: int, end: int) -> None:
+        """`units` are the units of the plan. The slice has the complete units from the sample `first` to the sample `end`."""
+        found = [np.zeros((3, 0), np.int64)]
+        for batch in units.batches(["records", "size", "first"]):
+            columns = np.stack([column.to_numpy() for column in batch.columns])
+            found.append(columns[:, (columns[2] >= first) & (columns[2] < end)])
+        records, sizes, self._firsts = np.concatenate(found, axis=1)
         self._ends = self._firsts + records
         self._offsets = np.append(0, np.cumsum(sizes))
         sample_bytes = np.maximum(sizes, 1) / np.maximum(records, 1)
