@@ -32,7 +32,7 @@ class Contender:
     peer: str = ""
     """The name of the peer for `--peers`."""
     environment: str | None = None
-    """An environment of `requirements/environments`. None is our environment, which also has TensorFlow."""
+    """An environment of `requirements/environments`. None means our own environment, which also has TensorFlow."""
     borrows: bool = False
     """Whether the contender also uses our environment, for TensorFlow. A second copy of TensorFlow would take another gigabyte."""
     options: tuple[str, ...] = ()
@@ -40,9 +40,9 @@ class Contender:
     """The share of the data that this contender gets, starting at the first record. Slow contenders get less; only rates are compared."""
     writes: bool = True
     most_bytes: int | None = None
-    """The memory limit for all its processes together."""
+    """The memory limit for all processes of the contender together."""
     shown_by: "Contender | None" = None
-    """Another contender that does the same work and writes to a file, if this contender's output isn't kept. The other contender runs once,
+    """If this contender's output isn't kept: another contender that does the same work and writes to a file. The other contender runs once,
     unmeasured, and its file is read back instead."""
 
     def records(self, of: int) -> int:
@@ -166,7 +166,7 @@ def limit(name: str, kind: str, script: str = "limits.py", *, options: tuple[str
 
 
 def write(record_bytes: int | None = None) -> Contender:
-    """Returns a limit that only writes, either records of this many bytes or as many bytes as the input has."""
+    """Returns a limit that only writes: either records of this many bytes, or as many bytes as the input has."""
     return limit("write alone", "write", options=() if record_bytes is None else (str(record_bytes),))
 
 
@@ -177,8 +177,10 @@ def digest(record_bytes: int | None = None) -> Contender:
 
 
 def libraries(kind: str, *options: str) -> tuple[Contender, Contender]:
-    """Returns two limits with the libraries that our code calls: one process on one core, and two processes on two cores. The ratio of
-    their speeds is the possible gain from a second core."""
+    """Returns two limits that run only the libraries that our code calls: one process on one core, and two processes on two cores.
+
+    The ratio of their speeds is the possible gain from a second core.
+    """
     one, two = (limit(name, kind, "libraries.py", options=(processes, *options)) for name, processes in ((ONE_CORE, "1"), (TWO_CORES, "2")))
     return one, two
 

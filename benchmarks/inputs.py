@@ -75,7 +75,7 @@ def idx(folder: Path, records: int, rng: np.random.Generator) -> None:
 
 
 def idx_gzip(folder: Path, records: int, rng: np.random.Generator) -> None:
-    """Makes the same files, compressed with gzip."""
+    """Makes the same files as `idx`, but compressed with gzip."""
     idx(folder, records, rng)
     for file in sorted(folder.glob("*.idx")):
         file.with_suffix(".idx.gz").write_bytes(gzip.compress(file.read_bytes(), 1))
@@ -179,7 +179,7 @@ def dense(folder: Path, records: int, rng: np.random.Generator) -> None:
 
 
 def sparse(folder: Path, records: int, rng: np.random.Generator) -> None:
-    """Makes a table of sparse rows. Each has floats at 50 of 10,000 positions, and a label."""
+    """Makes a table of sparse rows. Each row has floats at 50 of 10,000 positions, and a label."""
     keys = np.sort(rng.integers(0, 200, (records, 50)) + np.arange(50) * 200, axis=1)
     values = rng.random((records, 50), np.float32)
     labels = rng.integers(0, 2, records).astype(np.float32)

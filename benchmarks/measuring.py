@@ -31,7 +31,7 @@ class Took:
     records: int
     seconds: float
     cpu_seconds: float | None
-    """None if processes that outlive the run do most of the work."""
+    """None if most of the work is done by processes that outlive the run."""
     peak_bytes: int
     written: int = 0
 

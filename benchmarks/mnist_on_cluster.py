@@ -2,7 +2,7 @@
 
 The job converts MNIST's 70,000 records from HDFS to HDFS. Such a job runs in a single pod, so on an idle cluster it should take at most one
 second longer than `dataprep run` and an empty pod together. Each round runs all three, one after the other. The medians are printed, and
-the command fails if the job takes longer than that.
+the command fails if the job takes longer than allowed.
 """
 
 import argparse

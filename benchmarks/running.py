@@ -170,7 +170,7 @@ def _written(state: _State, here: Sequence[Contender]) -> dict[str, Path]:
 
 
 def _compare(state: _State, found: Mapping[str, Checked], records: Mapping[str, int], shared: Mapping[str, int]) -> None:
-    """Compares each output with the first output, over the records that both have."""
+    """Compares each output with the first output, considering only the records that both have."""
     wrong = {who: _fault(checked, records[who]) for who, checked in found.items()}
     state.compared = len(found)
     state.indexes = sum(checked.indexes for checked in found.values())

@@ -55,7 +55,7 @@ class Workload:
     """Whether a run does its work once before its clock starts. This way, the memory is already allocated when short work in memory (a
     tenth of a second) is measured."""
     prepare: Contender | None = None
-    """The step that makes the contenders' input from the data, if it isn't the data itself."""
+    """The step that makes the contenders' input from the data, if the input isn't the data itself."""
     server: str = ""
     """The server of `servers` that the contenders upload to."""
 

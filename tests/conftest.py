@@ -56,7 +56,8 @@ def pytest_configure_node(node: Any) -> None:  # Any: as above
 
 @pytest.hookimpl(wrapper=True)
 def pytest_collection() -> Generator[None, object, object]:
-    """Leave the thousands of collected tests out of the garbage collector's work, which is a sixth of the work of collecting them."""
+    """Keep Python's garbage collector from examining the thousands of tests that pytest has found. This saves a sixth of the time for
+    finding them."""
     gc.disable()
     try:
         return (yield)
@@ -66,7 +67,7 @@ def pytest_collection() -> Generator[None, object, object]:
 
 
 def pytest_collection_finish(session: pytest.Session) -> None:
-    """Tell the process that started this one that the collection is finished."""
+    """Tell the parent process that this process has finished collecting the tests."""
     told = getattr(session.config, "workerinput", {}).get("collected")
     if told is not None:
         Path(told).touch()

@@ -40,7 +40,7 @@ class FormatRules:
     """The special properties of one format. A format without special properties keeps all defaults of this class."""
 
     file_name: str | None = None
-    """A file name template that replaces the default because the format's users expect it. If there are several splits, each split gets a folder."""
+    """The file name template that the format's users expect, if it isn't the default. If there are several splits, each gets a folder."""
     split_folder_name: str | None = None
     """A template that gives each split a folder, even if it is the only split.
 
@@ -48,7 +48,7 @@ class FormatRules:
     a split's folder must contain nothing but data.
     """
     inner_file: str | None = None
-    """The name of the file with the records in each shard's folder, if each shard is a folder.
+    """If each shard is a folder: the name of the file in this folder that contains the records.
 
     The file name template of such a format names the folder.
     """

@@ -185,7 +185,7 @@ def report_file(run_id: str, shard: int) -> str:
 
 
 def bundle_file(run_id: str, first_shard: int) -> str:
-    """Return the path of the file that repeats the reports of consecutive shards, which begin with this shard."""
+    """Return the path of a bundle: a file that repeats the reports of consecutive shards, beginning with this shard."""
     return f"{reports_folder(run_id)}/from-{first_shard:08d}.jsonl"
 
 
@@ -328,7 +328,7 @@ def is_inside(path: str, folder: str) -> bool:
 
 
 def is_metadata(path: str) -> bool:
-    """Whether this may be the path of a file for the data set's readers: in `_dataprep`, in `_tfds`, or a file that `split_files` returns."""
+    """Whether this may be the path of a file for the data set's readers: a file in `_dataprep` or `_tfds`, or one from `split_files`."""
     if any(is_inside(path, f"{folder}/") for folder in (SIDE, TFDS)):
         return path != OWNER and not path.startswith(f"{REMOVED}/") and _OF_RUN.match(path) is None
     return is_visible(path) and path.rpartition("/")[2] in {

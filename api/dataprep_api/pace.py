@@ -1,7 +1,7 @@
 """The arithmetic of request rates: how fast to send requests to a store that refuses some of them, and how several senders share a rate.
 
-A converter uses it to pace its own requests, and the operator uses it to pace the requests of all pods of a job. Nothing here reads a
-clock.
+A converter uses this module to pace its own requests, and the operator uses the module to pace the requests of all pods of a job. Nothing
+here reads a clock.
 """
 
 import math
@@ -24,21 +24,21 @@ LATER_STEP: Final = 1.1
 LOWEST_RATE: Final = 0.1
 HIGHEST_RATE: Final = 1e6
 CHANCE_RATE: Final = 20.0
-"""A few refusals may be due to chance, so they don't lower a rate below this number of requests a second."""
+"""A few refusals may be due to chance. In this case, assume that the store accepts at least this number of requests a second."""
 _CHANCE_REFUSALS: Final = 2
 _CHANCE_FRACTION: Final = 0.1
 _STARVING_RATE: Final = 1.0
-"""A rate in requests a second. If the store accepts less than this from a sender, the sender may be one of very many. So it halves its rate
-instead of measuring what the store accepts."""
+"""A rate in requests a second. If the store accepts less than this from a sender, there may be very many senders. So the sender halves its
+rate instead of measuring what the store accepts."""
 
 _ROOM_TO_GROW: Final = 1.25
 _LEAST_PART: Final = 0.25
-"""The smallest share of an idle sender, as a fraction of an equal share. With it, the sender can start at once when it has more to send."""
+"""The smallest share of an idle sender, as a fraction of an equal share, so that it can start at once when it has more to send."""
 
 
 @dataclass(frozen=True)
 class Pace:
-    """A rate that rises step by step until the store refuses a request. It is unlimited until the first refusal."""
+    """A rate that rises step by step until the store refuses a request. The rate is unlimited until the first refusal."""
 
     rate: float = math.inf
     """Requests a second at the time `since`."""

@@ -10,7 +10,7 @@ RESOURCE_PATTERN = r"^[0-9]+(\.[0-9]*)?([KMGTPE]i|[numkMGTPE]|[eE][+-]?[0-9]+)?$
 LARGEST = Decimal(2**63 - 1)
 """The largest amount in Kubernetes. Larger amounts count as this one."""
 _MOST_DIGITS = 100
-"""A text of 64 characters with a larger exponent is above LARGEST or practically 0."""
+"""Larger exponents are cut to this size: with at most 64 characters, the value is above LARGEST or practically 0 anyway."""
 _SUFFIXES = (
     {"": Decimal(1)}
     | {f"{letter}i": Decimal(1024) ** power for power, letter in enumerate("KMGTPE", 1)}

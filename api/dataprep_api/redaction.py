@@ -9,7 +9,8 @@ from collections.abc import Mapping
 from typing import Any, Final
 from urllib.parse import unquote
 
-# Texts may come from attackers, so each pattern must run in linear time: no part of a text may be scanned again from every position.
+# Texts may come from attackers, so each pattern must run in linear time. In particular, a pattern must not scan the same part of a text
+# again from each position.
 _QUERY: Final = re.compile(r"""(https?://[^\s?'"<>]+\??)([^\s'"<>,;]*)""", re.IGNORECASE)
 _USER: Final = re.compile(r"""(?<![A-Za-z0-9+.-])([A-Za-z][A-Za-z0-9+.-]*://)([^\s/?#@'"<>]*)@""")
 """Matches a user, with or without a password, in a correctly encoded URI."""

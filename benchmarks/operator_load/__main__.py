@@ -178,7 +178,7 @@ def measure(rows: Sequence[Row], bench: Bench, *, seconds: float, small: bool, r
 
 
 FAILS: Final = (TimeoutError, ClusterError, ApiException, HTTPError, aiohttp.ClientError)
-"""Errors that end a row but not the following rows: a timeout, or a cluster that doesn't respond."""
+"""Errors that end a row, but don't stop the following rows: a timeout, or a cluster that doesn't respond."""
 
 
 @contextmanager

@@ -100,7 +100,7 @@ class Bench:
         return self.read().jobs.get("Succeeded", 0)
 
     def until_completed(self, count: float, *, since: Reading) -> Reading:
-        """Waits until `count` jobs have completed since the reading `since`. Returns the reading with the most memory."""
+        """Waits until `count` jobs have completed since the reading `since`. Returns the reading with the highest memory use."""
         peak = now = since
 
         def complete() -> bool:
@@ -187,8 +187,9 @@ def burst(bench: Bench, *, jobs: int) -> Figures:
 
 
 def growth(bench: Bench, *, lives: int, jobs: int) -> Figures:
-    """Measures the memory after batches of jobs that are created, completed and deleted, until the operator has completed `lives` jobs. The
-    jobs of earlier rows count too.
+    """Creates, completes and deletes batches of jobs until the operator has completed `lives` jobs. Measures the memory after each batch.
+
+    The jobs of earlier rows count too.
 
     The first batch fills the caches that are kept permanently. The jobs find a finished data set, so each has only one child.
     """

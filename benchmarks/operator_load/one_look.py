@@ -1,4 +1,4 @@
-"""Measures one look (one reconciliation) at a job with many pods, and the memory that the informer's cache keeps for a finished pod.
+"""Measures one look at a job with many pods (one reconciliation), and the memory that the informer's cache keeps for a finished pod.
 
 This measurement needs no cluster. A small in-memory API server holds what the operator creates, and the cache receives the pods as JSON
 objects that look like those of a real API server.
@@ -35,7 +35,7 @@ _SHARDS_OF_A_TASK: Final = 10
 
 
 def measure(*, pods: int, looks: int) -> dict[str, float]:
-    """Measures reconciliations of a job with this many pods. Before each of them, one more pod succeeds.
+    """Measures reconciliations of a job with this many pods. Before each reconciliation, one more pod succeeds.
 
     Nine out of ten pods have finished, and one out of a hundred has failed. The other pods run, and have reported their progress.
     """

@@ -18,7 +18,7 @@ from clocked import clocked
 _PIECE = 1 << 20
 _IN_CACHE = 256 << 10
 _GATHERED = 256
-"""The number of rows that are digested and written at once, so few that their bytes stay in the cache."""
+"""The number of rows that are digested and written at once. These are so few rows that their bytes stay in the cache."""
 
 
 def files(folder: Path) -> list[Path]:
@@ -54,7 +54,7 @@ def write(size: int, output: Path, records: int) -> int:
 
 
 def digest(size: int, output: Path, records: int) -> int:
-    """Digests and writes `size` bytes on one core, from its cache. Output with a digest can't be written faster. Returns `records`."""
+    """Digests and writes `size` bytes from the cache of one core. Output with a digest can't be written faster. Returns `records`."""
     piece = bytes(range(256)) * (_IN_CACHE // 256)
     found = hashlib.sha256()
     with (output / "all").open("wb", buffering=0) as out:

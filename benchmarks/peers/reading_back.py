@@ -309,7 +309,7 @@ class Found:
         self.records = len(self.values)
 
     def collect(self, kind: str, output: Path) -> None:
-        """Computes a digest of the set of records, which is the sum of their digests, and a digest of their order."""
+        """Computes a digest of the set of records (the sum of the records' digests) and a digest of the records' order."""
         order = hashlib.sha256()
         total = 0
         for self.records, record in enumerate(READERS[kind](output), start=1):

@@ -15,7 +15,7 @@ from unittest.mock import MagicMock
 
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
 
-# Replace two modules that TensorFlow Datasets imports: `promise` is only available as source code, and is needed only for downloads, and
+# Replace two modules that TensorFlow Datasets imports. `promise` is available only as source code, and is needed only for downloads.
 # `importlib_resources` is the backport of a standard library module.
 sys.modules |= {"promise": MagicMock(), "importlib_resources": importlib.resources}
 

@@ -16,7 +16,7 @@ from dataprep_converter.steps.kinds import kind_of
 
 
 def scan(disk: str, kind: str, count: int) -> Figures:
-    """Scans one part of `count` files, a part in the middle."""
+    """Scans one of the parts into which a scan divides `count` files: the part in the middle."""
     allocator.tune_allocator()
     access, figures = access_to(Path(disk), kind, count), Figures()
     request = _request(access, kind)

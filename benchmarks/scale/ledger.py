@@ -102,9 +102,9 @@ class Cost:
     time: Time
     requests: float
     mib: float | None = None
-    """The peak memory of the pod. None if it is given with another step of the same pod."""
+    """The peak memory of the pod. None if another step of the same pod states the peak memory."""
     always: bool = True
-    """Whether every job with such files has this step."""
+    """Whether all jobs that read this kind of file have this step."""
 
 
 @dataclass(frozen=True)
@@ -135,7 +135,7 @@ class Coefficients:
 
     @property
     def list_cpu(self) -> float:
-        """CPU seconds of the plan step for each listed file, without those that the played store takes for the listing."""
+        """CPU seconds of the plan step for each listed file, not counting the time that the played store takes for the listing."""
         row = "plan-images"
         return (self.figure(row, "plan_cpu_seconds") - self.figure(row, "played_cpu_seconds")) / self.figure(row, "units")
 
@@ -151,7 +151,7 @@ class Coefficients:
 
     @property
     def text_mib(self) -> float:
-        """MiB of text that is read in a CPU second for the ends of records."""
+        """MiB of text that can be searched for the ends of records in a CPU second."""
         return 1024 * self.per("plan-csv", "gib", "plan_cpu_seconds")
 
     @property
@@ -182,7 +182,7 @@ class Coefficients:
 
     @property
     def shuffled_mib(self) -> float:
-        """MiB of the source that a worker converts in a CPU second from the records of a first round."""
+        """MiB of the source that a worker converts in a CPU second if it reads the records of a shuffle's first round."""
         share = self.figure("work-csv-divided", "shards") / self.figure("work-csv-divided", "all_shards")
         return 1024 * self.figure("work-csv-divided", "gib") * share / self.figure("work-csv-divided", "work_cpu_seconds")
 
@@ -248,8 +248,10 @@ def _parts(size: int) -> int:
 
 
 def _scan(job: Job, step: str, alone: Mapping[Limit, float], requests: float, size: int, listing: Time, peak: float | None = None) -> Cost:
-    """`alone` are the times of one process, and `size` are the bytes that the scan divides into parts. Each part lists the source. A single
-    part is examined in the plan step."""
+    """Returns the cost of a scan. Each part lists the source. If there is only one part, it is examined in the plan step.
+
+    `alone` contains the times if one process does all the work, and `size` is the number of bytes that the scan divides into parts.
+    """
     parts = _parts(size)
     if parts < 2:
         return Cost(step, "scan", Time.longest(alone), requests, peak)

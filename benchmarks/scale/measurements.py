@@ -66,7 +66,7 @@ def plan(disk: str, kind: str, count: int, fields: Fields) -> Figures:
 
 
 def work(disk: str, kind: str, count: int, fields: Fields, *, most_shards: int | None) -> Figures:
-    """Makes some shards in the middle of a stored plan, or all shards of a task in the middle if `most_shards` is None."""
+    """Makes `most_shards` shards in the middle of a stored plan or, if `most_shards` is None, all shards of a task in the middle."""
     access = access_to(Path(disk), kind, count)
     figures: Figures = {}
     with timed(figures, "load"):

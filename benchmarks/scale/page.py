@@ -34,7 +34,7 @@ _NEEDED: Final = {row.name for row in ROWS if not row.name.endswith("-s3")}
 
 
 def page_of(results: Results) -> str:
-    """Returns the page. Formulas and costs are left out as long as a row that they need has no figures."""
+    """Returns the page. Formulas and costs are left out if a row that they need has no figures."""
     parts = [_INTRODUCTION, "## Measurements\n", *_measurements(results)]
     if all(results.get(name, {}).get("sizes") for name in _NEEDED):
         known = Coefficients(results)

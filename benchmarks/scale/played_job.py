@@ -33,7 +33,7 @@ def job_of(kind: str, output: str, fields: Fields) -> DataPrepJob:
 
 
 def spec_of(kind: str, output: str, fields: Fields) -> DataPrepJobSpec:
-    """Returns the spec of such a job."""
+    """Returns the spec of the job that `job_of` returns."""
     return job_of(kind, output, fields).spec
 
 

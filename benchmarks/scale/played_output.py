@@ -48,7 +48,7 @@ def write_reports(folder: Path, head: PlanHead, like: ShardReport) -> None:
 
 
 def played_output(folder: Path, head: PlanHead) -> dict[str, ComputedFiles]:
-    """Returns the played shards, indexes, and reports with their bundles by their prefixes, for the store."""
+    """Returns the played files (shards, indexes, and reports with their bundles) for the store, keyed by the prefixes of their URIs."""
     (split,) = head.splits
     return {
         f"{OUTPUT}/{split.name}-": _Shards(head),

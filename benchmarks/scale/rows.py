@@ -53,7 +53,7 @@ class Bench:
         return self.measured("divide", disk=str(disk), kind=kind, count=count, fields=fields, most_slices=1)
 
     def work_on_divided(self, kind: str, count: int, fields: Fields) -> Figures:
-        """Divides all slices of such a job, and makes the shards of one task in another process."""
+        """Divides all slices of a job that shuffles, and makes the shards of one task in another process."""
         disk, planned = self.plan(kind, count, fields)
         divided = self.measured("divide", disk=str(disk), kind=kind, count=count, fields=fields, most_slices=None)
         figures = self.measured("work", disk=str(disk), kind=kind, count=count, fields=fields, most_shards=None)

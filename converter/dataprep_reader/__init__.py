@@ -53,7 +53,7 @@ def open(  # noqa: A001 - named like gzip.open and tarfile.open
     drop_remainder  leaves out an incomplete batch; with several ranks, all ranks get the same number of records
     rank, world_size  the number of this process, and the number of processes that share each epoch
     columns         the features to read, in this order; None means all
-    masks           features for which an array NAME_missing tells which values are null; the feature itself has 0 or False there
+    masks           features that get an array NAME_missing, which is true where a value is null; there, the feature has 0 or False
     as_             "numpy": a dictionary of arrays by feature; "arrow": a pyarrow.RecordBatch
     threads         number of shard parts that are read at the same time
     prefetch        number of batches that are made in advance, while the caller computes; 0 means none
@@ -64,7 +64,8 @@ def open(  # noqa: A001 - named like gzip.open and tarfile.open
     is NaN. Whole numbers and booleans are a `numpy.ma.MaskedArray` in each batch with nulls, unless `masks` names the feature.
 
     Raises NotFound if there is no finished data set (no `_SUCCESS`), BadData if the data set doesn't match its manifest, and ValueError for
-    invalid arguments. Reading raises BadData naming a damaged file, and the stores' errors (`dataprep_converter.core.errors`).
+    invalid arguments. While it reads, the reader raises BadData naming the file if a file is damaged, and also raises the stores' errors
+    (`dataprep_converter.core.errors`).
     """
     options = Options(
         batch_size=batch_size,

@@ -93,8 +93,8 @@ def _read_list(uri: str, access: Access) -> list[str]:
     """Returns the files in a list of paths. In a data set's own list, relative paths are resolved against the data set's folder; in any
     other list, against the list's folder.
 
-    The paths in a data set's own list contain the data set's folder. If another program moved or copied the folder, the files with the same
-    names below the new folder are used.
+    Absolute paths in a data set's own list contain the data set's folder. If another program has moved or copied this folder, these paths
+    are replaced by those of the files with the same names below the new folder.
     """
     lines = [line.strip().removeprefix("file://") for line in access.store(uri).get(uri).decode().splitlines()]
     side = next((side for side in _LISTS if side in f"/{uri}"), None)

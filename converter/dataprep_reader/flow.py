@@ -47,20 +47,20 @@ def in_order(runs: Iterable[Run[Item]], *, threads: int) -> Iterator[Item]:
 
 
 def ahead(items: Iterator[Item], *, depth: int) -> Iterator[Item]:
-    """Yields the items, which a separate thread makes. At most `depth` items are made, or being made, before the caller asks for them."""
+    """Yields the items, which a separate thread makes in advance. At most `depth` items are made or begun before the caller needs them."""
     pool = ThreadPoolExecutor(1, thread_name_prefix="dataprep-ahead")
     try:
         coming = deque(pool.submit(next, items, _END) for _ in range(depth))
         while (item := coming.popleft().result()) is not _END:
             coming.append(pool.submit(next, items, _END))
             yield item
-            del item  # otherwise it would stay in memory until the next item arrives
+            del item  # otherwise this item would stay in memory until the next item arrives
     finally:
         pool.shutdown(cancel_futures=True)
 
 
 def cut(pieces: Iterable[pa.RecordBatch], sizes: Iterable[int]) -> Iterator[pa.RecordBatch]:
-    """Yields the same rows in batches of these sizes. No size is 0, and the sizes need not cover all rows."""
+    """Yields the rows of `pieces` in batches of the given sizes. Each size is at least 1, and the sizes need not cover all rows."""
     sizes_left = iter(sizes)
     size = next(sizes_left, None)
     slices: list[pa.RecordBatch] = []

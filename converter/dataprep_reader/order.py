@@ -27,7 +27,7 @@ class Parts:
     firsts: Numbers
     """The first record that is taken from the part."""
     counts: Numbers
-    """The number of records that are taken, beginning with that record."""
+    """The number of records that are taken, starting with the record in `firsts`."""
 
     def __len__(self) -> int:
         return len(self.counts)

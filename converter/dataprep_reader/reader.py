@@ -80,8 +80,8 @@ class Reader:
     """Batches of a finished data set, made by `dataprep_reader.open`.
 
     Each `for` loop is a pass through `epochs` epochs. The next loop continues with the epochs that follow, so every epoch has its own
-    order. After a `break`, the next loop starts its pass again, unless `restore` sets another position. A reader can be pickled; the
-    unpickled copy opens its own clients.
+    order. After a `break`, the next loop starts the interrupted pass again, unless `restore` sets another position. A reader can be
+    pickled; the unpickled copy opens its own clients.
     """
 
     def __init__(
@@ -175,7 +175,7 @@ class Reader:
         return self.batches * self._options.epochs
 
     def part(self, number: int, parts: int) -> "Reader":
-        """Returns a reader of the part with this number (from 0) of this rank's records.
+        """Returns a reader of one part of this rank's records. Parts are numbered from 0.
 
         The records are divided into `parts` equal parts, as if there were `parts` times as many ranks.
         """
@@ -201,7 +201,7 @@ class Reader:
         return {"version": STATE_VERSION, **self._place._asdict(), "of": self._identity}
 
     def restore(self, state: Mapping[str, Any]) -> None:
-        """Makes the next `for` loop continue where the state was taken.
+        """Makes the next `for` loop continue at the position that `state` describes.
 
         Raises ValueError if the state was taken from a reader with a different record order; the message names the difference.
         """

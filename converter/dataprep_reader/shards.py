@@ -51,7 +51,7 @@ class Shard(Protocol):
 
     @property
     def parts(self) -> Numbers:
-        """Number of records in each part. Determining these can require reading the file's header, footer or index."""
+        """Number of records in each part. To find these numbers, the file's header, footer or index may have to be read."""
         ...
 
     def read(self, part: int, first: int, count: int) -> Iterator[pa.RecordBatch]:
@@ -224,7 +224,7 @@ class StreamedShard:
 
     def read(self, part: int, first: int, count: int) -> Iterator[pa.RecordBatch]:
         """Yields the requested records. Skips all earlier records, and stops reading after the last requested record."""
-        del part  # there is only one
+        del part  # there is only one part
         uri = self.layout.uri(self.file)
         format_ = decoder(self.layout.data_set.manifest)
         records_read = 0
@@ -286,7 +286,7 @@ class ArraysShard:
 
     def read(self, part: int, first: int, count: int) -> Iterator[pa.RecordBatch]:
         """Yields slices of the arrays, after checking the checksums."""
-        del part  # there is only one
+        del part  # there is only one part
         uri = self.layout.uri(self.file)
         format_ = decoder(self.layout.data_set.manifest)
         assert isinstance(format_, ReadsArrays)  # noqa: S101 - the format's entry promises this

@@ -21,8 +21,8 @@ except ModuleNotFoundError as exc:
 
 
 class Batches(IterableDataset):  # type: ignore[misc]  # torch isn't installed when types are checked
-    """A dataset of complete batches, so the DataLoader needs batch_size=None. The DataLoader's workers share the epochs as ranks do, so
-    that each record is read once.
+    """A dataset of complete batches, so the DataLoader needs batch_size=None. The DataLoader's workers divide the records of each epoch as
+    ranks do, so each record is read once.
 
     Numbers become tensors of their type, and lists of any length become a `Ragged` of tensors. Text becomes a list of str, and bytes become
     a list of bytes. Nulls of whole numbers and booleans need a mask (`masks=` of `open`). torchdata's StatefulDataLoader calls `state_dict`
@@ -53,7 +53,7 @@ class Batches(IterableDataset):  # type: ignore[misc]  # torch isn't installed w
     def set_epoch(self, epoch: int) -> None:
         """Makes the next iteration begin with this epoch.
 
-        Call it before each iteration of a DataLoader whose workers are not persistent, because new workers don't know the earlier epochs.
+        Call this before each iteration of a DataLoader whose workers are not persistent, because new workers don't know the earlier epochs.
         """
         self._reader.set_epoch(epoch)
         self._own_part = None

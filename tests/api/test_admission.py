@@ -425,7 +425,7 @@ def items_of(manager: str) -> dict[str, Any]:
 
 
 def lists_in(value: Any, path: str = "spec") -> dict[str, list[Any]]:
-    """Return the lists below `value`, without the lists in their items, keyed by path."""
+    """Return the lists below `value`, keyed by path. Lists within the items of a list are left out."""
     if isinstance(value, list):
         return {path: value}
     members = value.items() if isinstance(value, dict) else ()
@@ -559,7 +559,7 @@ def test_a_job_that_an_earlier_release_stored_stays_editable(
 
 
 def test_a_status_that_can_not_be_applied_can_be_replaced(cluster: Cluster, a_job: Builder) -> None:
-    """The operator replaces the status in this case (`KubernetesCluster.apply_status`)."""
+    """If a status can't be applied, the operator replaces it (`KubernetesCluster.apply_status`)."""
     job = a_job({"suspend": True, "workers.volumes": [{"name": 5}]})
     with stored_earlier(cluster, job, fault="must be of type string") as stored:
         with pytest.raises(StartFailed, match="failed to create (typed|manager)"):

@@ -28,7 +28,7 @@ def a_job() -> Any:  # Any: YAML
 
 @functools.cache
 def validator() -> Any:  # Any: jsonschema ships no types
-    # Imported here, because the import takes two seconds, which each process that collects tests would need.
+    # Imported here, because otherwise each process that collects tests would spend two seconds on this import.
     import jsonschema  # type: ignore[import-untyped]
 
     return jsonschema.Draft202012Validator(SCHEMA)

@@ -1,4 +1,4 @@
-"""The benchmark of large jobs: the played store lists the files that it serves, each measurement works with little data, and the page
+"""The benchmark of large jobs: the simulated store lists the files that it serves, each measurement works with little data, and the page
 agrees with the results. The measured figures are not tested."""
 
 import json

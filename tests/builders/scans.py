@@ -53,7 +53,7 @@ def scan(job: DataPrepJob, parts: Iterable[int] | None = None) -> int:
 
 
 def scan_files(folder: Path) -> list[Path]:
-    """The files with the results of the scan of a job that writes to `folder/out`."""
+    """The files with the scan results of a job whose output is `folder/out`."""
     return sorted((folder / "out" / "_dataprep").glob("scan-*/*.json"))
 
 

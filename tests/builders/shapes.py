@@ -91,7 +91,7 @@ REFUSED: Final[Mapping[tuple[str, str], str]] = {
     ("images", "dl4jDataset"): "The feature 'image/encoded' holds bytes or text",
     ("csv", "dl4jDataset"): "The feature 'name' holds bytes or text",
     ("jsonl", "dl4jDataset"): "The feature 'scores' has rows of different lengths",
-    # The members of a `fileBatch` are files, so it needs one feature with their bytes and one with their names.
+    # The members of a `fileBatch` are files, so this format needs one feature with their bytes and one with their names.
     ("idx", "fileBatch"): "the features are depth, height, image, label, width",
     ("images", "fileBatch"): "the features are image/class/label, image/class/text, image/encoded",
     ("csv", "fileBatch"): "the features are features, label, name",

@@ -415,7 +415,8 @@ def test_the_notes_name_the_images_and_the_value_that_keeps_cpu_jobs_off_gpu_nod
 
 
 def test_without_a_fixed_user_no_pod_names_one(render: Render) -> None:
-    """OpenShift's restricted-v2 requires this. The operator's tests check what restricted-v2 requires of the workers' pods."""
+    """OpenShift's restricted-v2 requires that no pod sets a user. The operator's tests check what restricted-v2 requires of the workers'
+    pods."""
     objects = render({"security": {"fixedUser": False}}, hooks=True)
     workers = worker_pods(settings.from_environment(environment(objects)).pods)
 

@@ -23,7 +23,7 @@ def unpacked() -> Iterator[Path]:
 
 @pytest.fixture
 def stored(unpacked: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[[str], Path]]:
-    """A copy of the stored files of this name. It becomes the working directory, because the jobs' paths are relative."""
+    """A copy of the stored files of this name. The copy becomes the working directory, because the jobs' paths are relative."""
     monkeypatch.setenv("PEPPER", making.KEY)
     begun: list[Path] = []
 

@@ -1,4 +1,4 @@
-"""Every step of a job has its words wherever the operator, the converter's commands and the pages speak of steps."""
+"""Wherever the operator, the converter's commands or the pages mention the steps of a job, no step is missing."""
 
 import re
 from pathlib import Path

@@ -1,6 +1,6 @@
 """Tests with killed workers, deleted pods, a killed operator, a dead node or a dead data node.
 
-The output's bytes must stay the same, without duplicates or leftovers.
+The tests check that the output's bytes stay the same, and that there are no duplicates or leftovers.
 """
 
 import hashlib

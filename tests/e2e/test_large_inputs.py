@@ -1,6 +1,6 @@
 """Large inputs: pods scan the text in parts before the plan, and divide the records of a shuffle before the conversion.
 
-Pods are killed, evicted and suspended in these steps. The output's bytes must be those of `dataprep run`.
+Pods are killed, evicted and suspended in these steps. The tests check that the output's bytes are those of `dataprep run`.
 """
 
 import copy
@@ -18,7 +18,7 @@ from workbench.stores import BUCKET, Stores
 from workbench.wide_rows import ROWS, large_job
 
 FILES = 6
-"""The number of files. They have three parts, of which the first one ends within the third file."""
+"""The number of files. A scan divides the files into three parts, the first of which ends within the third file."""
 SOME = {"splits": {"into": [{"name": "train", "first": 1000}]}}
 
 
@@ -42,7 +42,7 @@ def test_a_large_input_is_scanned_in_parts_and_lost_parts_are_scanned_again(name
     namespace.wait_phase("large", "Succeeded")
     assert_made_as_on_one_machine(job, namespace, stores, tmp_path)
     assert steps(namespace) == ["plan", "scan", "merge", "convert", "commit"]
-    # The first part was scanned once, the pods of the second one were killed and suspended.
+    # The first part was scanned once. The pods of the second part were killed and suspended.
     indexes = [pod["metadata"]["labels"]["batch.kubernetes.io/job-completion-index"] for pod in namespace.pods("large", step="scan")]
     assert (indexes.count("0"), indexes.count("1") > 1, set(indexes)) == (1, True, {"0", "1", "2"})
     assert any(message.startswith("The input is scanned in 3 parts") for _, message in namespace.events("large"))

@@ -1,4 +1,5 @@
-"""Tests with failing API requests, paused replicas, wrong clocks and repeated crashes. Jobs must continue, and must not run any step twice.
+"""Tests with failing API requests, paused replicas, wrong clocks and repeated crashes. The tests check that jobs continue, and that no step
+runs twice.
 
 The operator runs outside the cluster, for the test's namespace only, and with the rights of the installed operator, which is scaled down.
 """

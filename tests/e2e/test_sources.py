@@ -1,4 +1,5 @@
-"""Runs one example from each family of sources on the cluster, all at the same time. The bytes must equal those of a local run.
+"""Runs one example from each family of sources on the cluster, all at the same time. The test checks that the bytes equal those of a local
+run.
 
 Most of these jobs are a single pod, as they are for users.
 """

@@ -1,6 +1,6 @@
 """Reads and decodes image files that are damaged or whose headers are false.
 
-Decoding must yield pixels or a reason, and use little memory. A PNG must yield the right pixels or none.
+The tests check that decoding yields pixels or a reason, and uses little memory. A PNG yields the right pixels or none.
 """
 
 import os

@@ -1,4 +1,4 @@
-"""Damaged responses from a MaxCompute service must yield the right rows or an error that names the table, but never wrong rows.
+"""Checks that damaged responses from a MaxCompute service yield the right rows, or an error that names the table, but never wrong rows.
 
 Rows come in chunks with checksums. Session descriptions are JSON without checksums, so for them only the error is checked.
 """

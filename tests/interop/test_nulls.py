@@ -129,7 +129,7 @@ def test_dali_finds_an_empty_member_in_samples(tmp_path: Path) -> None:
 
 
 def torch_records(folder: Path, monkeypatch: pytest.MonkeyPatch) -> list[dict[str, Any]]:
-    """The records of `load_torch.py`. heavy/test_loaders.py loads such records with PyTorch itself."""
+    """The records that `load_torch.py` returns. heavy/test_loaders.py loads such records with PyTorch itself."""
     FakeTorch().install_torch(monkeypatch)
     (*records,) = runpy.run_path(str(loader_sets.loader(folder, "torch")))["Records"]("train")
     return [{name: value.tolist() if hasattr(value, "tolist") else value for name, value in record.items()} for record in records]

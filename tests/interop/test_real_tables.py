@@ -1,5 +1,5 @@
-"""Tables that other people made go through `infer`, `run` and `verify` unchanged. Every value must be as pandas, json or pyarrow reads
-it."""
+"""Tables that other people made go through `infer`, `run` and `verify` unchanged. The tests check that every value is as pandas, json or
+pyarrow reads it."""
 
 import os
 from pathlib import Path

@@ -112,8 +112,8 @@ N, READ_MS, COMPUTE_MS = 50, 2, 18
 
 @pytest.mark.parametrize("depth", [1, 2])
 def test_reading_goes_on_while_the_other_computes(depth: int) -> None:
-    """With 2 ms to read an item and 18 ms to compute with it, 50 items take about 900 ms if only the first read is waited for, and 1,000 ms
-    if every read is waited for."""
+    """Reading an item takes 2 ms, and computing with it takes 18 ms. So 50 items take about 900 ms if the computation waits only for the
+    first read, and 1,000 ms if it waits for every read."""
     was_read = [threading.Event() for _ in range(N)]
 
     def slow(item: int) -> Iterator[int]:

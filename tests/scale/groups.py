@@ -91,8 +91,8 @@ def _remove(folder: Path) -> None:
 
 
 def _parents() -> Iterator[tuple[Path, tuple[str, str, str]]]:
-    """Yields the folders in which a group could be created, with the name of the file for the memory limit, and the name and content of the
-    file for the swap limit."""
+    """Yields each folder in which a group could be created, together with the name of the file for the memory limit, and the name and
+    content of the file for the swap limit."""
     for line in Path("/proc/self/cgroup").read_text().splitlines():
         number, controllers, path = line.split(":", 2)
         if "memory" in controllers.split(","):

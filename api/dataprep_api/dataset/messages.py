@@ -81,7 +81,7 @@ class PlanResult(_Reported):
     plan_uri: LongUri
     tasks: Annotated[int, Field(ge=0, le=MOST_TASKS)]
     shuffle_tasks: Annotated[int, Field(ge=1, le=MOST_TASKS)] | None = None
-    """The number of tasks of a shuffle's first round, which must be done before the conversion, or None if there is no such round."""
+    """The number of tasks in the first round of a shuffle, or None if there is no first round. The conversion must wait for these tasks."""
     shards: Count
     records: Count
     bytes_in: Count
@@ -108,7 +108,7 @@ class PlanResult(_Reported):
 
 
 class ScanRequest(_Reported):
-    """What the plan step asks for if its input needs a scan by several pods. The merge step then makes the plan from the scan's results.
+    """The plan step's request to let several pods scan its input. After the scan, the merge step makes the plan from the scan's results.
 
     Only a plan pod with the environment variable `names.MAY_SCAN` may ask for a scan.
     """
@@ -175,7 +175,7 @@ class RemoveResult(_Reported):
     files: Count = 0
     bytes: Count = 0
     kept: Count = 0
-    """The number of files that have one of the job's file names but contents that the job didn't write. These files are kept."""
+    """The number of files with the name of one of the job's files, but contents that the job didn't write. These files are kept."""
     kept_files: Annotated[list[Annotated[str, Field(max_length=256)]], Field(max_length=5)] = []
     """The first few of the kept files."""
     owner: Annotated[str, Field(max_length=64)] | None = None
@@ -223,7 +223,7 @@ class ProgressReport(_Reported):
     """One worker pod's counts since the start of its task. A plan pod that does a small job's work reports this work as task 0, and a pod of the shuffle step reports its slice. The counts are totals, so a lost or repeated report does no harm."""
 
     job: Annotated[str, Field(max_length=253)]
-    """The name of the DataPrepJob. The token contains the namespace, and the pod's name and uid."""
+    """The name of the DataPrepJob. The namespace, and the pod's name and uid, come from the pod's token instead."""
     attempt: Count
     index: Count
     sequence: Count
@@ -231,7 +231,7 @@ class ProgressReport(_Reported):
     shards_done: Count = 0
     shards_active: Count = 0
     shards_total: Count | None = None
-    """The job's number of shards. Only plan pods set this field and `records.total`, because the operator doesn't have the plan yet."""
+    """The job's number of shards. Only plan pods set this field and `records.total`, because the operator lacks the plan while they run."""
     records: RecordProgress = RecordProgress()
     bytes_in: Count = 0
     bytes_out: Count = 0
@@ -285,7 +285,8 @@ def _shortened_versions(message: Message) -> Iterator[Message]:
         yield from (_with_classes_that_fit(small), _with_classes_that_fit(small.model_copy(update={"warnings": []})), bare)
         yield bare.model_copy(update=no_splits)
         if message.commit is not None and not message.reused:
-            # Then the commit step runs and reports the commit. Running it on a finished data set does no harm.
+            # Without the commit in this message, the commit step runs and reports it. Running this step on a finished data set does no
+            # harm.
             yield from _shortened_versions(message.model_copy(update={"commit": None, "work_seconds": None, "commit_seconds": None}))
     elif isinstance(message, FailureResult):
         long = {"message": message.message[:900], "input": (message.input or "")[:500] or None}
@@ -336,7 +337,7 @@ def parse(text: str) -> Message:
 
     Raises MessageError if the text isn't a message of `dataprep`. Fields of newer converters are ignored.
     """
-    # JSON can contain lone surrogates, which UTF-8 can't encode, so they are replaced.
+    # JSON can contain lone surrogates, which UTF-8 can't encode, so replace the surrogates.
     size = len(text.encode(errors="replace"))
     if size > TERMINATION_LIMIT:
         raise MessageError(f"a termination message has at most {TERMINATION_LIMIT} bytes, got {size}")

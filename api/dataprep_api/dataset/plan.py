@@ -26,9 +26,9 @@ For splits by fraction or by code, the plan stores how many samples of each bloc
 """
 
 FEWEST_BUNDLED = 8
-"""The smallest number of consecutive shards of a task whose reports are also stored together."""
+"""The smallest number of shards in a bundle: consecutive shards of a task whose reports are stored a second time, together in one file."""
 MOST_BUNDLED = 256
-"""The largest number of reports that are stored together. A report takes up to about 8 KB, so a file of reports takes about 2 MB."""
+"""The largest number of shards in a bundle. A report takes up to about 8 KB, so the file of a bundle takes up to about 2 MB."""
 
 
 class HashInterval(Model):
@@ -53,7 +53,7 @@ class SplitPlan(Model):
     """With `hash` or `code`: how many samples of each block belong to the split. Each block consists of HASH_BLOCK consecutive samples of the concatenated ranges."""
     records: int
     batch: int = 1
-    """The number of samples in a minibatch, which is never divided between shards, or 1 without minibatches."""
+    """The number of samples in a minibatch, or 1 without minibatches. A minibatch is never divided between shards."""
     expected: int | None = None
     """The number of records that the split should have, if its rule is a number or a fraction."""
     tolerance: int | None = None
@@ -209,7 +209,7 @@ def task(plan: PlanHead, index: int) -> list[Shard]:
 
 
 def bundles(plan: PlanHead) -> Iterator[range]:
-    """Yield, in order, the ranges of shards whose reports are also stored together. The shards of a range belong to one task.
+    """Yield, in order, the ranges of shards whose reports form a bundle (see FEWEST_BUNDLED). The shards of a range belong to one task.
 
     Ranges with fewer shards than FEWEST_BUNDLED are left out, because reading a few reports one by one takes no longer.
     """
@@ -279,4 +279,4 @@ class Owner(StoredDocument):
     epoch: Annotated[int, Field(ge=1)] = 1
     """A number that increases when another run takes over the output."""
     makers: list[Maker] = []
-    """All processes that may work on the unfinished run. Empty if they are unknown, as on a cluster, and in a finished data set."""
+    """All processes that may work on the unfinished run. Empty if unknown, as on a cluster, and also in a finished data set."""

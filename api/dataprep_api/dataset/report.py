@@ -187,7 +187,7 @@ class ManifestTable(Model):
 
 
 class TableRows(Sequence[Element]):
-    """Elements of a manifest that are rows of its table, followed by elements that `manifest.json` lists."""
+    """A sequence of a manifest's elements: first those that are rows of its table, then those that `manifest.json` lists."""
 
     listed: Sequence[Element]
 

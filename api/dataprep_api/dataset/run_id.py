@@ -41,11 +41,14 @@ class Part:
     version: int
     """The version that this release writes. Version 1 stands for the behaviour of the releases that didn't yet have parts."""
     is_used: Callable[[DataPrepJobSpec], bool]
-    """A pure function that returns whether the part may affect the bytes that a job writes. If only the inputs decide, it returns True."""
-    oldest: int | None = None
-    """The oldest version that this release can still write. None means that it can write only `version`.
+    """A pure function that returns whether the part may affect the bytes that a job writes.
 
-    This release writes a version older than `version` only for existing plans of that version.
+    If the answer also depends on the inputs, which the function doesn't get, it returns True.
+    """
+    oldest: int | None = None
+    """The oldest version that this release can still write. None means that this release can write only `version`.
+
+    This release writes an older version only for existing plans that follow this older version.
     """
 
 
@@ -125,7 +128,7 @@ def _may_have_int96(spec: DataPrepJobSpec) -> bool:
 
 def _may_have_large_texts(spec: DataPrepJobSpec) -> bool:
     """Whether the source may consist of large text files. Since version 2, a plain text file of more than 256 MiB is divided into units at
-    multiples of 4 MiB. Version 1 counted 4 MiB from the start of the unit before.
+    multiples of 4 MiB. Version 1 counted 4 MiB from the start of the previous unit.
 
     The planner leaves the part out if there is no such file.
     """
@@ -175,8 +178,8 @@ _SOURCES_WITH_NULLS: Final = (
 """The sources whose columns can have nulls. Other sources have nulls only in columns that come from folder names."""
 
 NullRule: TypeAlias = Literal["Keep", "Bad", "Dropped"]
-"""`Keep` and `Bad` are values of `spec.nulls`. `Dropped` is version 1 of the part `nulls`: readers of tables refuse records with nulls, but nulls
-of other sources and of transforms are kept if their features need no conversion."""
+"""`Keep` and `Bad` are values of `spec.nulls`. `Dropped` is version 1 of the part `nulls`: readers of tables refuse records with nulls.
+Nulls from other sources and from transforms are kept if their features need no conversion."""
 
 
 def _keeps_records_with_nulls(spec: DataPrepJobSpec) -> bool:
@@ -213,7 +216,7 @@ FLAT: Final = StructRule()
 _HOLD_STRUCTS: Final = ("parquet", "arrow", "jsonl", "avro", "orc")
 """The sources and formats whose records may contain structs."""
 _POSITION: Final = re.compile(r"-?\d+(\.\.-?\d+)?")
-"""Matches references to columns by position, which would refer to different columns if structs were columns."""
+"""Matches a reference to columns by position. If structs were columns, the same positions would refer to different columns."""
 
 
 def _keeps_structs(spec: DataPrepJobSpec) -> bool:
@@ -321,9 +324,9 @@ def content(spec: DataPrepJobSpec) -> dict[str, Any]:
     """Return the fields of `spec` that affect the bytes, with params filled in, as JSON values.
 
     Fields that have their default values are left out, so that jobs keep their run ids when a release adds fields. The default of a field
-    may change only together with ENCODING_VERSION, because otherwise jobs that don't set the field would keep their run ids. The returned
-    fields are stored in the manifest, so signatures are removed from web addresses, and credentials in texts are masked. Texts in
-    `spec.output` stay unchanged, because they name columns and files.
+    may change only together with ENCODING_VERSION, because otherwise a job that doesn't set the field would write different bytes under the
+    same run id. The returned fields are stored in the manifest, so signatures are removed from web addresses, and credentials in texts are
+    masked. Texts in `spec.output` stay unchanged, because they name columns and files.
     """
     fields = spec.model_dump(mode="json", by_alias=True, include=set(_BYTES) | {"output"}, exclude_defaults=True, context={STORED: True})
     if fields.get("nulls") == "Keep":

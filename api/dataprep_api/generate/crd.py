@@ -72,7 +72,7 @@ MUTABLE: Final = frozenset(
 ALWAYS_FROZEN: Final = frozenset({"managedBy"})
 """Fields that can't change even before the job has started, because otherwise two controllers could run the job."""
 FROZEN: Final = "can't change after the start; make a new DataPrepJob"
-"""The end of the API server's message if an immutable field changes. The message begins with the names of the changed fields."""
+"""The end of the API server's message about a change to an immutable field. The message begins with the names of the changed fields."""
 DIVIDED: Final = frozenset({"workers"})
 """Fields whose members are listed separately in MUTABLE."""
 
@@ -222,8 +222,8 @@ def _object_schema(model: type[Model]) -> Schema:
     definitions = schema["$defs"]
     spec = structural(schema["properties"]["spec"], definitions, path="spec")
     # Only the operator writes the status. If a field had a default, the API server would add the field again after the operator had removed
-    # it. The default of the complete status says that the operator hasn't seen the object yet. Without it, kstatus would mistake a new
-    # object for a finished one.
+    # it. The default of the complete status says that the operator hasn't seen the object yet. Without this default, kstatus would mistake
+    # a new object for a finished one.
     unconverted = {"status": schema["properties"]["status"]} if "status" in schema["properties"] else {}
     status = {
         key: _without_defaults(structural(value, definitions, path=key)) | {"default": {"observedGeneration": -1}}
@@ -254,14 +254,15 @@ def _immutable_paths(spec: Schema) -> list[str]:
 def _immutability_rules(paths: Sequence[str]) -> list[dict[str, str]]:
     """Return the rules that reject changes to these spec fields: to some fields at any time, and to the others once the job has started.
 
-    The rules are at the root, because only there can a rule read the status. A single rule covers the fields of the second group and
-    names those that differ. Separate rules would take up a tenth of the definition.
+    The rules are at the root of the schema, because only rules at the root can read the status. A single rule covers the fields of the
+    second group and names the fields that differ. Separate rules would take up a tenth of the definition.
     """
     always = [
         rule(_same(path), "can't change; make a new DataPrepJob", path=f".spec.{path}", reason=_FORBIDDEN) for path in sorted(ALWAYS_FROZEN)
     ]
     later = [path for path in paths if path not in ALWAYS_FROZEN]
-    # The comparison comes first, because it is almost always true. This saves time, because the rules also run when a status is written.
+    # The comparison comes first. It is almost always true, so the API server rarely evaluates the rest. This saves time, because the rules
+    # also run when a status is written.
     unchanged = " && ".join(_same(path) for path in later)
     frozen = rule(f"{unchanged} || !oldSelf.?status.startTime.hasValue()", FROZEN, path=".spec", reason=_FORBIDDEN)
     names = " + ".join(f"({_same(path)} ? '' : '{path} ')" for path in later)

@@ -1,4 +1,4 @@
-"""Lets objects from earlier releases keep list items that lack their key, although server-side apply now merges these lists by key.
+"""Lets stored objects from earlier releases keep list items without a key, in lists that server-side apply now merges by key.
 
 Earlier CRDs accepted pod fields of any shape, such as a volume without a name. If a stored item lacks a key of its list, the API server can
 neither apply the object's status nor change its finalizers. So the keys of items with unchecked fields have an empty default, and a rule

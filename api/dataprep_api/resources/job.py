@@ -35,7 +35,7 @@ class DataPrepJob(Model):
     def parse(cls, document: object, *, new: bool = False) -> Self:
         """Parse `document` and replace each `${NAME}` by the param's value. Raises SpecError with all faults, each with its field path.
 
-        With `new`, duplicates in lists such as `env` are faults, as they are for the API server. Stored objects may contain such
+        With `new`, duplicates in lists such as `env` are faults, because the API server refuses them too. Stored objects may contain such
         duplicates, because earlier releases accepted them.
         """
         if not isinstance(document, dict):

@@ -97,8 +97,8 @@ def _run_interruptible(arguments: argparse.Namespace, interrupts: Interrupts) ->
             # By default OpenBLAS, numpy's linear algebra library, starts a thread per core on import. Its sums depend on the number of
             # threads, so use a single thread.
             os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
-            # The imports that follow create hundreds of thousands of objects that stay. By default, Python's garbage collector would search
-            # the new ones after every 700.
+            # The imports that follow create hundreds of thousands of long-lived objects. By default, Python's garbage collector would
+            # search the new objects each time there are 700 of them.
             gc.set_threshold(_OBJECTS_BETWEEN_COLLECTIONS)
             without_pandas.hide()
         code = int(arguments.command(arguments))
@@ -184,7 +184,10 @@ def _report_failure(exc: BaseException, arguments: argparse.Namespace) -> Exit:
 
 
 def _place_of(exc: BaseException, arguments: argparse.Namespace) -> str:
-    """Returns the line of the job's file that the error is about, if the job is to blame. Not in pods, where nobody can open the file."""
+    """Returns the line of the job's file that the error is about, or an empty string if the job isn't to blame.
+
+    In a pod, the result is always empty, because nobody can open the file there.
+    """
     from dataprep_converter.core.errors import BadSpec
 
     file = getattr(arguments, "job", None) or getattr(arguments, "job_option", None)

@@ -39,7 +39,7 @@ class Display:
             self._say("planning …")
 
     def scanned(self, progress: PlanProgress) -> None:
-        """Shows how much of the input has been scanned. On a terminal, the bar of the plan shows it."""
+        """Shows how much of the input has been scanned. On a terminal, the planning bar already shows this."""
         now = time.monotonic()
         if self._planning is None and now - self._shown_at >= _LINE_SECONDS:
             self._shown_at = now
@@ -192,7 +192,7 @@ class Display:
 def planning_text(progress: PlanProgress) -> str:
     """Says what a plan has found and read so far, in at most 50 characters unless the numbers are very large."""
     if progress.to_scan:
-        # Not bytes, because opening a file counts as some of them.
+        # Show a percentage instead of bytes, because opening a file also counts as some bytes.
         return f"scanned {100 * progress.scanned // progress.to_scan} %"
     if progress.to_read:
         return f"read {progress.read:,} of {progress.to_read:,} records"

@@ -60,7 +60,7 @@ class Interrupts:
         self._in_hook = False
 
     def _send_soon(self) -> None:
-        # Unlike `threading.Timer`, this doesn't wait for the thread, which can be slow to start.
+        # Unlike `threading.Timer`, this doesn't wait until the thread has started, which can be slow.
         _thread.start_new_thread(_send, ())
 
 

@@ -10,7 +10,7 @@ import pyarrow as pa
 
 from dataprep_converter.core.tensors import Array, is_tensor, null_mask, pc, shape_of, to_arrow, to_numpy, value_type
 
-_arrow: Any = pa  # the stubs don't know the classes of list arrays as values
+_arrow: Any = pa  # in the stubs, the classes of list arrays can't be used as values
 
 
 @dataclass(frozen=True)

@@ -17,7 +17,7 @@ Array: TypeAlias = "pa.Array[Any]"
 pc: Any = pyarrow.compute
 """Arrow's compute functions. These functions are untyped here, because the stubs know only some of the types that each function accepts."""
 
-_arrow: Any = pa  # the stubs don't know value types and buffers that are only known at run time
+_arrow: Any = pa  # the stubs don't cover value types and buffers that are known only at run time
 
 NUMPY_NAMES: Final[Mapping[pa.DataType, str]] = {
     pa.int8(): "int8", pa.int16(): "int16", pa.int32(): "int32", pa.int64(): "int64",
@@ -58,7 +58,7 @@ def arrow_type(dtype: str, shape: tuple[int, ...] = ()) -> pa.DataType:
 
 
 def is_tensor(kind: pa.DataType) -> bool:
-    """Return whether a column of this type contains one tensor per row, and all of its tensors have the same shape."""
+    """Return whether a column of this type contains one tensor per row, all of the same shape."""
     return isinstance(kind, pa.FixedShapeTensorType)
 
 
@@ -95,7 +95,7 @@ def null_mask(column: Array) -> npt.NDArray[np.bool_]:
 
 
 def masked(column: Array, missing: npt.NDArray[np.bool_]) -> Array:
-    """Return a copy of a column of numbers or tensors, as made by `to_arrow`, with nulls in the masked rows."""
+    """Return a copy of a column that `to_arrow` made from numbers or tensors. In the copy, the masked rows are null."""
     if not is_tensor(column.type):
         nulls: Array = pc.if_else(_arrow.array(missing), pa.scalar(None, column.type), column)
         return nulls

@@ -32,7 +32,7 @@ class Fault:
     """A file of the data set that differs from what the run wrote."""
 
     path: str
-    """The file at fault, relative to the output."""
+    """The path of the file at fault, relative to the output."""
     text: str
     """A description of the fault, with the name of the file and, if known, the offset in it."""
 
@@ -41,7 +41,7 @@ def faults(manifest: Manifest, success: Success, folder: RunFolder, access: Acce
     """Yields the contradictions between the small files of a data set."""
     yield from _success_faults(manifest, success, folder)
     yield from manifest_faults(manifest, folder)
-    # The shards' own reports are read, because they are the ones that a repair continues from.
+    # Read the shards' own reports instead of bundles, because a repair continues from the shards' own reports.
     checked = _CheckedReports(manifest)
     with closing(iter(own_reports(folder, len(manifest.files)))) as reports:
         yield from checked.faults(reports)
@@ -190,7 +190,7 @@ def _plan_faults(manifest: Manifest, planned: Collection[str], folder: OutputFol
 
 
 def _sha256(path: str, folder: OutputFolder, access: Access) -> str | None:
-    """Returns the digest of a file that may be large, or None if it is missing."""
+    """Returns the digest of a file, or None if the file is missing. The file may be large."""
     uri = folder.at(path)
     digest = hashlib.sha256()
     try:

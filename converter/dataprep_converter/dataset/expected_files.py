@@ -1,7 +1,7 @@
-"""The files that a folder should contain, as columns, which are compared with a listing of the folder while it is read.
+"""The files that a folder should contain, stored as columns, and their comparison with a listing of the folder.
 
-A file takes about 50 bytes. Paths and pins are only compared, so their digests are kept. The paths themselves are needed only for messages,
-so they are compressed.
+The listing is compared while it is read. A file takes about 50 bytes of memory. Paths and pins are only compared, so it is enough to keep
+their digests. The paths themselves are needed only for messages, so they are compressed.
 """
 
 import zlib
@@ -30,15 +30,15 @@ _SHOWN: Final = 5
 
 @dataclass
 class Differences:
-    """How a listing differs from the expected files. Numbers are those of `ExpectedFiles`, in ascending order after `compared`."""
+    """How a listing differs from the expected files. Numbers are the files' numbers in `ExpectedFiles`, and `compared` sorts them."""
 
     missing: list[int] = field(default_factory=list)
     sizes: dict[int, int] = field(default_factory=dict)
-    """Maps each file that has another size to its size."""
+    """Maps each file with an unexpected size to its size in the listing."""
     changed: list[int] = field(default_factory=list)
-    """The files with the expected size but another pin."""
+    """The files with the expected size but a different pin."""
     foreign: list[str] = field(default_factory=list)
-    """The files that aren't expected."""
+    """The paths of files that aren't expected."""
 
 
 class ExpectedFiles:
@@ -50,7 +50,7 @@ class ExpectedFiles:
         self._paths: list[str] = []
         """The last paths, which aren't compressed yet."""
         self._unpacked: tuple[int, list[str]] = (-1, [])
-        """The paths that were looked up last, and where they are in `_packed`."""
+        """The entry of `_packed` that was decompressed last: its index and its paths."""
         self._count = 0
         self._keys, self._pins = np.zeros(count, _KEY), np.zeros(count, _KEY)
         self._sizes, self._shards = np.zeros(count, np.int64), np.zeros(count, np.int32)
@@ -72,7 +72,7 @@ class ExpectedFiles:
         return self._count
 
     def add(self, path: str, size: int, *, pin: str | None = None, shard: int = -1) -> None:
-        """Adds a file, which belongs to the shard with this number if there is one."""
+        """Adds a file. `shard` is the number of the shard that the file belongs to, or -1 if it belongs to none."""
         number, self._count = self._count, self._count + 1
         if number == len(self._sizes):
             self._reserve(max(_AT_ONCE, number))
@@ -119,8 +119,10 @@ class ExpectedFiles:
             yield from (path for path, number in zip(some, self._numbers(some), strict=True) if number < 0)
 
     def compared(self, listing: Iterable[tuple[str, Entry]], *, ours: Collection[str] = (), ignores_others: bool = False) -> Differences:
-        """Returns how the listing differs from these files. The files in `ours` may be in the listing as well, and with `ignores_others`, any
-        other files too."""
+        """Returns how the listing differs from these files.
+
+        The listing may also contain the files in `ours`. With `ignores_others`, it may contain any other files as well.
+        """
         sizes, pins = self._sizes, self._pins
         found = np.zeros(len(self), np.bool_)
         differences = Differences()
@@ -143,7 +145,7 @@ class ExpectedFiles:
         return differences
 
     def fault(self, differences: Differences) -> str | None:
-        """Describes missing and foreign files, and files of another size. Returns None if there are none."""
+        """Describes missing files, foreign files, and files of the wrong size. Returns None if there are no such files."""
         missing, sizes, foreign = differences.missing, differences.sizes, differences.foreign
         if missing:
             return f"{len(missing)} {'file is' if len(missing) == 1 else 'files are'} missing: {self.named(missing)}"
@@ -160,7 +162,7 @@ class ExpectedFiles:
         return abbreviate([self.path(number) for number in numbers[:_SHOWN]], count=len(numbers))
 
     def _reserve(self, count: int) -> None:
-        """Reserves memory for so many more files."""
+        """Reserves memory for this many more files."""
         self._keys, self._pins = (np.concatenate([column, np.zeros(count, _KEY)]) for column in (self._keys, self._pins))
         self._sizes = np.concatenate([self._sizes, np.zeros(count, np.int64)])
         self._shards = np.concatenate([self._shards, np.zeros(count, np.int32)])
@@ -197,6 +199,9 @@ def _pieces(items: Iterable[T]) -> Iterator[list[T]]:
 
 
 def abbreviate(items: Sequence[str], *, count: int | None = None) -> str:
-    """Returns text that lists the first few items and says how many more there are. `count` is the number of items if some aren't given."""
+    """Returns text that lists the first few items and says how many more there are.
+
+    `count` is the total number of items, if `items` doesn't contain all of them.
+    """
     more = (len(items) if count is None else count) - _SHOWN
     return ", ".join(items[:_SHOWN]) + (f" and {more} more" if more > 0 else "")

@@ -32,7 +32,7 @@ T = TypeVar("T")
 _AT_ONCE: Final = 8
 _MOST_STAGED: Final = 64
 _STAGED_BYTES: Final = 4 << 20
-"""As soon as the files that are staged together have this size, they are completed."""
+"""As soon as the files that are staged together reach this total size, they are completed."""
 
 
 @dataclass(frozen=True)

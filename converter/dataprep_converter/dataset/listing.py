@@ -21,14 +21,14 @@ def listing_fault(manifest: Manifest, folder: OutputFolder) -> str | None:
 
 
 def is_untouched(manifest: Manifest, folder: RunFolder) -> bool:
-    """Returns whether the files of a finished data set are those that the run wrote.
+    """Returns whether the files of a finished data set are unchanged since the run wrote them.
 
     Shards and record indexes are compared by pin, and all other files by size.
     """
     reports = StoredReports.of_data_set(folder, len(manifest.files))
     different = _different_shards(manifest, folder, reports)
     if different and reports.bundled:
-        # These shards may have been made again after their reports were bundled.
+        # These shards may have been made again after their reports were bundled, so compare them with their own reports.
         different = _different_shards(manifest, folder, StoredReports.of_data_set(folder, len(manifest.files), own=different))
     return different is not None and not different
 
@@ -61,8 +61,7 @@ def _different_shards(manifest: Manifest, folder: RunFolder, reports: StoredRepo
 
 
 def remove_stale_files(folder: RunFolder, *, keep: ExpectedFiles, ours: Collection[str] = ()) -> list[str]:
-    """Removes visible files of earlier runs that this run doesn't keep, and leftovers of unfinished uploads. This run keeps the files in
-    `keep` and in `ours`.
+    """Removes visible files of earlier runs, except the files in `keep` and `ours`. Also removes leftovers of unfinished uploads.
 
     Returns warnings about missing permissions. The plans of earlier runs are removed later, together with the metadata.
     """

@@ -1,5 +1,5 @@
-"""Checks the paths in a manifest. If someone has edited a manifest and its `_SUCCESS`, a path may lead out of the data set's folder, and a
-copy of the data set would be written there."""
+"""Checks the paths in a manifest. If someone has edited a manifest and its `_SUCCESS`, a path may lead out of the data set's folder.
+Without these checks, a copy of the data set would be written there."""
 
 import re
 from collections.abc import Callable, Iterable, Iterator
@@ -10,7 +10,7 @@ from dataprep_api.dataset.report import Manifest
 from dataprep_converter.core.errors import NotWhole
 
 VISIBLE_PATH: Final = "a path in the folder without parts that begin with _ or a dot"
-"""What is expected of the path of a shard or a companion, for messages."""
+"""Messages use this text to say what is expected of the path of a shard or a companion."""
 _SHOWN: Final = 80
 _RUN_ID: Final = re.compile(r"[0-9a-f]{16}")
 
@@ -32,7 +32,7 @@ def check_paths(manifest: Manifest, uri: str) -> None:
 
 
 def _fields(manifest: Manifest) -> Iterator[tuple[str, Iterable[str], Callable[[str], bool], str]]:
-    """Yields each field, its paths, the check of a path, and what is expected."""
+    """For each field, yields its name, its paths, the function that checks a path, and a text that says what is expected."""
     yield "files", (file.file for file in manifest.files), names.is_visible, VISIBLE_PATH
     yield "companions", (each.file for file in manifest.files for each in file.companions), names.is_visible, VISIBLE_PATH
     yield "metadata", (each.file for each in manifest.metadata), names.is_metadata, f"a file in {names.SIDE} or {names.TFDS}"

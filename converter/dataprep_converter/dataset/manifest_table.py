@@ -2,7 +2,7 @@
 
 A manifest with more than MOST_LISTED_FILES shards contains no list of files. Instead, it names a Parquet file, which has a row for each
 shard (`shard_table.SCHEMA`). In memory, such a manifest has sequences that make their elements from these rows, so code that uses a
-manifest doesn't depend on how it is stored.
+manifest doesn't depend on how the manifest is stored.
 """
 
 import hashlib
@@ -43,7 +43,7 @@ def with_shards(manifest: Manifest, batches: Batches) -> Manifest:
 
 
 def with_metadata(manifest: Manifest, files: Sequence[MetadataFile]) -> Manifest:
-    """Returns the manifest with these metadata files after the record indexes that it has already."""
+    """Returns the manifest with these metadata files added after its record indexes."""
     indexes = manifest.metadata
     metadata = indexes.followed_by(list(files)) if isinstance(indexes, Rows) else [*indexes, *files]
     return manifest.model_copy(update={"metadata": metadata})
@@ -86,14 +86,14 @@ def with_table(manifest: Manifest, file: TemporaryFile) -> Manifest:
 
 
 def listed_metadata(manifest: Manifest) -> Sequence[MetadataFile]:
-    """Returns the metadata files that aren't in the table. If there is no table, these are all of them."""
+    """Returns the metadata files that aren't in the table. If there is no table, returns all metadata files."""
     return manifest.metadata.listed if isinstance(manifest.metadata, Rows) else manifest.metadata
 
 
 def with_rows(head: Manifest, file: TemporaryFile, uri: str) -> Manifest:
     """Returns the manifest that consists of this head and the table in the file. `uri` is the table's URI.
 
-    Raises NotWhole if the table isn't the one that the head names, or if dataprep wouldn't write such a table.
+    Raises NotWhole if the file isn't the table that the head names, or if dataprep can't have written the table.
     """
     table = head.file_table
     if table is None:

@@ -87,8 +87,11 @@ class OutputFolder(StoredFolder):
             ) from None
 
     def manifest(self, success: Success) -> Manifest:
-        """Returns the manifest that `_SUCCESS` names. Raises NotWhole if the manifest or its table is missing or has another digest, or if
-        it has a field with a value that dataprep doesn't write."""
+        """Returns the manifest that `_SUCCESS` names.
+
+        Raises NotWhole if the manifest or its table is missing or has the wrong digest, or if the manifest has a field with a value that
+        dataprep doesn't write.
+        """
         uri = self.at(success.manifest)
         content = self.read(success.manifest)
         if content is None:
@@ -121,7 +124,7 @@ class OutputFolder(StoredFolder):
             return manifest_table.with_rows(head, file, uri)
 
     def known_files(self, paths: Iterable[str]) -> set[str]:
-        """Returns those of these visible files that dataprep runs have planned in this folder. A new run is allowed to delete these files."""
+        """Returns which of these visible files a run of dataprep planned in this folder. A new run is allowed to delete these files."""
         unknown = set(paths)
         known = set[str]()
 
@@ -168,7 +171,7 @@ class OutputFolder(StoredFolder):
 
 
 class RunFolder(OutputFolder):
-    """An output folder with the files of one run: its claim of ownership, plan, reports and manifest."""
+    """An output folder with the files of one run: the run's claim of ownership, plan, reports and manifest."""
 
     def __init__(self, uri: str, access: Access, run_id: str) -> None:
         super().__init__(uri, access)
@@ -180,7 +183,7 @@ class RunFolder(OutputFolder):
         """Makes this run the owner, and discards what processes of earlier owners have staged.
 
         From now on, only this run changes the folder, until another run takes it over (see `fencing`). `maker` is the process that does all
-        the work, or None if other processes may work on this run, too.
+        the work, or None if other processes may also work on this run.
         """
         before = self.read(names.OWNER)
         try:
@@ -295,16 +298,16 @@ class RunFolder(OutputFolder):
         files.put(self.at(names.intermediate_folder(self.run_id)), self._access)
 
     def remove_intermediate(self) -> None:
-        """Removes the files that the reader made during planning, and those of a shuffle. Called when all shards are finished."""
+        """Removes the files that the reader made during planning, and the files of a shuffle. Called when all shards are finished."""
         for folder in (names.intermediate_folder(self.run_id), names.shuffle_folder(self.run_id)):
             for path, _ in list(self._list(folder)):
                 self.delete(path)
 
     def remove_late_shuffle_files(self) -> None:
-        """Removes the files of a shuffle that a process of this run wrote while the commit step was removing them, and their folder.
+        """Removes a shuffle's folder, and files that this run still wrote to it while the commit step was removing the shuffle's files.
 
-        Called after `_SUCCESS` is written. A process that is still writing such a file either has staged it, so the sweep discards it, or
-        will find `_SUCCESS` and not complete the file (see `fencing`).
+        Called after `_SUCCESS` is written. A process may still be writing such a file. If the process has already staged the file, the
+        sweep discards it. Otherwise the process will find `_SUCCESS`, and won't complete the file (see `fencing`).
         """
         self.sweep()
         folder = names.shuffle_folder(self.run_id)
@@ -327,17 +330,17 @@ class RunFolder(OutputFolder):
             return self._whole_plan(*found)
 
     def plan_for_work(self) -> Plan | None:
-        """Returns the stored plan, as `plan` does. If the work needs the units in order, they are read when they are first needed.
+        """Returns the stored plan, as `plan` does. If the work needs the units in order, the units are not read before they are needed.
 
-        If another run owns the folder, and so may have removed the plan's files, raises OutputLost instead of NotWhole. This also holds for
-        the units that are read later.
+        If another run owns the folder, and so may have removed the plan's files, raises OutputLost instead of NotWhole. The same applies to
+        units that are read later.
         """
         found = self.plan_head()
         if found is None:
             return None
         with self._errors_during_work():
             head, content = found
-            # Shuffled samples need units from everywhere.
+            # Shuffled samples can come from any unit, so load all units.
             if head.unit_groups is None or head.shuffle_seed is not None:
                 return self._whole_plan(head, content)
             codes = load_codes(head, self.read(names.codes_file(self.run_id)))
@@ -345,7 +348,7 @@ class RunFolder(OutputFolder):
             return Plan(head=head, sha256=hashlib.sha256(content).hexdigest(), units=units, codes=codes)
 
     def plan_head(self) -> tuple[PlanHead, bytes] | None:
-        """Returns the plan's head and its bytes, or None if there is none. Raises NotWhole if it is damaged."""
+        """Returns the plan's head and the head's bytes, or None if there is no plan. Raises NotWhole if the head is damaged."""
         path = names.plan_file(self.run_id)
         content = self.read(path)
         if content is None:
@@ -370,7 +373,7 @@ class RunFolder(OutputFolder):
 
     @contextlib.contextmanager
     def _plan_errors(self) -> Iterator[None]:
-        """Names the folder, or the missing file, in the errors of reading the plan's files."""
+        """Adds the folder, or the missing file, to errors that are raised while the plan's files are read."""
         try:
             yield
         except NotWhole as exc:
@@ -410,14 +413,14 @@ class RunFolder(OutputFolder):
                 yield int(number)
 
     def put_bundle(self, reports: Sequence[ShardReport]) -> None:
-        """Stores the reports of consecutive shards once more, together. Does nothing if they are already stored like this."""
+        """Stores a bundle, which repeats the reports of consecutive shards. Does nothing if the same bundle is already stored."""
         path = names.bundle_file(self.run_id, reports[0].number)
         content = b"".join(report.to_bytes() for report in reports)
         if self.read(path) != content:
             self._store.put(self.at(path), content)
 
     def bundle(self, first_shard: int) -> list[ShardReport]:
-        """Returns the intact reports that are stored together with the report of this shard, which is the first of them."""
+        """Returns the intact reports of the bundle that begins with the report of this shard."""
         path = names.bundle_file(self.run_id, first_shard)
         reports = (self._intact_report(path, line) for line in (self.read(path) or b"").splitlines())
         return [report for report in reports if report is not None]
@@ -439,7 +442,7 @@ class RunFolder(OutputFolder):
         return all(entry is not None and (entry.size, entry.pin) == (size, pin) for entry, size, pin in entries)
 
     def put_manifest(self, manifest: Manifest) -> Success:
-        """Writes a new manifest, after its table if it needs one. Returns the content for `_SUCCESS`."""
+        """Writes a new manifest. If the manifest needs a table, writes the table first. Returns the content for `_SUCCESS`."""
         if not manifest_table.is_large(manifest.files):
             return self._put_head(manifest)
         with manifest_table.table_of(manifest) as file:
@@ -449,7 +452,7 @@ class RunFolder(OutputFolder):
     def put_manifest_again(self, manifest: Manifest) -> Success:
         """Writes the manifest of a finished data set again. Returns the content for `_SUCCESS`.
 
-        The manifest's table is written only if it is missing or was changed. Raises NotWhole if this release would write another table.
+        The manifest's table is written only if it is missing or was changed. Raises NotWhole if this release would write a different table.
         """
         named = manifest.file_table
         if named is not None and not self._has_table(named):

@@ -165,7 +165,7 @@ def files(batches: Batches) -> Rows[ManifestFile]:
 
 
 def plain_fields(shards: Sequence[ManifestFile], *fields: str) -> Iterator[tuple[Any, ...]]:
-    """Yields the values of these fields of each shard, which may be `file`, `split`, `records` and `size`.
+    """Yields the values of these fields for each shard. The fields may be `file`, `split`, `records` and `size`.
 
     If the shards are rows of a table, the other fields aren't read, so this takes a tenth of the time.
     """

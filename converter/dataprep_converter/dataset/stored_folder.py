@@ -23,7 +23,7 @@ class StoredFolder:
 
     @property
     def keeps_removed_files(self) -> bool:
-        """Whether the store keeps removed files in its history, so that temporary files would take space for good."""
+        """Whether the store keeps removed files in its history, so that temporary files would take up space permanently."""
         return isinstance(self._store, WritesAside)
 
     def at(self, relative: str) -> str:

@@ -1,10 +1,11 @@
 """Reads and writes the reports of a run's shards.
 
 Each shard has its own report, which commits the shard. When a worker has finished several consecutive shards of a task, it also stores
-their reports together, as a *bundle*. Bundles only save requests: whatever a bundle doesn't give is read from the shards' own reports. A
-report in a bundle counts only if the shard's own report exists, because only that report commits the shard: a listing tells this. A
-bundle can be older than the own report of a shard that was made again. Then the two differ at least in the pins of files, so a caller that
-finds a file with another pin reads the shard's own report (`own`).
+their reports together, as a *bundle*. Bundles only save requests: if a report isn't in a bundle, the shard's own report is read. A report
+in a bundle counts only if a listing shows that the shard's own report exists, because only the shard's own report commits the shard.
+
+If a shard was made again, its report in a bundle can be older than its own report. The two reports then differ at least in the pins of
+files. So if a caller finds a file with a different pin, it reads the shard's own report (`own`).
 """
 
 import logging
@@ -34,7 +35,7 @@ _BUNDLES_AHEAD: Final = 4
 
 @dataclass
 class StoredReports:
-    """The reports of a run's shards, in the order of shard numbers. They are read while they are iterated, a few bundles ahead."""
+    """The reports of a run's shards, in the order of shard numbers. They are read during the iteration, a few bundles ahead."""
 
     folder: RunFolder
     count: int
@@ -74,7 +75,7 @@ class StoredReports:
                 yield from reports
 
     def _parts(self) -> Iterator[tuple[range, bool]]:
-        """Yields all shard numbers in order, in ranges, and whether the range may have a bundle."""
+        """Yields ranges that together contain all shard numbers, in order. Also yields whether each range may have a bundle."""
         done = 0
         for bundle in self.bundles:
             yield from ((part, False) for part in _pieces(range(done, bundle.start)))
@@ -83,7 +84,7 @@ class StoredReports:
         yield from ((part, False) for part in _pieces(range(done, self.count)))
 
     def _exist(self) -> npt.NDArray[np.bool_]:
-        """Returns whether each shard's own report exists. Without bundles, this isn't needed, so nothing is listed."""
+        """Returns, for each shard, whether its own report exists. Without bundles, nobody needs the result, so nothing is listed."""
         exist = np.zeros(self.count, np.bool_)
         for number in self.folder.existing_reports() if self.bundles else ():
             if number < self.count:

@@ -18,8 +18,8 @@ from dataprep_converter.records.feature import DtypeSupport, FeatureSpec
 class Encoder(Protocol):
     """Encodes the records of one shard.
 
-    Most encoders hold at most one batch of records. The encoders for Parquet and Arrow hold one row group or record batch, and the encoders
-    for formats whose file is a single object, such as npz, hold the whole file. The bytes don't depend on how the records are divided into
+    Most encoders hold at most one batch of records. The encoders for Parquet and Arrow hold one row group or record batch. If a format's
+    file is a single object, as in npz, the encoder holds the whole file. The bytes don't depend on how the records are divided into
     batches. An encoder is a context manager: when the context ends, temporary files are removed, even if the encoder has failed.
     """
 
@@ -75,7 +75,7 @@ class Encoder(Protocol):
         ...
 
     def rest(self) -> Iterator[bytes | bytearray | memoryview]:
-        """Yield, in pieces, the bytes that follow those that `close` returns.
+        """Yield, in pieces, the bytes that come after the bytes returned by `close`.
 
         If a format's header depends on the last record, `close` returns the header, and this method yields the records. For most formats,
         this method yields nothing.

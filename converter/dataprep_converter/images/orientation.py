@@ -54,7 +54,7 @@ def of(data: bytes, kind: str) -> int:
     """Return the orientation of a complete file of the format `kind`: 1 to 8, or 1 if the orientation is missing or damaged."""
     try:
         if kind in ("avif", "heic"):
-            # The rotation of these files is a property of the image. Their EXIF is only a comment.
+            # In these formats, the rotation is a property of the image. Any EXIF in the file is only a comment.
             return heif_headers.main_image(data, kind).orientation
         block = _BLOCKS[kind](data) if kind in _BLOCKS else None
         orientation = 1 if block is None else _orientation(block)

@@ -46,7 +46,7 @@ class Access:
         self.settings = tuple(sorted(settings, key=lambda s: len(s.uri_prefix), reverse=True))
         self._clients: dict[tuple[str, str], Store] = {}
         self.budgets: dict[str, RequestBudget] = {}
-        """The request budgets. A key is the index of a `spec.stores` entry in use, or a scheme without an entry."""
+        """The request budgets. Each key is the index of the `spec.stores` entry that is used or, without an entry, the scheme."""
         self._processes = 1
         self.processes_here = 1
         """The number of processes on this machine that work for this job at the same time and share the memory."""
@@ -66,7 +66,7 @@ class Access:
         self.scan: Scan | None = None
         """The scan of this job's inputs, or None if this process examines all inputs itself."""
         self.scanned_here: ScannedHere | None = None
-        """What the processes on this machine found in this job's inputs, until it is planned."""
+        """What the processes on this machine found in this job's inputs, until the job is planned."""
         self.has_text_cells = False
         """Whether one of this job's inputs is a text file so large that it is divided by the newer rule (`textUnits`)."""
         self.progress = PlanProgress()
@@ -85,7 +85,7 @@ class Access:
         """Whether the default value of a decimal column may lose digits. Set if the plan belongs to an existing data set, because that data
         set contains the rounded default."""
         self.divides_shuffles = True
-        """Whether the plan may have the first round of a shuffle (`steps/conversion/shuffle.py`), because pods or processes will do it."""
+        """Whether pods or processes can run the first round of a shuffle (`steps/conversion/shuffle.py`), so a plan may include it."""
         self.reads_heif = True
         """Whether AVIF and HEIC files are images."""
 

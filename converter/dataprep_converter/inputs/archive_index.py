@@ -163,7 +163,7 @@ class _BoundedInput:
 
 
 class _File(io.RawIOBase):
-    """A file object over an input with ranged reads. A read that returns no bytes means the end."""
+    """A file object over an input with ranged reads. A read that returns no bytes means the end of the input."""
 
     def __init__(self, source: "Input | _BoundedInput", uri: str) -> None:
         super().__init__()

@@ -175,7 +175,7 @@ class _File(io.RawIOBase):
         self.error: Exception | None = None
         """The error raised while the pieces were read, such as a store's error.
 
-        It is kept, because Arrow raises an error of its own instead.
+        The error is kept here, because Arrow replaces it with an error of its own.
         """
 
     def readable(self) -> bool:

@@ -131,7 +131,10 @@ def _config_map(documents: Sequence[Document], name: str) -> dict[str, str]:
 
 
 def _job(documents: Sequence[Document], file: str) -> Document:
-    """Returns the only DataPrepJob or DataPrepCronJob among the documents. A single document is returned, whatever its kind."""
+    """Returns the only DataPrepJob or DataPrepCronJob among the documents.
+
+    If there is only one document, returns this document, whatever its kind.
+    """
     jobs = [each for each in documents if isinstance(each.value, dict) and each.value.get("kind") in (KIND, CRON_KIND)]
     if len(jobs) == 1:
         return jobs[0]

@@ -69,7 +69,7 @@ _NOT_PERMITTED: Final = {"NoPermission", "AccessDenied", "ODPS-0130013", "ODPS-0
 
 
 class SessionEnded(InputChanged):
-    """The session has ended, or never existed. The table may be unchanged."""
+    """The session has ended, or never existed. The table may still be unchanged."""
 
 
 @dataclass(frozen=True)

@@ -38,7 +38,7 @@ class MeteredInput(Closeable):
         return self._source.size
 
     def read_at(self, offset: int, length: int) -> bytes:
-        """Returns exactly `length` bytes from `offset`, or fewer at the end."""
+        """Returns `length` bytes from `offset`, or fewer if the contents end earlier."""
         data = self._source.read_at(offset, length)
         self._count.add(len(data))
         return data

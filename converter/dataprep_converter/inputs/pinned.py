@@ -59,14 +59,17 @@ def open_pinned(store: Store, uri: str, pin: str) -> Input:
 
 
 def _first_alone(source: Input, first: int) -> Iterator[bytes]:
-    """Yields all bytes of a file. The first ones are read with a request of their own."""
+    """Yields all bytes of a file. The first `first` bytes are read with a separate request."""
     yield source.read_at(0, first)
     if first < source.size:
         yield from source.stream(first)
 
 
 class ForwardReader(Closeable):
-    """One pass over a file's decompressed contents. The reader can skip bytes, and returns as many as requested, or fewer at the end."""
+    """One pass over a file's decompressed contents.
+
+    Bytes can be skipped. A read returns as many bytes as requested, or fewer at the end.
+    """
 
     def __init__(
         self,
@@ -84,8 +87,8 @@ class ForwardReader(Closeable):
         """Reads from `offset` to the end of the file, or `length` bytes over one connection.
 
         `ahead` reads the next pieces in advance while the caller uses the current piece, over several connections if that is faster.
-        With `first`, this many bytes of the complete file are read with a request of their own, so that a caller that needs no more gets them
-        soon.
+        If the complete file is read, `first` can give the number of bytes to read first, with a separate request. A caller that needs only
+        these bytes then gets them sooner.
 
         The caller must read to the end, and then close this object. If `encoding` is UTF-16, the contents are converted to UTF-8. If
         `obeys_mark`, a byte order mark takes precedence over `encoding`.
@@ -99,7 +102,7 @@ class ForwardReader(Closeable):
             raw = self._count_pieces(stream_ahead(source, offset) if ahead and length is None else source.stream(offset, length))
         contents = iter(raw if compression is None else decompressed(raw, compression))
         self.encoding: Encoding = encoding or "Utf8"
-        """The file's encoding. If a byte order mark can determine the encoding, this is final only after the first read."""
+        """The file's encoding. If a byte order mark can override the encoding, this value is final only after the first read."""
         pieces = contents if encoding is None else self._as_text(contents, obeys_mark=obeys_mark)
         self._pieces = prefetched(pieces, depth=1) if ahead else pieces
         self._piece = memoryview(b"")
@@ -178,13 +181,13 @@ class InputCopy(Closeable):
     def __init__(self, forward: ForwardReader) -> None:
         """Reads the stream to its end. Raises StoreFull."""
         self._mapping: MappedFile | None = None
-        # Inflate and write in parallel, so that the copy takes only as long as inflating, the slower of the two.
+        # Inflate and write in parallel, so that the copy takes only as long as inflating, which is slower than writing.
         with closing(prefetched(forward.pieces())) as pieces:
             self._file = TemporaryFile.of("a copy of an input", pieces)
         self.size = self._file.size
 
     def read_at(self, offset: int, length: int) -> bytes:
-        """Returns `length` bytes from `offset`, or fewer at the end."""
+        """Returns `length` bytes from `offset`, or fewer if the contents end earlier."""
         return self._file.read_at(offset, length)
 
     def read_each(self, offsets: npt.NDArray[np.int64], length: int) -> bytes:

@@ -29,7 +29,7 @@ _SHARE: Final = re.compile(r"(?://)?(?P<host>\[[^\]]+\]|[^/:\[\]]+)(?::(?=/)|(?=
 _S3_PORTS: Final = {"http": "80", "https": "443"}
 _NAME_NODE_PORT: Final = "8020"
 _DEFAULT_BRANCH: Final = re.compile("@main(?=/|$)")
-"""The branch of a Hub repository to which an address without a revision refers."""
+"""The branch of a Hub repository that an address without a revision refers to."""
 _WEB_WAYS: Final = ("webhdfs", "swebhdfs")
 
 Steps = tuple[str, ...]

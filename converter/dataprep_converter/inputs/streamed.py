@@ -43,7 +43,7 @@ class StreamInput(Closeable):
         return self._size
 
     def read_at(self, offset: int, length: int) -> bytes:
-        """Returns exactly `length` bytes from `offset`, or fewer at the end."""
+        """Returns `length` bytes from `offset`, or fewer if the contents end earlier."""
         with self._lock:
             if self._copy is None and offset < (self._window[0][0] if self._window else self._position):
                 self._copy = self.owned.enter_context(TemporaryFile.of("a copy of an input", self._start()))

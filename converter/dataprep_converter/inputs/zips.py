@@ -77,7 +77,7 @@ def members(source: Input, uri: str) -> Iterator[Member]:
 
 
 def _check_places(infos: list[zipfile.ZipInfo], size: int, uri: str) -> None:
-    """Refuses members that share bytes, because with such members a small file could have almost unlimited contents."""
+    """Refuses members that share bytes, because a small file with such members could have almost unlimited contents."""
     end = 0
     for info in sorted(infos, key=lambda entry: entry.header_offset):
         if info.header_offset < end:
@@ -121,7 +121,7 @@ class StoredMember(Closeable):
         return self._member.size
 
     def read_at(self, offset: int, length: int) -> bytes:
-        """Returns exactly `length` bytes from `offset`, or fewer at the end."""
+        """Returns `length` bytes from `offset`, or fewer if the contents end earlier."""
         count = max(0, min(length, self.size - offset))
         data = self._source.read_at(self._begin + offset, count)
         gap = offset - self._summed

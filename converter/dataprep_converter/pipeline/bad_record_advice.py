@@ -19,12 +19,12 @@ _NUMBER: Final = re.compile(
     r"(?:.*: )?'?(?=[^']*?[.eE])(?:[+-]?(?:\d+\.?\d*|\.\d+)(?:[eE][+-]?\d+)?|\[[0-9.eE+, -]*(?:\]|…))'?"
     r" is not a (?P<type>(?:list of )?(?:Int64|Float32)) \(column '(?P<name>[^']+)'\)"
 )
-"""Matches the reason for a number that would fit in a Float64 column.
+"""Matches the reason of a bad record whose number doesn't fit its column, but would fit in a Float64 column.
 
 Whole numbers aren't matched, because whole numbers that don't fit in Int64 would be rounded.
 """
 _NO_VALUE: Final = re.compile(r"(?P<before>.*?)column '(?P<name>[^']+)' (?:has no value|is empty)\b.* no default.*")
-"""Matches the reason for a null in a sequence, whose steps can't be null."""
+"""Matches the reason of a bad record that has a null in a sequence. The steps of a sequence can't be null."""
 _MISSING: Final = frozenset(("na", "n/a", "nil", "null", "none", "-", "--", "?", "."))
 """Words, in lower case, that people write for a missing value."""
 _EXAMPLES: Final[Mapping[str, str]] = {"Int64": '"0"', "Float32": '"NaN"', "Float64": '"NaN"', "Bool": '"false"', "String": '"none"'}
@@ -79,7 +79,7 @@ def _columns_to_list(spec: DataPrepJobSpec) -> str | None:
 def _default_in_sequence(before: str, column: str, spec: DataPrepJobSpec) -> str | None:
     """Returns the advice on how to give a column a default if its source or table has sequences, and otherwise None.
 
-    `before` is the part of the reason before the column. For a joined table, it begins with the table's name.
+    `before` is the part of the reason that precedes the column's name. For a joined table, this part begins with the table's name.
     """
     source = spec.source
     if source is not None and source.csv_sequences is not None:

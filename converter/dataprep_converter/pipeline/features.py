@@ -387,7 +387,7 @@ def _class_dtype(dtype: str, shape: tuple[int, ...], num_classes: int, *, chosen
 def _is_raw_by_default(dtype: str, shape: tuple[int, ...]) -> bool:
     """Whether a feature is stored raw by default.
 
-    Tensors of small integers are, and so are tensors of float16, because tf.train.Example has no list for float16.
+    Tensors of small integers are stored raw. So are tensors of float16, because tf.train.Example has no list for float16.
     """
     if dtype == "bytes" or not shape or -1 in shape:
         return False

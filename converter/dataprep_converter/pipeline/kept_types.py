@@ -22,7 +22,7 @@ from dataprep_converter.records.schemas import parse_schema
 def original(field: "pa.Field[Any]", key: str = WAS) -> "pa.Field[Any] | None":
     """Returns the reader's column with the type that its times or decimals had in the input, or None for a column of other values.
 
-    If `key` is KEPT, the returned type can hold the values of all files; if there is no such type, also returns None.
+    If `key` is KEPT, the returned type can hold the values of all files. In this case, the result is also None if no type can hold them.
     """
     metadata = field.metadata or {}
     written = metadata.get(key.encode(), metadata.get(WAS.encode()))

@@ -120,7 +120,8 @@ class Pipeline(Closeable):
         )
 
     def read_from(self, reader: SampleReader) -> None:
-        """Reads the samples from another reader, which returns the same batches as the earlier one and also closes the earlier one."""
+        """Switches to another reader, which must return the same batches as the previous reader, and must also close the previous
+        reader."""
         self.reader = reader
 
     def close(self) -> None:

@@ -28,8 +28,8 @@ from dataprep_converter.sampling.units import UnitTable
 MOST_CLASSES: Final = 10_000
 
 _FREE, _UNREADABLE, _BEYOND = 0, 254, 255
-# With equal seeds, the limit and the counts would select the same samples, so their seeds differ. With a seed from the spec, they would
-# select the same samples as the first fraction, so both seeds are larger than any seed in a spec.
+# If the limit and the counts used equal seeds, both would select the same samples. So their seeds differ. If one of them used a seed from
+# the spec, it would select the same samples as the first fraction. So both seeds are larger than any seed in a spec.
 _LIMIT_SEED = 2**54
 _COUNT_SEED = 2**55
 
@@ -337,7 +337,7 @@ def _take_count(table: _Table, number: int, split: Split) -> None:
 
 
 def _bounds(table: _Table, subset: str | None, *, seed: int, upto: Sequence[int]) -> Hashes:
-    """For each number in `upto`, returns a bound such that this many free samples have smaller hashes."""
+    """For each number in `upto`, returns a bound such that this many free samples have hashes below the bound."""
 
     def blocks() -> Iterator[tuple[Hashes, npt.NDArray[np.int64]]]:
         for block in table.blocks():

@@ -161,7 +161,7 @@ def number_of(text: str, *, of: str) -> int | float:
 
 
 def in_range(column: Array, *, since: str | None, before: str | None, of: str) -> npt.NDArray[np.bool_]:
-    """Returns which values are in [since, before). Missing values, and texts that are neither a time nor a number, count as outside.
+    """Returns which values are in [since, before). Missing values, and text that is neither a time nor a number, count as outside.
 
     Raises BadSpec for an invalid bound.
     """

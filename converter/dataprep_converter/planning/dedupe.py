@@ -24,7 +24,7 @@ Digests = npt.NDArray[np.uint64]
 def digests(records: pa.RecordBatch, columns: list[str]) -> Digests:
     """Returns the BLAKE2b digest of each record's values in these columns. A missing value equals only another missing value.
 
-    All digits of a decimal are compared if the records have a column with the digits that it lost (`records/exact_decimals.py`).
+    All digits of a decimal are compared if the records have a column with the decimal's lost digits (`records/exact_decimals.py`).
     """
     rows = records.num_rows
     hashers = [hashlib.blake2b(digest_size=DIGEST_BYTES) for _ in range(rows)]

@@ -149,8 +149,8 @@ def _largest_key(reader: SampleReader, units: UnitTable, progress: PlanProgress)
 def _sha256(units: UnitTable, *, code_sha256: str | None, keys: Mapping[str, str], base: Base | None) -> str:
     """Returns the digest of the inputs.
 
-    An extension's digest is computed from the earlier digest and the new units. So if the same inputs are planned all at once, their digest
-    is different, as are the shards.
+    An extension's digest is computed from the earlier digest and the new units. So planning the same inputs in a single step results in a
+    different digest and in different shards.
     """
     sha256 = units_sha256(units, code_sha256)
     if keys:
@@ -170,7 +170,7 @@ def units_sha256(units: UnitTable, code_sha256: str | None) -> str:
 
 
 def _json_pieces(batch: pa.RecordBatch) -> Iterator[bytes]:
-    """Yields pieces of the columns' canonical JSON, sorted by name.
+    """Yields the columns' canonical JSON in pieces, with the columns sorted by name.
 
     The function is fast for columns with the same value in all rows.
     """

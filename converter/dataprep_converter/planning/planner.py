@@ -42,8 +42,9 @@ TASKS_PER_WORKER = 4
 POD_BYTES = 64 * 2**20
 """Converting fewer bytes than this takes less time than starting another pod."""
 RANGE_BYTES = 2**20
-"""The first round of a shuffle has so few tasks that a range has at least about this many bytes on average, but not fewer tasks than
-workers. Each range takes three requests, and in a large shuffle the requests take longer than the transfer of the bytes."""
+"""The number of tasks in the first round of a shuffle is limited so that the average range has at least about this many bytes. The limit is
+never lower than the number of workers. Each range takes three requests, and in a large shuffle the requests take longer than transferring
+the bytes."""
 _PROBE_RECORDS = 64
 _FEW_RECORDS = 4
 """Number of records that are probed if the spec gives the number of shards.
@@ -151,7 +152,7 @@ def _new_plan(
     tables = Tables(units=UnitsFile.of(units), codes=codes, intermediate=inputs.intermediate)
     with closed_on_error(tables):
         reads_all = _needs_all_units(spec, inputs, pipeline)
-        # The earlier shards of an extended data set exist, so its records aren't divided.
+        # If a data set is extended, there is no first round of a shuffle, because the earlier shards already exist.
         has_rounds = reads_all and base is None and access.divides_shuffles and not _keeps_removed_files(spec, access)
         tasks = _count_tasks(spec, division, size=size, extends=base is not None, passes=reads_all and not has_rounds)
         has_rounds &= tasks > 0
@@ -376,8 +377,8 @@ def _keeps_removed_files(spec: DataPrepJobSpec, access: Access) -> bool:
 def count_shuffle_tasks(size: int, units: int, *, tasks: int, parallelism: int) -> int:
     """Returns the number of tasks in the first round of a shuffle of `size` bytes.
 
-    A task reads about TASK_BYTES, or less if there would be fewer tasks than workers. A task reads more if its ranges, one for each convert
-    task, would otherwise be so small that most of the time is spent on requests.
+    A task reads about TASK_BYTES, or less if there would otherwise be fewer tasks than workers. Its output has one range for each convert
+    task. If these ranges would be so small that most of the time would be spent on requests, a task reads more.
     """
     wanted = max(-(-size // TASK_BYTES), min(parallelism, -(-size // POD_BYTES)))
     largest = max(parallelism, size // (RANGE_BYTES * max(1, tasks)))

@@ -1,4 +1,4 @@
-"""For each class of samples, finds bounds such that given numbers of samples have smaller hashes, without sorting all samples.
+"""For each class of samples, finds bounds such that a given number of samples have hashes below each bound. Doesn't sort all samples.
 
 `bounds` makes two passes over the hashes. The first pass counts the hashes by their leading bits. The second pass keeps only hashes
 whose leading bits are the same as those of a bound. So memory use depends on the number of classes and bounds, but hardly on the number
@@ -31,9 +31,9 @@ def bounds(
 ) -> tuple[Hashes, Counts]:
     """Returns (bounds, number of samples in each class). Exactly `ranks(counts)[c, j]` hashes of class c are less than `bounds[c, j]`.
 
-    `blocks` yields the samples' hashes (HASH_BITS bits) and classes (0 … classes-1). It is called twice. `ranks` receives the number of
-    samples of each class. For each class and bound, it returns how many of these samples should be below the bound. Equal hashes are always
-    on the same side of a bound.
+    `blocks` yields the samples' hashes (HASH_BITS bits) and classes (0 … classes-1). `blocks` is called twice. `ranks` receives the number
+    of samples of each class. For each class and bound, it returns how many of these samples should be below the bound. Equal hashes are
+    always on the same side of a bound.
     """
     bins = max(_FEWEST_BINS, min(_MOST_BINS, 1 << (_CELLS // max(1, classes)).bit_length() - 1))
     shift = np.uint64(HASH_BITS - (bins - 1).bit_length())

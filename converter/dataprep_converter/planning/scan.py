@@ -38,8 +38,8 @@ def digest_of_rules(spec: DataPrepJobSpec) -> str:
 def divide(spec: DataPrepJobSpec, access: Access, *, part_bytes: int | None = None, most: int | None = None) -> Division:
     """Lists the job's source and divides it into at most `most` parts. `part_bytes` is PART_BYTES by default.
 
-    If the source has a fault, there are no parts, because the planner may find a fault of an earlier file first. Raises the errors of
-    stores.
+    If the source has a fault, returns no parts instead of raising an error, because the planner may find a fault in an earlier file first.
+    Raises the errors of stores.
     """
     division = Division() if part_bytes is None else Division(part_bytes=part_bytes)
     try:

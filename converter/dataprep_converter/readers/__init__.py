@@ -1,7 +1,7 @@
 """Readers list the samples of a source (while planning) and read them as Arrow batches (while working). Each source has its own module.
 
 A reader has two parts. `discover` lists the source and freezes the state that all workers share. An instance of the reader is created from
-the shared state. Given the numbers of any samples of the plan, it reads those samples.
+the shared state, and reads any samples of the plan, given their numbers.
 """
 
 from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
@@ -67,7 +67,7 @@ class Discovery:
 
     listing: "Listing[Unit] | Listing[Files]"
     intermediate: IntermediateFiles | None = None
-    """Files that `discover` created for the workers, and to which the units refer."""
+    """Files that `discover` created for the workers. The units refer to these files."""
 
     def collect(self, progress: PlanProgress | None = None) -> tuple[UnitTable, dict[str, Any]]:
         """Consumes the listing, and adds its records and bytes to `progress`. Returns all units, and the state for the workers."""
@@ -137,8 +137,8 @@ class Reader(SampleReader, Protocol):
 
 @runtime_checkable
 class HasStoredForm(Protocol):
-    """A reader class that examines each file without looking at the others, and can store what it finds as JSON. So several processes can
-    scan the source before the plan (`runtime/scans.py`)."""
+    """A reader class that examines each file without looking at the others, and can store what it finds as JSON, so that several processes
+    can scan the source before it is planned (`runtime/scans.py`)."""
 
     stored_form: int
     """The version of the JSON form, and of the meaning of its values."""
@@ -175,7 +175,7 @@ class HasLines(Protocol):
 
 @runtime_checkable
 class NumbersLines(HasLines, Protocol):
-    """A text reader that can report the line of every record while it reads the records. So it needn't read the text again."""
+    """A text reader that can report the line of every record while it reads the records, without reading the text again."""
 
     def number_lines(self) -> None:
         """Adds the column LINE to all batches, with the number of the line on which each record begins. Must be called before the first
@@ -194,7 +194,8 @@ class HasSteps(Protocol):
 
 
 def stored_form(kind: str) -> int | None:
-    """Returns the version of the form in which results of a scan are stored for this kind of source, or None if it is never scanned."""
+    """Returns the version of the form in which scan results are stored for this kind of source, or None if such sources are never
+    scanned."""
     reader = reader_class(kind) if kind in READERS else None
     return reader.stored_form if isinstance(reader, HasStoredForm) else None
 

@@ -1,5 +1,5 @@
-"""The source `wholeFile` makes one record from each file, whatever its type, and leaves the bytes unchanged. Reading ahead is done by
-`files_ahead.py`."""
+"""The source `wholeFile` makes one record from each file, whatever its type, and leaves the bytes unchanged. The module `files_ahead.py`
+reads ahead."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass

@@ -1,7 +1,8 @@
 """Restores the digits that decimals lost when they were read as float64, so that `deduplicate` and `filter` compare all digits.
 
-A reader reports the decimals that lost digits in each batch (`Batch.lost`). This module puts their texts into columns beside the numbers,
-so that steps can look up a decimal's exact value: its text, or the shortest text of its float64 if it lost no digits.
+A reader reports the decimals that lost digits in each batch (`Batch.lost`). This module puts the text of these decimals into columns next
+to the numbers, so that steps can look up a decimal's exact value. The exact value of a decimal that lost no digits is the shortest text of
+its float64.
 """
 
 from collections.abc import Mapping, Sequence

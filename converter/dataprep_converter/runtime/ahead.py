@@ -10,20 +10,20 @@ Item = TypeVar("Item")
 Result = TypeVar("Result")
 
 _thread = threading.local()
-"""Only the threads of a `mapped_ahead` have an attribute: the event `closed`."""
+"""In the threads of a `mapped_ahead`, the attribute `closed` is an event. In other threads, there is no such attribute."""
 
 
 _is_stopped: Callable[[], bool] | None = None
-"""Returns whether the work of this process isn't needed any more."""
+"""Returns whether the work of this process is no longer needed."""
 
 
 class NotNeededError(Exception):
-    """Ends a call whose result nobody needs any more."""
+    """Ends a call whose result is no longer needed."""
 
 
 def end_if_not_needed() -> None:
-    """Raises NotNeededError if this process's work isn't needed any more (`end_when`), and in a call of `mapped_ahead` whose generator has
-    been closed. Long calls call this function between requests."""
+    """Raises NotNeededError if this process's work is no longer needed (`end_when`). In a thread of `mapped_ahead`, also raises it if the
+    generator has been closed. Long calls call this function between requests."""
     closed: threading.Event | None = getattr(_thread, "closed", None)
     if (_is_stopped is not None and _is_stopped()) or (closed is not None and closed.is_set()):
         raise NotNeededError
@@ -36,11 +36,14 @@ def end_when(is_stopped: Callable[[], bool] | None) -> None:
 
 
 class _NotAloneError(Exception):
-    """Ends a call that would take so much memory that it must not run beside others."""
+    """Ends a call that needs so much memory that it must not run at the same time as other such calls."""
 
 
 def continue_alone() -> None:
-    """Ends a call in a thread of `mapped_ahead`. When its turn comes, it is repeated in the thread that takes the results."""
+    """If called in a thread of `mapped_ahead`, ends the call that this thread makes.
+
+    When the result is due, the call is repeated in the thread that takes the results.
+    """
     if getattr(_thread, "closed", None) is not None:
         raise _NotAloneError
 

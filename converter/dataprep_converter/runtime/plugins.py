@@ -117,7 +117,7 @@ def _module(name: str) -> Any:
 def describe(exc: BaseException, function: Callable[..., Any] | None = None) -> str:
     """Describes an exception in one line, with file, line and function of the user's code that raised it.
 
-    If no line of the user's code has run, because the arguments don't fit, the description names the place where `function` is defined.
+    If the arguments don't fit, no line of the user's code has run. The description then names the place where `function` is defined.
     """
     frames = traceback.extract_tb(exc.__traceback__)
     own = [frame for frame in frames if "dataprep_converter" not in Path(frame.filename).parts and "importlib" not in frame.filename]

@@ -167,8 +167,8 @@ class RequestBudget:
     def _lately(self, now: float) -> tuple[float, bool]:
         """Returns how many requests per second the store has recently accepted, and whether its refusals may be due to chance.
 
-        The rate is measured over the last five seconds and over the last second, and the higher one counts: earlier in the five seconds,
-        there may have been fewer requests to send.
+        The rate is measured over the last five seconds and over the last second, and the higher of the two rates is returned, because there
+        may have been fewer requests to send earlier in the five seconds.
         """
         last = int(now / _SLICE_SECONDS)
         slices = [(number, each) for number, each in self._slices.items() if last - _SLICES < number <= last]

@@ -1,7 +1,7 @@
 """Looks up what the processes of a scan found, without keeping all of it in memory.
 
-The results of a large source take gigabytes, but the planner needs them in the order in which they are stored. So only the results of
-_KEPT_FILES files are kept in memory, and 8 bytes for each piece, which say what file has the piece's result.
+The results of a large source take gigabytes, but the planner needs them in the order in which they are stored. So memory holds only the
+results of _KEPT_FILES files and, for each piece, 8 bytes that say which file has the piece's result.
 """
 
 import hashlib
@@ -32,7 +32,7 @@ class StoredResults:
     """The results in files. Each file is read once to index its pieces, and once more when the planner comes to these pieces."""
 
     def __init__(self, files: Sequence[str], read: Callable[[str], Mapping[Piece, Document]]) -> None:
-        """`read` returns the results in a file, or none for a damaged file. Several threads may call it."""
+        """`read` returns the results in a file, or an empty mapping for a damaged file. Several threads may call `read`."""
         self._files = list(files[:_MOST_FILES])
         self._read = read
         self._latest: LruCache[str, Mapping[Piece, Document]] = LruCache(_KEPT_FILES)
@@ -63,6 +63,6 @@ class StoredResults:
 
 
 def _key(piece: Piece) -> int:
-    """Returns a digest of the piece whose last bits, for the number of the file, are zeros."""
+    """Returns a digest of the piece. Its last bits are zeros, to leave room for the number of a file."""
     digest = hashlib.blake2b(json.dumps(piece.values()).encode(), digest_size=8).digest()
     return int.from_bytes(digest, "big") >> _NUMBER_BITS << _NUMBER_BITS

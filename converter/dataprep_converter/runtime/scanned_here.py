@@ -9,7 +9,7 @@ from dataprep_converter.runtime.scans import Document, Piece, results_in
 
 
 class ScannedHere(StoredResults, Closeable):
-    """The results in the files of a folder. A damaged file, such as that of a process that was killed, has none."""
+    """The results in the files of a folder. A damaged file, for example from a process that was killed, counts as having no results."""
 
     def __init__(self, folder: Path, cleanup: ExitStack) -> None:
         """Closing `cleanup` removes the folder."""

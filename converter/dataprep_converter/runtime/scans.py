@@ -12,11 +12,11 @@ from dataclasses import dataclass, field, fields
 from typing import Any, Final, Protocol, TypeAlias
 
 PART_BYTES: Final = 1 << 30
-"""At most this many bytes are read for a part, unless it has a single larger piece."""
+"""At most this many bytes are read for a part, unless the part consists of a single, larger piece."""
 
 RESULTS_BYTES: Final = 2 << 20
-"""The results of a part are stored in files of about this many bytes, or in larger ones of a single result. In memory, the results take
-several times as much."""
+"""The results of a part are stored in files of about this many bytes. A file with a single result can be larger. In memory, the results
+take several times as many bytes."""
 
 _WATCH_BYTES: Final = 32 << 20
 """Progress is reported after this many bytes."""
@@ -27,7 +27,7 @@ Document: TypeAlias = Any
 
 @dataclass(frozen=True, slots=True)
 class WithCommon:
-    """A JSON value, and a text that many pieces have in common, such as a schema. Equal texts are stored once."""
+    """A JSON value, and a string that many pieces have in common, such as a schema. Equal strings are stored only once."""
 
     value: Any
     common: str
@@ -60,7 +60,7 @@ class Scan(Protocol):
     """Says what happens to each piece when a source is examined."""
 
     lists_units: bool
-    """Whether the planner continues with the results. Otherwise, only the results are of interest."""
+    """Whether the units that follow from the results are needed. If not, only the results are needed."""
 
     def takes(self, piece: Piece) -> bool:
         """Whether this process needs to know what is in the piece. Called once for each piece, in order."""
@@ -83,7 +83,7 @@ class Division(Scan):
     """How many parts of `part_bytes` are joined into one part."""
     lists_units: bool = False
     part_bytes: int = field(default_factory=lambda: PART_BYTES)
-    """The maximum number of bytes of a part before parts are joined, unless the part has a single larger piece."""
+    """The maximum size in bytes of a part before parts are joined. A part that consists of a single piece can be larger."""
     pieces: int = 0
     """The number of pieces so far."""
     bytes: int = 0
@@ -160,7 +160,7 @@ class ScanOfPart(Scan):
     _rows: list[str] = field(default_factory=list)
     """The results since the latest file, as JSON."""
     _common: dict[str, int] = field(default_factory=dict)
-    """The numbers of the common texts of these results."""
+    """Maps each common string of these results to its number."""
     _file_bytes: int = 0
     _bytes: int = 0
 
@@ -207,7 +207,7 @@ class ScannedBefore(Scan):
     lists_units: bool = True
     _results: Results | None = None
     _coming: dict[Piece, Document] = field(default_factory=dict)
-    """The results of pieces for which `takes` was called, but `known` wasn't yet."""
+    """The results of pieces for which `takes` has been called, but not yet `known`."""
 
     @property
     def has_results(self) -> bool:
@@ -232,7 +232,7 @@ class ScannedBefore(Scan):
 
 
 def results_in(content: bytes) -> dict[Piece, Document]:
-    """Returns the results in a file that `to_bytes` made, or none if the file is damaged."""
+    """Returns the results in a file that `to_bytes` made, or an empty dict if the file is damaged."""
     digest, _, text = content.partition(b"\n")
     if hashlib.sha256(text).hexdigest().encode() != digest:
         return {}

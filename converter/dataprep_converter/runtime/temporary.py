@@ -63,7 +63,7 @@ class TemporaryFile(Closeable):
         )
         """A file object, for libraries that read from file objects or write to them.
 
-        Wrap writes to this object in `room_for`, and also a seek, unless the file was made by `of`.
+        Wrap each write to this object in `room_for`. Wrap each seek as well, unless the file was made by `of`.
         """
 
     @classmethod
@@ -110,7 +110,7 @@ class TemporaryFile(Closeable):
                 self.file.truncate(size)
 
     def read_at(self, offset: int, length: int) -> bytes:
-        """Returns `length` bytes from `offset`, or fewer at the end."""
+        """Returns `length` bytes from `offset`, or fewer if the contents end earlier."""
         return os.pread(self.descriptor, length, offset)
 
     def pieces(self) -> Iterator[bytes]:
@@ -125,6 +125,6 @@ class TemporaryFile(Closeable):
 
     def close(self) -> None:
         """Removes the file."""
-        # Closing flushes the last bytes, which are no longer needed. So an error is ignored if there is no space for the last bytes.
+        # Closing flushes the last bytes, which are no longer needed. So ignore the error if the disk has no space for them.
         with suppress(OSError):
             self.file.close()

@@ -33,7 +33,7 @@ LIMIT_SECONDS: Final = 120.0
 KILLED: Final = 4
 """The exit code of `supervise` after a kill (`Exit.UNREACHABLE`).
 
-This exit code leads to a retry, as it does for any store that doesn't respond.
+This exit code leads to a retry, just as if the store hadn't responded.
 """
 
 _SLOTS = 128

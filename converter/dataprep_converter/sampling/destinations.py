@@ -44,7 +44,8 @@ class Destinations:
         for selection, first_shard, first_ranks in self._splits:
             ranks = selection.ranks(samples)
             inside = ranks >= 0
-            # An empty shard or task begins where the next one begins, so the last one of equal numbers has the sample.
+            # An empty shard or task begins where the next one begins. So if several have the same beginning, the last of them has the
+            # sample.
             shards = first_shard + np.searchsorted(first_ranks, ranks[inside], side="right") - 1
             tasks[inside] = np.searchsorted(self._tasks, shards, side="right") - 1
         return tasks

@@ -94,8 +94,8 @@ def _sort_by_hash(size: int, seed: int) -> npt.NDArray[np.int64]:
 
 @lru_cache(maxsize=MOST_SPLITS)
 def _inverse_order(size: int, seed: int) -> npt.NDArray[np.int64]:
-    """Returns the position of each number 0 … size-1 in the order of the seeded hashes. A batch in the order of the input needs the results
-    for all splits, so all of them are cached."""
+    """Returns the position of each number 0 … size-1 in the order of the seeded hashes. Reading a batch in the order of the input requires
+    the positions for all splits, so the positions for all splits are cached."""
     order = _sort_by_hash(size, seed)
     positions = np.empty_like(order)
     positions[order] = np.arange(size)
@@ -107,7 +107,8 @@ def _apply_network(ranks: npt.NDArray[np.int64], *, size: int, seed: int, rounds
     """Applies a balanced Feistel network over the next even number of bits, or the inverse of the network.
 
     The network is applied again to a value that falls outside the range, until the value is inside (Black and Rogaway 2002). On average, a
-    value needs fewer than four applications. The inverse meets the same values in the opposite direction, so it also ends inside the range.
+    value needs fewer than four applications. The inverse passes through the same values in the opposite direction, so the inverse also ends
+    inside the range.
     """
     half = max(1, ((size - 1).bit_length() + 1) // 2)
     functions = _rounds(half, seed, rounds)

@@ -27,15 +27,15 @@ ReadRange = Callable[[int, int], bytes]
 class StoredUnits(Units):
     """The units of a stored plan. A row group is read, and its digest checked, when one of its units is needed.
 
-    A worker that reads samples in order needs one group after another. So neither the memory it uses nor the amount of plan data it reads
-    depends on the number of units.
+    A worker that reads samples in order needs one group after another. So neither the worker's memory use nor the amount of plan data that
+    the worker reads depends on the number of units.
     """
 
     def __init__(
         self, head: PlanHead, groups: UnitGroups, read_range: ReadRange, *, errors: Callable[[], AbstractContextManager[None]]
     ) -> None:
-        """Reads nothing yet. Each read runs in a context that `errors` returns. This context can add details to an error, such as a
-        NotWhole for a wrong digest."""
+        """Reads nothing yet. Each read runs in a context that `errors` returns. This context can add details to errors, for example to the
+        NotWhole that is raised for a wrong digest."""
         self._head = head
         self._groups = groups
         self._firsts = np.array(groups.firsts, np.int64)

@@ -84,7 +84,7 @@ class UnitsFile(Closeable):
         offsets += [self.size - metadata.serialized_size - 8, self.size]
         rows = row_groups[0].num_rows
         if any(group.num_rows != rows for group in row_groups[:-1]) or max(group.total_byte_size for group in row_groups) > _LARGEST_GROUP:
-            # Either Arrow has divided a group, because its texts are too long for one array, or a group is too large for a worker's memory.
+            # Either Arrow has divided a group, because its text is too long for one array, or a group is too large for a worker's memory.
             return None
         return UnitGroups(
             rows=rows,

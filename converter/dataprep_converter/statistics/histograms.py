@@ -86,7 +86,7 @@ class Histogram:
         return list(zip(*_bounds(self.keys, self.shift), self.counts.tolist(), strict=True))
 
     def quantiles(self, shares: Sequence[float]) -> list[float]:
-        """Return the quantiles for the given shares, interpolated linearly within buckets. An empty histogram has none."""
+        """Return the quantiles for the given shares, interpolated linearly within buckets. For an empty histogram, return an empty list."""
         if not len(self.counts):
             return []
         ends = np.cumsum(self.counts)

@@ -59,9 +59,9 @@ def run_plan_step(
 ) -> PlannedRun:
     """Plans the job and claims its output folder. Idempotent: a second call uses the first call's plan.
 
-    `maker` is the process that does all steps of the job, or None if other processes do the work. `pods` is the name prefix of the job's
-    pods, if one of them may have finished the data set before its result was read. `scan` is called after the stores have been checked and
-    before the source is read.
+    `maker` is the process that does all steps of the job, or None if other processes do the work. `pods` is given if one of the job's pods
+    may have finished the data set before the pod's result was read. It is the name prefix of these pods. `scan` is called after the stores
+    have been checked and before the source is read.
     """
     allocator.tune_allocator()
     warnings = check_stores(job, access, check=check)
@@ -119,8 +119,8 @@ def _take_output(draft: Draft, warnings: Sequence[str], *, job: str, maker: Make
         folder.remove_success()
     plan = draft.store(folder)
     warnings = [*warnings, *_space_warnings(draft, plan)]
-    # If this run had been finished before, no earlier process died during its work, so this process counts as new. Later processes don't,
-    # because they find no `_SUCCESS`.
+    # If this run had been finished before, no earlier process died during its work, so this process counts as new. Later processes don't
+    # count as new, because they find no `_SUCCESS`.
     begins_again = current is not None and current == success and current.run_id == folder.run_id
     is_new = plan is draft.plan or begins_again
     return PlannedRun(plan=plan, result=_result(draft, plan, folder, warnings=warnings), is_new=is_new, size=draft.size)
@@ -129,7 +129,7 @@ def _take_output(draft: Draft, warnings: Sequence[str], *, job: str, maker: Make
 def _finished_by(pods: str, folder: RunFolder) -> Plan | None:
     """Returns the plan of this run's finished data set if pods with this name prefix made the data set, otherwise None.
 
-    In that case the rule for existing data sets (`overwrite`) doesn't apply, because the data set is this job's own.
+    The rule for existing data sets (`overwrite`) doesn't apply to a data set that these pods made, because it is this job's own.
     """
     report = folder.report(0)
     if report is None or not report.attempt.startswith(pods):

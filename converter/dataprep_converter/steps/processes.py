@@ -1,7 +1,7 @@
 """Divides tasks among several processes on one machine.
 
 This process can be one of them, so that the first task doesn't wait for other processes to start (`fork_server.py`). For output on HDFS,
-only child processes do the tasks, because the HDFS client can hang, and a watchdog can then kill the child process.
+only child processes do the tasks, so that a watchdog can kill a child process whose HDFS client hangs.
 """
 
 import multiprocessing
@@ -27,7 +27,7 @@ from dataprep_converter.runtime.watchdog import Watchdog
 from dataprep_converter.stores import StoreSettings, scheme_of
 
 MOST_RESTARTS: Final = 3
-"""How often killed processes are replaced."""
+"""The maximum number of times that killed processes are replaced."""
 _STOP_SECONDS: Final = 0.1
 
 ProgressT = TypeVar("ProgressT")
@@ -35,8 +35,8 @@ ResultT = TypeVar("ResultT")
 ProgressT_co = TypeVar("ProgressT_co", covariant=True)
 ResultT_co = TypeVar("ResultT_co", covariant=True)
 DoTask: TypeAlias = Callable[[int, Callable[[ProgressT], None]], ResultT]
-"""Does the task of a number and returns its result. Often calls the given function with the task's progress so far. That
-function raises StoppedError if the task isn't needed any more."""
+"""Does the task with the given number and returns its result. Frequently calls the given function with the task's progress so far. This
+function raises StoppedError if the task is no longer needed."""
 
 
 class StoppedError(ConvertError):
@@ -47,8 +47,8 @@ class Tasks(Protocol[ProgressT_co, ResultT_co]):
     """Tasks that several processes divide among themselves. The tasks, their progress and their results can be pickled."""
 
     def begin(self, access: Access, *, is_stopped: Callable[[], bool]) -> DoTask[ProgressT_co, ResultT_co]:
-        """Returns the function that does one task. Each process calls this method once. `is_stopped` returns true when the tasks aren't
-        needed any more."""
+        """Returns the function that does one task. Each process calls this method once. `is_stopped` returns true when the tasks are no
+        longer needed."""
         ...
 
 
@@ -81,9 +81,9 @@ def run_in_processes(
     """Does the tasks with these numbers in up to `workers` processes, until all are done or one has failed.
 
     `own` does tasks in this process, or is None if only other processes do tasks. `watch` is called with a task's number and its progress.
-    If a task fails, the others stop if `stops_at_error`; otherwise the tasks that have begun are finished. If a process is killed, the
-    tasks of the other processes are finished too. Unless the tasks publish something (`publishes`), an interrupt ends the other processes
-    at once.
+    If a task fails and `stops_at_error` is set, the other tasks stop. If `stops_at_error` isn't set, the tasks that have begun are
+    finished. If a process is killed, the tasks of the other processes are finished too. Unless the tasks publish something (`publishes`),
+    an interrupt ends the other processes immediately.
     """
     fork_server.get_ready()
     context = fork_server.context()
@@ -150,9 +150,12 @@ class _Settings:
     environment: Mapping[str, str]
     """The parent's environment variables. The fork server's environment variables may be outdated."""
     processes: int
-    """Number of processes, including the parent process if it does tasks too. They share the request limits and the memory."""
+    """Number of processes, including the parent process if it does tasks too.
+
+    All these processes share the request limits and the memory.
+    """
     publishes: bool
-    """If False, these processes end as soon as they are to stop, in the middle of a task."""
+    """If False, these processes end as soon as they are told to stop, even in the middle of a task."""
 
 
 @dataclass
@@ -252,8 +255,8 @@ def _end_with_parent() -> None:
 
 
 def _end_when(is_stopped: Callable[[], bool]) -> None:
-    """Ends this process when its tasks are to stop. No thread waits for `stop` itself, because `Event.set` waits for the waiting processes,
-    even for those that were killed."""
+    """Ends this process when its tasks must stop. Polls instead of waiting for the event `stop`, because `Event.set` blocks until each
+    waiting process has woken up, even if that process was killed."""
     while not is_stopped():
         time.sleep(_STOP_SECONDS)
     os._exit(1)

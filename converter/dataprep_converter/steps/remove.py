@@ -159,7 +159,10 @@ def _parse(model: type[S], path: str, folder: OutputFolder) -> S | None:
 
 
 def _manifest(path: str, folder: OutputFolder) -> Manifest | None:
-    """Returns the manifest, or None if it is missing or damaged. If only its table is, the manifest has no files. Raises NewerFormat."""
+    """Returns the manifest, or None if it is missing or damaged.
+
+    If only the manifest's table is missing or damaged, returns the manifest without files. Raises NewerFormat.
+    """
     head = _parse(Manifest, path, folder)
     try:
         return folder.with_table(head) if head is not None else None

@@ -162,7 +162,7 @@ class Input(Protocol):
         ...
 
     def read_at(self, offset: int, length: int) -> bytes:
-        """Returns exactly `length` bytes from `offset`, or fewer at the end of the object."""
+        """Returns `length` bytes from `offset`, or fewer if the object ends earlier."""
         ...
 
     def stream(self, offset: int = 0, length: int | None = None) -> Iterator[bytes]:

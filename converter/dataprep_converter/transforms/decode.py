@@ -28,7 +28,7 @@ from dataprep_converter.transforms.pixels import (
 
 _OF = "The transform decode"
 MOST_PIXELS: Final = 64 << 20
-"""Limit on the pixels of all images in a batch, unless a single image exceeds it. Batches of photographs stay below this limit."""
+"""Limit on the total number of pixels in a batch. A larger image gets a batch of its own. Batches of photographs stay below this limit."""
 
 
 class DecodeStep:
@@ -81,7 +81,7 @@ class DecodeStep:
         return with_columns(batch, self._schema, columns, faults)
 
     def cut(self, batch: Batch) -> Iterator[Batch]:
-        """Yields parts with a limited number of pixels, because a one-kilobyte file can decode to a hundred megabytes."""
+        """Yields the batch in parts with a limited number of pixels, because a one-kilobyte file can decode to a hundred megabytes."""
         _, sizes = parts(batch.records.column(self._to))
         first = 0
         while (end := first + _count_fitting(sizes[first:])) < len(sizes):

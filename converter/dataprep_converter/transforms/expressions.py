@@ -1,7 +1,7 @@
 """Expressions over columns: a small subset of Python's syntax, computed by Arrow's kernels on whole batches.
 
-Python's `ast` parses the expressions, and only the node types below are accepted: no attributes, and only calls of this module's functions.
-Expressions are never evaluated as Python. Types are checked once, on an empty batch, so type errors surface while planning.
+Python's `ast` parses the expressions. Only the node types below are accepted, so attributes are refused, and only this module's functions
+can be called. Expressions are never evaluated as Python. Types are checked once, on an empty batch, so type errors surface while planning.
 
 If a column of decimals is compared with a column or a number, all digits are compared (`exact_comparisons.py`).
 """
@@ -25,7 +25,7 @@ from dataprep_converter.transforms.exact_comparisons import Column, Literal, Sid
 _COMPARISONS: Final[Mapping[type[ast.cmpop], str]] = {
     ast.Eq: "equal", ast.NotEq: "not_equal", ast.Lt: "less", ast.LtE: "less_equal", ast.Gt: "greater", ast.GtE: "greater_equal",
 }  # fmt: skip
-# These are the checked kernels: an overflow raises an error instead of giving a wrong number.
+# If a result overflows, these kernels raise an error instead of returning a wrong number.
 _ARITHMETIC: Final[Mapping[type[ast.operator], str]] = {
     ast.Add: "add_checked", ast.Sub: "subtract_checked", ast.Mult: "multiply_checked", ast.Div: "divide",
 }  # fmt: skip
@@ -39,7 +39,7 @@ _FUNCTIONS: Final[Mapping[str, tuple[int, Callable[..., Any]]]] = {
     "starts_with": (2, lambda value, text: pc.starts_with(value, pattern=text)),
     "ends_with": (2, lambda value, text: pc.ends_with(value, pattern=text)),
     "contains": (2, lambda value, text: pc.match_substring(value, pattern=text)),
-    # RE2 takes time linear in the length of the text, for any pattern.
+    # With any pattern, RE2 takes time linear in the length of the text.
     "matches": (2, lambda value, text: pc.match_substring_regex(value, pattern=text)),
 }
 _DEEPEST: Final = 50
@@ -219,7 +219,7 @@ class Expression:
         return is_member
 
     def _array_of(self, values: Sequence[Any]) -> Array:
-        """Returns a list's values as an array. Raises BadSpec for values of different kinds, and for numbers that no numeric type holds."""
+        """Returns a list's values as an array. Raises BadSpec if the values differ in kind, or if no numeric type can hold all of them."""
         for value in values:
             self._check(value)
         kinds = [_MEMBERS[type(value)] for value in values]
@@ -272,7 +272,7 @@ def _is_one_of(pairs: Sequence[Sequence[Side]], negated: bool, records: pa.Recor
 
 
 def _members(node: ast.expr) -> list[Any]:
-    """Returns the values of a list in an expression. Empty if the node isn't a list, or if a value's type isn't in `_MEMBERS`."""
+    """Returns the values of a list in an expression, or [] if the node isn't a list or a value's type isn't in `_MEMBERS`."""
     if not isinstance(node, ast.List | ast.Tuple | ast.Set):
         return []
     try:

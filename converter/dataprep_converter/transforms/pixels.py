@@ -52,7 +52,7 @@ class ImagesType(pa.ExtensionType):
         return cls(Decode(**steps["decode"]), [Resize(**resize) for resize in steps["resizes"]])
 
     def __str__(self) -> str:
-        # Features and other steps that can't process a column of such images show this text in their error.
+        # A feature or a step that can't process a column of such images includes this text in its error.
         return "images of different sizes (after decode, add resize with height and width, cropOrPad, or encode)"
 
     def __hash__(self) -> int:

@@ -1,7 +1,7 @@
 """`standardize`: scales values to mean 0 and standard deviation 1.
 
-Mean and deviation are given in the spec, computed for each tensor, or computed over all tensors of a split while planning. A byte has
-only 256 values, so images of bytes are standardized with exact sums and a lookup table, and each result is rounded only once.
+Mean and deviation are given in the spec, computed for each tensor, or computed over all tensors of a split while planning. Images of
+bytes are standardized with exact sums and a lookup table, because a byte has only 256 values. So each result is rounded only once.
 """
 
 import math

@@ -38,7 +38,7 @@ class Indexes:
 
     @classmethod
     def of(cls, tasks: int, *, only: Sequence[int]) -> "Indexes":
-        """Return one index for each task or, if `only` isn't empty, for each task in `only`."""
+        """Return one index for each task. If `only` isn't empty, only these tasks get an index."""
         text = ranges.write(only)
         return cls(len(set(only)), text) if text and len(text) <= MOST_TASKS_TEXT else cls(tasks, "")
 

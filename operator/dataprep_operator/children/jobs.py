@@ -47,9 +47,12 @@ def spec_config_map(observed: Observed, from_job: FromJob | None) -> Body:
 
 # Any, because specs are JSON objects of the API.
 def frozen_form(spec: Mapping[str, Any], from_job: FromJob | None) -> Body:
-    """Return the spec in the form that a run freezes: with the other job's output in place of `fromJob`, and without the API server's defaults.
+    """Return the spec in the form that a run freezes.
 
-    An earlier release refuses fields that it doesn't know. Leaving out the defaults lets it read the spec after a downgrade.
+    The other job's output replaces `fromJob`, and the API server's defaults are left out.
+
+    An earlier release refuses fields that it doesn't know. Without the defaults, an earlier release can still read the spec after a
+    downgrade.
     """
     return without_defaults(resolve_from_job(spec, from_job))
 
@@ -87,7 +90,7 @@ def plan_job(
 ) -> Body:
     """Return the Job of the plan step, whose pod lists the input, divides it into tasks, and checks all permissions.
 
-    `may_divide` says whether the scan and shuffle steps may follow, which have several pods on CPU nodes.
+    `may_divide` says whether the scan and shuffle steps are allowed to follow. Each of these steps has several pods on CPU nodes.
     """
     arguments = ["plan", "--job", f"{MOUNTS}/{JOB_FILE}"]
     variables = {names.ONE_POD: f"{observed.child_prefix}-"} if may_be_one_pod(observed, spec, defaults) else {}
@@ -119,7 +122,8 @@ def scan_job(
     defaults: PodDefaults,
     code_commit: str | None = None,
 ) -> Body:
-    """Return the Job of the scan step, an Indexed Job with one index for each part or, if `only` isn't empty, for each part in `only`."""
+    """Return the Job of the scan step, an Indexed Job with one index for each part. If `only` isn't empty, only these parts have an
+    index."""
     indexes = Indexes.of(parts, only=only)
     arguments = ["scan", "--job", f"{MOUNTS}/{JOB_FILE}", "--scan", scan, "--parts", str(parts)]
     pod = pod_template(
@@ -188,8 +192,8 @@ def shuffle_job(
     defaults: PodDefaults,
     code_commit: str | None = None,
 ) -> Body:
-    """Return the Job of the shuffle step, an Indexed Job with one index for each slice of the input or, if `only` isn't empty, for each slice
-    in `only`. Its pods divide the records among the convert tasks."""
+    """Return the Job of the shuffle step, an Indexed Job with one index for each slice of the input. If `only` isn't empty, only these
+    slices have an index. The Job's pods divide the records among the convert tasks."""
     indexes = Indexes.of(slices, only=only)
     arguments = ["shuffle", "--job", f"{MOUNTS}/{JOB_FILE}", "--run", run_id, "--plan-sha256", plan_sha256]
     pod = pod_template(
@@ -221,6 +225,7 @@ def may_be_one_pod(observed: Observed, spec: DataPrepJobSpec, defaults: PodDefau
     has_own_code = spec.script is not None or spec.code is not None
     # If only the convert Job is in a queue, the plan pod runs outside the quota, so it must not convert.
     outside_of_quota = observed.queue is not None
+    # With any of these settings, each step needs its own pods:
     # - stepDeadlines: the plan step's deadline isn't meant to include the conversion.
     # - backoffLimit 0: if the pod died while it did the other steps, the plan step would have to be repeated.
     # - deletionPolicy Delete: the operator can remove the files of a run only if it knows the run.
@@ -281,7 +286,7 @@ def convert_job(
 ) -> Body:
     """Return the Job of the convert step.
 
-    It is an Indexed Job with one index for each task or, if `only` isn't empty, for each task in `only`.
+    It is an Indexed Job with one index for each task. If `only` isn't empty, only these tasks have an index.
     """
     arguments = ["work", "--job", f"{MOUNTS}/{JOB_FILE}", "--run", run_id, "--plan-sha256", plan_sha256, "--attempt", str(attempt)]
     indexes = Indexes.of(tasks, only=only)

@@ -59,7 +59,7 @@ def _image_faults(spec: DataPrepJobSpec, defaults: PodDefaults) -> Iterator[str]
 
 
 def _images(spec: DataPrepJobSpec) -> Iterator[tuple[str, str]]:
-    """Yield the name of each field that contains an image, and that image.
+    """Yield each field that contains an image: the field's name and the image.
 
     The API server refuses a container whose image is missing or isn't a string.
     """

@@ -18,7 +18,7 @@ from dataprep_operator.objects.observed import Observed
 from dataprep_operator.settings import PodDefaults
 
 _SHARED: Final = frozenset({"cpu", "memory", "ephemeral-storage"})
-"""The resources of which the plan, merge and commit steps can use what is reserved for several converter pods."""
+"""The resources for which one pod of the plan, merge or commit step can use the quota of several converter pods."""
 
 
 def queue_job(
@@ -34,7 +34,8 @@ def queue_job(
 ) -> Body:
     """Return the Job that asks the queue for the quota of all workers. Kueue resumes this Job when the queue admits it.
 
-    `memory` and `planning_memory` are the memory of the converter pods, and of the pods of the plan, merge and commit steps, if it was raised.
+    `memory` is the raised memory of the converter pods, and `planning_memory` is that of the pods of the plan, merge and commit steps. Each
+    is None if the memory was not raised.
     """
     planning = planning_resources(spec)
     if planning is None:
@@ -58,7 +59,7 @@ def queue_job(
         labels=labels | dict(observed.queue_labels),
         annotations=annotations,
     )
-    # Without `completions`, Kueue counts `parallelism` pods, and the user may change that number while the Job waits.
+    # Without `completions`, Kueue counts `parallelism` pods, and users can change this number while the Job waits.
     body = {"managedBy": names.CONTROLLER, "parallelism": parallelism, "backoffLimit": 0, "suspend": True, "template": pod}
     return {"apiVersion": "batch/v1", "kind": "Job", "metadata": metadata, "spec": body}
 
@@ -70,9 +71,9 @@ def fewest_pods(observed: Observed, parallelism: int) -> int:
 
 
 def _with_planning(resources: Body, planning: Resources, *, memory: str | None, pods: int) -> Body:
-    """Return the converter pods' resources, raised so far that the quota of `pods` pods suffices for a pod of another step.
+    """Return the converter pods' resources, raised so that the quota of `pods` pods is enough for one pod of another step.
 
-    `memory` is the largest memory of these steps, if it was raised.
+    `memory` is the largest memory of the other steps if it was raised, or else None.
     """
     requests, limits = dict(resources.get("requests", {})), dict(resources.get("limits", {}))
     # A container without a request requests its limit.

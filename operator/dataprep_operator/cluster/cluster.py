@@ -1,4 +1,5 @@
-"""The only client of the API server. The client limits the rate of requests, and translates errors to the operator's errors.
+"""The only client of the API server. The client limits the rate of requests, and translates the API server's errors into the operator's
+errors.
 
 Tests replace `Cluster` with a fake. Objects are kept as the API's JSON (hence Any), so that unknown fields survive.
 """

@@ -1,6 +1,7 @@
 """Reads a queued Job's Kueue Workload, and its position in the queue. The module is used only if the chart sets `kueue.enabled`.
 
-This module is separate from `observer.py` because Kueue is another project, whose API is read leniently and in several versions.
+This module is separate from `observer.py` because Kueue is another project. The module reads several versions of Kueue's API, and tolerates
+unexpected values.
 """
 
 import logging

@@ -225,7 +225,7 @@ def notes_between(before: DataPrepCronJobStatus, after: DataPrepCronJobStatus) -
     notes = []
     for condition in after.conditions:
         if condition.type in (ConditionType.READY, ConditionType.STALLED):
-            continue  # they repeat another condition
+            continue  # these conditions repeat other conditions
         previous = conditions.find(before.conditions, condition.type)
         if previous is not None and (previous.status, previous.reason, previous.message) == (
             condition.status,

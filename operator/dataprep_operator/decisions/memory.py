@@ -25,7 +25,7 @@ def of_converting(status: DataPrepJobStatus) -> str | None:
 
 
 def of_planning(status: DataPrepJobStatus) -> str | None:
-    """Return the larger memory of the plan, merge and commit steps if it was raised, or else None."""
+    """Return the largest memory of the plan, merge and commit steps if it was raised, or else None."""
     effective = status.effective or Effective()
     return max(filter(None, (effective.plan_memory, effective.commit_memory)), key=quantity.to_bytes, default=None)
 

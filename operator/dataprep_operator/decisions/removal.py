@@ -42,7 +42,7 @@ class Wait:
 
 @dataclass(frozen=True)
 class Remove:
-    """Create the Job that removes the files of these runs. No pod of the job can write any more."""
+    """Create the Job that removes the files of these runs. At this point, no pod of the job can write any more."""
 
     runs: tuple[str, ...]
     reason: Reason

@@ -21,7 +21,8 @@ from dataprep_operator.settings import PodDefaults
 def hold(
     observed: Observed, spec: DataPrepJobSpec, status: DataPrepJobStatus, current: Child | None, *, gpu: bool, defaults: PodDefaults
 ) -> list[Action]:
-    """Return the actions that keep an unfinished job in its queue, and stop the current step's Job while the queue doesn't admit the job."""
+    """Return the actions that keep an unfinished job in its queue. While the queue doesn't admit the job, they also stop the current step's
+    Job."""
     queue = queueing.queue_job(observed, status.attempt)
     if spec.suspend:
         return _leave(observed, queue, current)
@@ -83,7 +84,7 @@ def _stop(observed: Observed, current: Child | None) -> list[Action]:
 def _rescale(observed: Observed, spec: DataPrepJobSpec, status: DataPrepJobStatus, queue: Child) -> list[Action]:
     """Change the number of pods that a waiting job asks for. An admitted job keeps its number of pods until the queue admits it again.
 
-    If `planning.resources` were shared out among another number of pods, the queue Job is created again, because its pods can't be changed.
+    If the new number changes how `planning.resources` are shared out, the queue Job is created again, because its pods can't be changed.
     """
     # Kueue refuses a number below the job's minimum.
     wanted = max(queue.least, _parallelism(spec, status))

@@ -20,15 +20,15 @@ def job(observed: Observed, spec: DataPrepJobSpec, status: DataPrepJobStatus, *,
         return _job(observed, spec, status, may_divide=observed.queue is None, defaults=defaults)
     on_cpu_nodes = accelerator(spec, status) == "CPU"
     outside_queue = replace(observed, queue=None, queue_labels={}, queue_annotations={})
-    # The other pods of a job with GPUs stay off the GPU nodes, because the queue has admitted only the converter pods there. Many pods on CPU
-    # nodes would use more than the quota.
+    # The other pods of a job with GPUs stay off the GPU nodes, because the queue has admitted only the converter pods there. Many pods on
+    # CPU nodes would use more than the quota, so the scan and shuffle steps aren't allowed.
     body = _job(outside_queue, spec, status, may_divide=on_cpu_nodes, defaults=defaults)
     return queue_jobs.within_quota(body, queue, placed=status.step == "Convert" or on_cpu_nodes)
 
 
 def _job(observed: Observed, spec: DataPrepJobSpec, status: DataPrepJobStatus, *, may_divide: bool, defaults: PodDefaults) -> Body:
     run_id, plan_sha256 = status.run_id or "", status.plan_sha256 or ""
-    # `advance` makes sure that the steps which need these values have them.
+    # `advance` makes sure that these values exist for the steps that need them.
     scan, parts = (status.scan.id, status.scan.parts) if status.scan is not None else ("", 0)
     code_commit = status.code.commit if status.code is not None else None
     match status.step:

@@ -90,8 +90,8 @@ def is_left_suspended(observed: Observed, child: Child) -> bool:
     """Return whether the operator accepts that somebody else suspended the Job.
 
     If the DataPrepJob has a queue, the suspended Job is put into that queue. If the DataPrepJob has no queue, the operator resumes the Job
-    once, in case the suspension was an accident. It doesn't do so again, because Kueue would suspend the Job after every resumption. A Job
-    within the quota of a queue Job is suspended and resumed with the queue Job.
+    once, in case the suspension was an accident. The operator doesn't resume the Job a second time, because Kueue would suspend the Job
+    after every resumption. A Job within the quota of a queue Job is suspended and resumed with the queue Job.
     """
     if child.within is not None and queueing.has_queue_job(observed, child.attempt):
         return False
@@ -142,7 +142,7 @@ def failed_tasks(child: Child, *, tasks: int) -> set[int]:
 
 
 def unfinished_tasks(observed: Observed, *, step: str, attempt: int, digest: str, tasks: int) -> list[int]:
-    """Return the tasks that the previous Indexed Job of this step has not completed. `digest` is that of the plan or of the scan.
+    """Return the tasks that the previous Indexed Job of this step has not completed. `digest` is the digest of the plan or of the scan.
 
     The list is empty when the unfinished tasks are unknown. If the list is empty, all tasks run, and each task skips its finished shards.
     """

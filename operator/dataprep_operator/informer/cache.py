@@ -58,7 +58,7 @@ class _Entry:
     has_started: bool
     is_deleted: bool
     is_being_removed: bool
-    """Whether the job is deleted, but the operator's finalizer keeps it until the output is removed."""
+    """Whether the job was deleted but still exists, because the operator's finalizer keeps it until the output is removed."""
     records_per_second: float
     output: str | None
     """The location that the job writes to (see `outputs.py`)."""
@@ -93,7 +93,7 @@ class Cache:
         self._dropped_versions: OrderedDict[str, int] = OrderedDict()
         """Versions of recently deleted objects, keyed by uid.
 
-        If a response about an object arrives after the object's deletion event, its version shows that it is outdated.
+        If a response about an object arrives after the object's deletion event, the remembered version shows that the response is outdated.
         """
         self._outputs: defaultdict[str, set[Key]] = defaultdict(set)
         self._waiters: defaultdict[Key, set[Key]] = defaultdict(set)
@@ -529,14 +529,15 @@ Claim = tuple[int, datetime, str]
 _WORKS, _IS_STOPPED, _NOT_STARTED = range(3)
 """The ranks of jobs with the same output."""
 _STOPPED: Final = frozenset({Reason.OUTPUT_IN_USE, Reason.SUSPENDED})
-"""The reasons of the condition `Running` of a started job whose pods don't work, because the job has no claim or is suspended."""
+"""If a started job's condition `Running` has one of these reasons, the job's pods don't work: the job has no claim, or is suspended."""
 
 
 def claim(raw: Raw) -> Claim:
     """Return a job's sort key among the jobs with the same output. The job with the smallest key has the best claim.
 
-    Started jobs come first, then older jobs, then jobs with smaller uids. Of the started jobs, those that are stopped come last: the age of a
-    retried job counts from its retry, which may have the same time as the creation of a job that has started since.
+    Started jobs come before jobs that have not started. Among the started jobs, those that are stopped come last. Jobs of the same rank are
+    sorted by age, oldest first, and then by uid. The age of a retried job counts from its retry. Age alone isn't enough, because a job that
+    has started since may have been created at the time of the retry.
     """
     status, uid = untrusted.mapping(raw.get("status")), raw["metadata"]["uid"]
     since = times.parse(raw["metadata"].get("creationTimestamp"))

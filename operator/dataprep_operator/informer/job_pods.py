@@ -20,7 +20,7 @@ class JobPods:
         self._whole: dict[str, Pod] = {}
         """The pods that decisions look at one by one, keyed by uid: all pods except worker pods that have simply succeeded."""
         self._succeeded: dict[str, SucceededWorker] = {}
-        """The worker pods that have succeeded, keyed by uid. Those that were disrupted or deleted are also kept whole."""
+        """The worker pods that have succeeded, keyed by uid. Pods that were disrupted or deleted are also in `_whole`."""
         self._by_task: dict[int, list[SucceededWorker]] = {}
         """The succeeded worker pods that reported a result, keyed by task and sorted by name. The result of the last one counts."""
         self.work = NO_WORK

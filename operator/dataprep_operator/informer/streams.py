@@ -1,8 +1,9 @@
 """Tracks kopf's watch streams, and restarts streams that are interrupted.
 
-kopf's handlers receive objects, but aren't told about bookmarks and the end of a listing. Without these, the operator can't know when the
-cache has synced, which objects vanished between two watches, or whether a silent stream is still alive. kopf has no public API for them, so
-this module wraps the function that runs every stream. kopf is pinned to a minor version, and a test fails if the function no longer exists.
+kopf's handlers receive objects, but aren't told about bookmarks and the end of a listing. Without this information, the operator can't know
+when the cache has synced, which objects vanished between two watches, or whether a silent stream is still alive. kopf has no public API for
+this information, so this module wraps the function that runs every stream. kopf is pinned to a minor version, and a test fails if the
+function no longer exists.
 
 kopf exits when a stream breaks unexpectedly, for example because of a truncated line, an error event, or missing permissions for a
 namespace. Instead of letting kopf exit, this module repeats the list request of the broken stream only. A namespace becomes forbidden when

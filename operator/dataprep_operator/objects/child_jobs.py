@@ -21,7 +21,7 @@ ANNOTATION_SPEC: Final = "dataprep.io/spec-sha256"
 ANNOTATION_SUSPEND: Final = "dataprep.io/suspend"
 """Annotation on every child Job without a queue: the value that the operator last set `suspend` to, or RESUMED."""
 RESUMED: Final = "resumed"
-"""Value of the annotation after the operator has resumed a Job that somebody else suspended."""
+"""Value of ANNOTATION_SUSPEND after the operator has resumed a Job that somebody else suspended."""
 QUEUE_DOMAIN: Final = "kueue.x-k8s.io"
 QUEUE_LABEL: Final = f"{QUEUE_DOMAIN}/queue-name"
 ANNOTATION_LEAST: Final = f"{QUEUE_DOMAIN}/job-min-parallelism"
@@ -33,7 +33,7 @@ ANNOTATION_PLACEMENT: Final = "dataprep.io/placement"
 CLEANUP: Final = "cleanup"
 """The step whose Job removes a deleted job's output."""
 QUEUE: Final = "queue"
-"""The step whose Job has no pods, and represents all other steps of the job in the queue."""
+"""The step whose Job has no pods. The Job represents all other steps of the job in the queue."""
 
 
 @dataclass(frozen=True)
@@ -107,12 +107,16 @@ class Child:
 
     @property
     def digest(self) -> str | None:
-        """The digest that identifies the work of an Indexed Job: that of the plan or of the scan."""
+        """The digest, of the plan or of the scan, that identifies the work of an Indexed Job."""
         return self.plan_sha256 or self.scan
 
 
 def scan_digest(scan: str, *, parts: int) -> str:
-    """Return what identifies the work of a scan Job. A part with the same number in another division of the input is another part."""
+    """Return what identifies the work of a scan Job.
+
+    The result includes the number of parts. If the input is divided into a different number of parts, the same part number means other
+    data.
+    """
     return f"{scan}/{parts}"
 
 

@@ -56,7 +56,7 @@ class FinishedTasks:
     """The tasks of a job that have finished."""
 
     tasks: AbstractSet[int] = frozenset()
-    """The numbers of the tasks. The set changes with the cache, so it must be used at once."""
+    """The numbers of the tasks. Use this set immediately, because it changes with the cache."""
     work: Work = NO_WORK
     """What was done for these tasks in total."""
 
@@ -75,7 +75,7 @@ def read(pod: Pod) -> SucceededWorker:
 
 
 def work_of(result: WorkResult) -> Work:
-    """Return what was done for a task. Its shards include those that already had a report."""
+    """Return what was done for a task. The task's shards include those that already had a report."""
     records = result.records
     return Work(
         shards=result.shards_done + result.shards_skipped,

@@ -1,7 +1,7 @@
 """The steps of a job, and how their Jobs differ. A step is named by the label `dataprep.io/step` of its Job and pods.
 
-Plan → Scan → Merge → Shuffle → Convert → Commit. The plan pod decides whether the scan and merge steps are needed, and the plan whether the
-shuffle step is. The Job that removes a deleted job's output and the queue Job are not steps.
+Plan → Scan → Merge → Shuffle → Convert → Commit. The plan pod decides whether the scan and merge steps are needed. The plan decides whether
+the shuffle step is needed. The Job that removes a deleted job's output and the queue Job are not steps.
 """
 
 from collections.abc import Mapping

@@ -112,9 +112,9 @@ class Observed:
     missing_since: Mapping[tuple[str, int], datetime] = field(default_factory=dict)
     """Maps the step and attempt of each child that has disappeared to the time when the child was first found missing."""
     pods: Mapping[str, tuple[Pod, ...]] = field(default_factory=dict)
-    """The pods, keyed by the uid of their Job. Pods of Indexed Jobs that have succeeded are included only if disrupted or deleted."""
+    """The pods, keyed by the uid of their Job. Succeeded pods of Indexed Jobs are included only if they were disrupted or deleted."""
     succeeded_workers: Mapping[str, tuple[SucceededWorker, ...]] = field(default_factory=dict)
-    """The pods of Indexed Jobs that have succeeded, by the uid of their Job. There may be thousands, so they are only counted."""
+    """The succeeded pods of Indexed Jobs, by the uid of their Job. There may be thousands of these pods, so they are only counted."""
     rival: Key | None = None
     """Another unfinished job that has the same output and a better claim to it."""
     profile: str | None = None

@@ -22,8 +22,8 @@ _M = TypeVar("_M", bound=BaseModel)
 def redact_status(status: DataPrepJobStatus) -> DataPrepJobStatus:
     """Return the status with `shown` applied to every text. Each text stays within its length limit.
 
-    Texts that the operator reads back later stay unchanged: the handled retry, and the URIs of the output and of `fromJob`. The only
-    exceptions are URIs that contain credentials, which are redacted.
+    Texts that the operator reads back later stay unchanged: the handled retry, and the URIs of the output and of `fromJob`. Of these texts,
+    only URIs that contain credentials are redacted.
     """
     output_uri = status.output.uri if status.output is not None else None
     redacted_status = _redact_model(status, output_uri if output_uri is not None and redacted(output_uri) == output_uri else None)

@@ -49,7 +49,10 @@ def merge_fault(result: PlanResult, *, code_commit: str | None) -> str | None:
 
 
 def scan_fault(request: ScanRequest, spec: DataPrepJobSpec) -> str | None:
-    """Return why the plan step's request for a scan is invalid, or None if it is valid. Its name becomes an argument of the next steps."""
+    """Return why the plan step's request for a scan is invalid, or None if it is valid.
+
+    The scan's name becomes an argument of the next steps.
+    """
     return _code_fault(request, spec, step="plan")
 
 

@@ -219,8 +219,8 @@ class Actuator:
             if spec is None:
                 spec = jobs.read_spec(await self._create_or_get(CONFIG_MAPS, action.config_map, observed))
                 self._observer.freeze_spec(observed.uid, spec)
-            # Later Jobs are created without strict validation, so that a job that an earlier release has planned doesn't fail because of a
-            # field that the API server has ignored so far.
+            # Later Jobs are created without strict validation. If an earlier release planned the job, the API server has ignored unknown
+            # fields so far, and they must not fail the job now.
             labels = action.body["metadata"]["labels"]
             is_first = (labels[names.LABEL_STEP], labels[names.LABEL_ATTEMPT]) == (QUEUE, "1")
             is_strict = is_first or labels[names.LABEL_STEP] == "plan"

@@ -476,7 +476,8 @@ def _parse(key: Key, spec: Mapping[str, Any], *, source: str, defaults: PodDefau
         parsed_spec = DataPrepJob.parse(document).spec
     except SpecError as exc:
         if all(fault.unknown for fault in exc.faults):
-            # The API server prunes fields that the CRD lacks, so a field that only this operator doesn't know comes from a newer CRD.
+            # The API server prunes fields that the CRD lacks. So if a stored field is unknown to this operator, the CRD is newer than the
+            # operator.
             return _SpecResult(source, None, too_new=tuple(fault.path for fault in exc.faults))
         return _SpecResult(source, None, str(exc))
     privilege_fault = privileges.fault(parsed_spec, defaults)

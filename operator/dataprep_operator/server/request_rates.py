@@ -1,7 +1,7 @@
 """Divides the requests that a job may send to a store among the job's pods, based on the counts in their progress reports.
 
-A store that refuses requests can't tell which of them belong to the same job, so a job's pods slow down together. The rates are kept only
-in memory. After a restart of the operator, the pods keep their rates, and the operator sets new rates after the next refusal.
+A store can't tell which requests belong to the same job. So if it refuses requests, all pods of the job slow down together. The rates are
+kept only in memory. After a restart of the operator, the pods keep their rates, and the operator sets new rates after the next refusal.
 """
 
 import math

@@ -39,7 +39,7 @@ IGNORED_FOLDERS = frozenset({".git", ".venv", "__pycache__", "node_modules", ".m
 
 
 def pause_image() -> Path:
-    """Return the archive of an image that only sleeps. Its namespaces are shared by the containers of a pod."""
+    """Return the archive of an image whose container only sleeps. All containers of a pod share this container's namespaces."""
     target = _archive("pause", [PAUSE_IMAGE])
     if not target.exists():
         busybox = shutil.which("busybox")
@@ -87,8 +87,8 @@ def build_image(
 ) -> Path:
     """Build a Dockerfile and return the docker-archive that holds the image.
 
-    `BASE_IMAGE` is set unless `build_args` names one. `inputs` are the files and folders of the context, relative to it, that the image
-    depends on (by default everything but caches). The build is repeated only if one of them has changed.
+    `BASE_IMAGE` is set unless `build_args` names one. `inputs` are the files and folders that the image depends on, relative to `context`
+    (by default everything but caches). The build is repeated only if an input has changed.
     """
     arguments = {"BASE_IMAGE": base_image(), **(build_args or {})}
     named = [part for argument in sorted(arguments.items()) for part in argument]

@@ -175,8 +175,8 @@ def missing() -> list[str]:
 def attach() -> LocalCluster | None:
     """Return this machine's running cluster, or None if there is none.
 
-    On a busy machine the API server can be slow to respond. It is given time, because otherwise the caller might replace the running
-    cluster with a new one.
+    On a busy machine the API server can be slow to respond. The API server is given time, because otherwise the caller might replace the
+    running cluster with a new one.
     """
     deadline = time.monotonic() + ATTACH_SECONDS
     while (written := state.read()) is not None and written.ready and written.of_this_boot():
@@ -204,7 +204,7 @@ def up(preloaded: Mapping[str, Path]) -> LocalCluster:
             return running
         packages.install()
         _clean()
-        # Checked before any state is recorded, so that a clean-up never removes resources of other programs.
+        # This is checked before any state is recorded, so that a clean-up never removes resources of other programs.
         network.refuse_overlaps()
         binaries.build(PROGRAMS)
         try:
@@ -296,7 +296,7 @@ def _stop_all(*, keep_logs: bool) -> None:
     for path in folders.run.iterdir():
         if path.name not in kept and path.name != "state.json":
             shutil.rmtree(path) if path.is_dir() else path.unlink()
-    # Last, so that an incomplete clean-up is resumed by the next start.
+    # The state is removed last, so that the next start resumes an incomplete clean-up.
     (folders.run / "state.json").unlink(missing_ok=True)
 
 

@@ -47,7 +47,7 @@ def copy(source: Path, target: Path) -> None:
 def _unpack(images: Mapping[str, Path], target: Path) -> None:
     report(f"unpacking {len(images)} images")
     started = time.monotonic()
-    # Not in the cache, whose path might be too long for a socket and whose file system might not support overlayfs.
+    # Don't unpack in the cache: its path might be too long for a socket, and its file system might not support overlayfs.
     here = state.run_dir() / _DAEMON
     shutil.rmtree(here, ignore_errors=True)
     here.mkdir()

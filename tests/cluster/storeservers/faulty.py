@@ -54,7 +54,7 @@ _SLOW_SECONDS = 0.03
 
 @dataclass(frozen=True)
 class Fault:
-    """Makes the `number`-th request since arming (counted from 1) fail in this way."""
+    """Makes the `number`-th request since arming (counted from 1) fail with a fault of this kind."""
 
     number: int
     kind: Kind

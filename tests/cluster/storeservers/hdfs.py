@@ -112,7 +112,7 @@ class HdfsCluster(HdfsFiles, Server):
     def stop(self) -> None:
         """Stop all servers. Their data stays in the run folder."""
         while self._processes:
-            # Killed, because an orderly shutdown of a DataNode takes seconds, and no data is written after the tests.
+            # The servers are killed, because an orderly shutdown of a DataNode takes seconds, and no data is written after the tests.
             self._processes.popitem()[1].kill()
 
     def kill_namenode(self) -> None:
@@ -136,7 +136,8 @@ class HdfsCluster(HdfsFiles, Server):
         self._processes.pop(self._datanodes[number].name).kill()
 
     def kill_datanode_while_writing(self, number: int, *, seconds: float = 60) -> set[Path]:
-        """Kill a DataNode while it is writing a block. It is paused while we look for an unfinished block, and resumed if there is none.
+        """Kill a DataNode while it is writing a block. The DataNode is paused during each search for an unfinished block, and resumed if
+        there is none.
 
         Returns the files of its unfinished blocks, except those that an earlier kill left behind.
         """
@@ -276,7 +277,7 @@ class HdfsCluster(HdfsFiles, Server):
             "dfs.namenode.http-address": self.http_address,
             "dfs.replication": str(len(self._datanodes)),
             "dfs.permissions.enabled": "true",
-            # A DataNode is considered dead after 2 rechecks of 3 s and 10 heartbeats of 1 s, instead of ten minutes.
+            # A DataNode is considered dead after 2 rechecks of 3 s and 10 heartbeats of 1 s, instead of after ten minutes.
             "dfs.heartbeat.interval": "1",
         }
 
@@ -287,7 +288,7 @@ class HdfsCluster(HdfsFiles, Server):
             "dfs.namenode.datanode.registration.ip-hostname-check": "false",
             "dfs.namenode.safemode.extension": "0",
             "dfs.namenode.safemode.min.datanodes": "1",
-            # The thread that deletes blocks would otherwise wake up a hundred times a second, which makes up a third of an idle NameNode's
+            # The thread that deletes blocks would otherwise wake up a hundred times a second, which would be a third of an idle NameNode's
             # work.
             "dfs.namenode.block.deletion.unlock.interval.ms": "1000",
         }

@@ -129,7 +129,7 @@ class HdfsPair(HdfsCluster):
         }
 
     def _namenode_settings(self) -> dict[str, str]:
-        # Also needed for formatting, which is done with the first NameNode's settings.
+        # The id is also needed for formatting, which is done with the first NameNode's settings.
         return {**super()._namenode_settings(), "dfs.ha.namenode.id": _name(0)}
 
     def _service_settings(self) -> dict[str, str]:

@@ -20,8 +20,8 @@ from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 
-# Below the kernel's range for outgoing connections, so that a stopped server finds its port free when it restarts, and below Kubernetes'
-# node ports.
+# These ports are below the kernel's range for outgoing connections, so that a stopped server finds its port free when it restarts. They are
+# also below Kubernetes' node ports.
 _FIRST_PORT, _LAST_PORT = 15_000, 29_999
 _POLL_SECONDS = 0.1
 _STARTER = ThreadPoolExecutor(1, thread_name_prefix="starter of servers")

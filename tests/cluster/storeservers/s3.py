@@ -146,7 +146,7 @@ class S3Server(OneServer):
         ]
 
     def _listing(self, path: str, query: Mapping[str, str]) -> bytes:
-        """Request a listing. The server answers it with InternalError if an upload ends while the server reads its folders."""
+        """Request a listing. The server responds with InternalError if an upload ends while the server reads its folders."""
         for _ in range(_LISTINGS - 1):
             try:
                 return self.request("GET", path, query=query)

@@ -32,7 +32,7 @@ def _packages() -> int:
 
 
 def _prepare() -> int:
-    """Does the slow part of the set-up, for which registries are enough: the jars, the cluster's programs and both images."""
+    """Does the slow part of the set-up, which needs only access to registries: the jars, the cluster's programs and both images."""
     for module in ("storeservers", "kubecluster"):
         subprocess.run([sys.executable, "-m", module, "build"], check=True)
     return _images()

@@ -37,7 +37,7 @@ class Trouble(StrEnum):
     LOST = "lost answer"
     """The request takes effect, but the operator gets no response."""
     STALL = "stall"
-    """The request is neither forwarded nor answered; after `stall_seconds` the connection is reset."""
+    """The request isn't forwarded and gets no response. After `stall_seconds`, the connection is reset."""
     CUT = "watch cut"
     """Affects only watches: the connection is reset within four seconds."""
     EXPIRED = "watch expired"
@@ -64,7 +64,7 @@ class Asked:
 
     @property
     def writes(self) -> bool:
-        """Whether it is a write to anything but the Lease."""
+        """Whether the request writes to anything but the Lease."""
         return self.method != "GET" and "/leases" not in self.path
 
 
@@ -149,7 +149,7 @@ class ApiProxy:
             if self._random.random() >= self._share and not (watches and self._share):
                 return None
             kinds = _WATCH if watches else _READ if method == "GET" else _WRITE
-            # The rarest kinds first, so that a short test meets all of them.
+            # Choose one of the kinds that have occurred least often, so that even a short test meets all kinds.
             fewest = min(self._drawn[kinds, kind] for kind in kinds)
             met = self._random.choice([kind for kind in kinds if self._drawn[kinds, kind] == fewest])
             self._drawn[kinds, met] += 1

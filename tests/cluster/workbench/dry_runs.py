@@ -1,4 +1,4 @@
-"""Objects and changes that the API server only tries, and its answers.
+"""Dry runs: the API server checks objects and changes, and responds, but stores nothing.
 
 All requests use the test process's connection. kubectl would take a tenth of a second of processor time for each of hundreds of requests.
 """
@@ -13,14 +13,15 @@ _MERGE: Final = "application/merge-patch+json"
 
 
 def answer_to_object(cluster: Cluster, namespace: str, document: Document) -> str:
-    """Returns `created`, or the message that refuses the object, with a line for each faulty field. Unknown fields are faults too."""
+    """Returns `created`, or the message with which the object is refused. This message has a line for each faulty field. Unknown fields are
+    faults too."""
     query = [("dryRun", "All"), ("fieldValidation", "Strict")]
     return _answer(cluster, "POST", _path(namespace, document["apiVersion"], document["kind"]), query, document, done="created")
 
 
 def answer_to_patch(cluster: Cluster, namespace: str, document: Document, patch: Document) -> str:
-    """Returns `patched`, or the message that refuses a merge patch of the object with this kind and name, with a line for each faulty
-    field."""
+    """Returns `patched`, or the message with which a merge patch of the object with this kind and name is refused. This message has a line
+    for each faulty field."""
     path = f"{_path(namespace, document['apiVersion'], document['kind'])}/{document['metadata']['name']}"
     return _answer(cluster, "PATCH", path, [("dryRun", "All")], patch, done="patched")
 

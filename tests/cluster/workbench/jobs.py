@@ -127,7 +127,7 @@ class Namespace:
             time.sleep(0.5)
 
     def wait_phase(self, name: str, phase: str, *, seconds: float = PATIENCE_SECONDS) -> Document:
-        """Polls until the phase is reached; any other terminal phase fails at once."""
+        """Polls until the job reaches the phase. Fails immediately if the job reaches any other terminal phase."""
 
         def reached(status: Document) -> bool:
             now = status.get("phase")

@@ -1,7 +1,7 @@
 """Synthetic MNIST in IDX files: image i has pixel j = (31 i + 7 j) mod 256, and its label is i mod 10.
 
 Images 0 to 59,999 are in the training files, and images 60,000 to 69,999 are in the test files. The digests of the TFRecord files come from
-hand-written wire bytes, checked against protobuf's own code and read by TensorFlow 2.21.
+hand-written wire bytes, which were checked against protobuf's own code and read with TensorFlow 2.21.
 """
 
 import gzip

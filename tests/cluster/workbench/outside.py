@@ -153,7 +153,7 @@ class OutsideOperator:
         return "dataprep_leader 1.0" in self.metrics()
 
     def metrics(self) -> str:
-        """The operator's metrics, or an empty string if it doesn't answer."""
+        """The operator's metrics, or an empty string if the operator doesn't respond."""
         return self._answer("/metrics") or ""
 
     @property

@@ -79,7 +79,7 @@ def assert_done_once(stores: Stores, namespace: Namespace, *, lost_answers: bool
     A job in one pod has only the plan step's Job and pod.
 
     With `lost_answers`, a Job is allowed to have had a second pod: if the API server dies after storing a new pod but before responding,
-    the Job controller creates another one. It deletes this other pod later, unless both pods have finished by then.
+    the Job controller creates a second pod. It later deletes the second pod, unless both pods have finished by then.
     """
     jobs = namespace.all("dataprepjobs")
     statuses = {job["metadata"]["name"]: job["status"] for job in jobs}

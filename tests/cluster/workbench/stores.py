@@ -28,8 +28,8 @@ class Stores:
 
     @cached_property
     def hdfs(self) -> HdfsFiles:
-        """HDFS with two DataNodes, which other test processes might use too. If the processes share no HDFS, it starts with the first test
-        that uses it."""
+        """HDFS with two DataNodes, which other test processes might use too. If the processes share no HDFS, this process starts one for
+        its first test that needs HDFS."""
         return self.find_hdfs()
 
     def settings(self) -> list[dict[str, Any]]:

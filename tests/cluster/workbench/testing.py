@@ -25,7 +25,7 @@ from workbench.outside import bring_back
 
 PROCESSES: Final = 5
 PROCESSES_APART: Final = 3
-"""Fewer processes, since these tests measure how soon an operator reacts."""
+"""This number is smaller, because these tests measure how soon an operator reacts."""
 NIGHTLY_VARIABLE: Final = "DATAPREP_TEST_NIGHTLY"
 """With this variable, a run of all tests includes those marked `nightly`."""
 _NO_TESTS: Final = 5
@@ -52,7 +52,7 @@ def run_on_cluster(arguments: Sequence[str]) -> int:
                 together = _group(f"{wanted} and not (apart or exclusive)", PROCESSES, arguments)
             kueue.uninstall(operator.cluster)
             apart = _group(f"{wanted} and apart", PROCESSES_APART, arguments)
-            # These tests have scaled the operator down.
+            # The tests marked `apart` have scaled the operator down.
             bring_back(operator)
             alone = _pytest("-m", f"{wanted} and exclusive", *arguments, shared=True)
     except ClusterUnavailable:

@@ -66,7 +66,7 @@ class Forks:
     ) -> None:
         """Start a command with these arguments. `streams` are its standard input, output and error.
 
-        With a program, start this Python code instead of the command.
+        If `program` is given, start this Python code instead of the command.
         """
         order = {"arguments": list(arguments), "environment": dict(environment), "folder": str(folder), "program": program}
         descriptors = [stream if isinstance(stream, int) else stream.fileno() for stream in streams]
@@ -130,7 +130,7 @@ def _become(descriptors: Sequence[int], *, arguments: list[str], environment: di
 
 
 if __name__ == "__main__":
-    # Set before numpy is imported, as in a command.
+    # This is set before numpy is imported, as in a command.
     os.environ["OPENBLAS_NUM_THREADS"] = "1"
     for _name in _MODULES:
         importlib.import_module(_name)

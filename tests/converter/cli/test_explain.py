@@ -86,7 +86,7 @@ def test_the_schema_is_printed_as_it_was_generated(capsys: pytest.CaptureFixture
 
 def test_an_inferred_job_names_its_schema_and_is_valid_by_it(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     (tmp_path / "a.csv").write_text(NUMBERS)
-    # Imported here, because the import takes two seconds, which each process that collects tests would need.
+    # Imported here, because otherwise each process that collects tests would spend two seconds on this import.
     import jsonschema  # type: ignore[import-untyped]  # it ships no types
 
     assert code_of("infer", tmp_path / "a.csv") == 0

@@ -1,4 +1,4 @@
-"""Code from Git: the commit and files that are fetched, and the errors for missing ones."""
+"""Code from Git: which commit and files are fetched, and the errors if they are missing."""
 
 import base64
 import os

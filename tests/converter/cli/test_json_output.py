@@ -1,4 +1,4 @@
-"""`--json`: a command prints, as one JSON value for scripts, what it otherwise prints for people. Errors stay on standard error."""
+"""With `--json`, a command prints one JSON value for scripts instead of text for people. Errors stay on standard error."""
 
 import json
 from pathlib import Path

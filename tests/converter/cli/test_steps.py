@@ -314,8 +314,8 @@ print(len(set(os.listdir("/proc/self/task")) - before))
 
 @pytest.mark.slow
 def test_loading_a_plan_starts_no_threads(few: Path, tmp_path: Path, step: Step) -> None:
-    """If loading a plan started Arrow's threads, they would still be using Python's memory when a worker without work exits immediately,
-    and would abort the process."""
+    """A worker without work exits immediately. If loading a plan started Arrow's threads, they would still be using Python's memory at that
+    time, and would abort the process."""
     planned = step("plan", *mnist_run(few, tmp_path / "out", FIELDS))
     assert isinstance(planned, messages.PlanResult)
     done = subprocess.run(

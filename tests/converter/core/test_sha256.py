@@ -1,4 +1,4 @@
-"""Compare digests of many pieces with hashlib, and test pieces that are written in one call, including failed writes."""
+"""Compare the digests of many pieces with hashlib's digests, and test pieces that are written in one call, including failed writes."""
 
 import ctypes
 import errno

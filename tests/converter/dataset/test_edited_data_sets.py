@@ -1,4 +1,5 @@
-"""A manifest or a table that was edited together with its digests: an impossible path or a null is named before any file is written."""
+"""A manifest or a table that was edited together with its digests: the error names an impossible path or a null before any file is
+written."""
 
 import hashlib
 import json

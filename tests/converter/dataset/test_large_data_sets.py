@@ -56,7 +56,7 @@ def make(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Make:
 
 
 def write(path: Path, rows: str) -> None:
-    """Writes a file of rows, whose time is always the same, because equal inputs have equal times."""
+    """Writes a file of rows. The file's time is always the same, because inputs count as equal only if their times are equal."""
     path.parent.mkdir(exist_ok=True)
     path.write_text(f"x,label\n{rows}")
     os.utime(path, (0, 0))
@@ -70,7 +70,7 @@ def job(root: Path, name: str, output: dict[str, Any]) -> Any:
 
 
 def files_of(folder: Path) -> dict[str, bytes]:
-    """Returns all files, except those that differ with a table, or with the time. The folder's name is replaced."""
+    """Returns all files, except those that depend on the time or on whether there is a table. The folder's name is replaced."""
     found = {path.relative_to(folder).as_posix(): path for path in folder.rglob("*") if path.is_file()}
     passed = ("_SUCCESS", croissant.FILE, *(name for name in found if "/reports/" in name or "/manifest" in name))
     return {
@@ -176,7 +176,7 @@ def test_a_data_set_of_a_script_has_a_table(tmp_path: Path, monkeypatch: pytest.
 
 
 def test_croissant_has_a_set_of_files_for_each_split(make: Make) -> None:
-    """mlcroissant reads no files that are in a set of files outside the description's folder, so their columns aren't described."""
+    """mlcroissant can't read sets of files outside the description's folder, so the description omits the columns of such files."""
     folder = make("out", KINDS["csv"], limit=3)
     described = json.loads((folder / croissant.FILE).read_bytes())
     assert [(each["@type"], each["@id"], each["includes"]) for each in described["distribution"]] == [

@@ -146,7 +146,7 @@ def test_a_broken_shard_is_repaired(large: Path) -> None:
 
 
 def write_tables_differently(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Makes tables have other bytes, as another release of pyarrow may do."""
+    """Changes the bytes of tables, as another release of pyarrow might."""
     monkeypatch.setattr(manifest_table, "_ROW_GROUP", 5)
 
 

@@ -1,5 +1,5 @@
-"""Jobs must not write to a folder that they read: however the URIs are written, the output must not be an input, be inside one, or contain
-one."""
+"""Jobs that would write to a folder that they read are refused. However the URIs are written, the output can't be an input, be inside an
+input, or contain an input."""
 
 import json
 import os

@@ -67,7 +67,7 @@ def test_a_session_may_end_while_rows_are_read(fake: FakeMaxCompute) -> None:
 
 
 def shifted(count: int, *, first: int) -> Rows:
-    """Return the rows of `counted`, but with the order of the rows from `first` on reversed."""
+    """Return the rows of `counted`, but with the rows from `first` on in reverse order."""
 
     def at(start: int, length: int) -> pa.Table:
         ids = np.arange(start, start + length)

@@ -285,7 +285,7 @@ def test_times_of_sql_are_told(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("second", [pa.timestamp("us", tz="UTC"), pa.int64(), pa.date32()])
 def test_files_whose_times_are_of_other_kinds_are_refused(tmp_path: Path, second: pa.DataType) -> None:
-    """If such files were read together, the numbers in one column would have two meanings."""
+    """If files with different kinds of times were read together, the numbers in one column would have two meanings."""
     (tmp_path / "in").mkdir()
     pq.write_table(pa.table({"t": pa.array([0], pa.timestamp("us"))}), tmp_path / "in/a.parquet")
     pq.write_table(

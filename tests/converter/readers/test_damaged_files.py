@@ -1,5 +1,5 @@
-"""Damages files for the binary and sparse sources by flipping bytes and truncating. Reading must either return records or fail with an
-error that names the file."""
+"""Damages files for the binary and sparse sources by flipping bytes and truncating. The tests check that reading either returns records or
+fails with an error that names the file."""
 
 import gzip
 import struct

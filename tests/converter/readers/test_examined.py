@@ -84,7 +84,7 @@ def size_of(store: Store, entry: Entry) -> int:
 
 
 def test_a_scan_collects_results_in_the_order_of_the_files(tmp_path: Path) -> None:
-    """Whichever is known first, so that a second scan of a part writes the same files."""
+    """The order doesn't depend on which result is known first, so a second scan of a part writes the same files."""
     access = FakeAccess(FakeRemoteStore(Access().store(str(tmp_path))))
     access.scan = scan = ScanOfPart(0)
     files = entries(tmp_path, [1, 2, 3])

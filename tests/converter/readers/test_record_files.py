@@ -86,7 +86,7 @@ def test_the_first_broken_file_is_named(source: Source, tmp_path: Path, monkeypa
 
 
 CUT = b"\0\1"
-"""The beginning of a record, with which a file ends."""
+"""The first bytes of a record. A file that ends with these bytes has an incomplete record."""
 
 
 @pytest.mark.parametrize("is_remote", [False, True])

@@ -53,7 +53,7 @@ def test_the_parts_of_a_file_are_stored_exactly(spans: list[Span]) -> None:
 
 
 def test_how_the_parts_are_found_is_stored_once_if_it_is_the_same() -> None:
-    """The record batches of an Arrow file can share a long list of dictionaries."""
+    """The record batches of an Arrow file can share a long list of dictionaries, which is then stored only once."""
     document = to_document(TableFile(pa.schema([]), [Span(1, 1, number, "x" * 1000) for number in range(100)]))
     assert document is not None
     assert document.value["extras"] == ["x" * 1000]

@@ -56,7 +56,7 @@ def sizes(*, unit: int, cell: int, longest: int = 1 << 20) -> Iterator[None]:
 
 
 def read(source: Source) -> tuple[Any, Any, list[int]]:
-    """The good records, the reasons of the bad ones, and the line of each record."""
+    """The good records, the reasons why the others are bad, and the line of each record."""
     reader = reader_class(source.kind)
     found = batches(reader, source)
     units, state = plan(reader, source)
@@ -261,7 +261,7 @@ def test_a_cell_needs_no_bytes_before_it_but_one(tmp_path: Path) -> None:
 
 
 def test_scans_for_different_prefixes_soon_find_the_same(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """So a cell is scanned for each prefix only up to the first records."""
+    """The scans for different prefixes soon agree, so only the first records of a cell are scanned for every prefix."""
     text = b"".join(b'%d,"a, %d"\n' % (row, row) for row in range(4000))
     (tmp_path / "a").write_bytes(text)
     monkeypatch.setattr(cells, "_FIRST_BYTES", 64)

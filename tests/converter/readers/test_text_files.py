@@ -1,4 +1,4 @@
-"""Text files are examined each on its own. What is found doesn't depend on the order in which the files were read."""
+"""Each text file is examined on its own. The results don't depend on the order in which the files are read."""
 
 import gzip
 import json
@@ -101,7 +101,7 @@ def test_stretches_before_a_fault_are_listed(tmp_path: Path, monkeypatch: pytest
 
 
 def test_only_some_of_the_files_are_read_ahead(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Eight files at a time are examined. Their memory is bounded, because only two of them are read over several connections."""
+    """Eight files are examined at a time. To limit the memory, only two of them are read over several connections."""
     as_remote(monkeypatch)
     monkeypatch.setattr(stretches, "UNIT_BYTES", 16)
     for number in range(8):

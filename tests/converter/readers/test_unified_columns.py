@@ -1,5 +1,5 @@
-"""Tests files whose schemas differ: which schemas are unified (with the values that DuckDB and pyarrow read), and which are refused, with
-what messages."""
+"""Tests files whose schemas differ: which schemas are unified, with the values that DuckDB and pyarrow read, and with which messages the
+others are refused."""
 
 import datetime as dt
 import json
@@ -229,8 +229,8 @@ def test_a_time_that_the_finer_unit_can_not_hold_is_a_bad_record(tmp_path: Path)
 
 
 def test_structs_with_other_fields_are_unified(tmp_path: Path) -> None:
-    """In one of the files, the struct and the list of structs lack a field, have a field of another width, and have a field of the type
-    null."""
+    """In one of the files, the struct and the list of structs lack a field. They also have a field of another width, and a field of the
+    type null."""
     one: dict[str, Any] = {"box": {"x": 1, "none": None}, "parts": [{"n": 1}]}
     other: dict[str, Any] = {"box": {"x": 2**40, "none": 0.5, "name": "b"}, "parts": [{"n": 2.5, "t": "c"}, None]}
     small = pa.struct([("x", pa.int32()), ("none", pa.null())])

@@ -338,8 +338,8 @@ def test_columns_side_by_side_are_summarised_as_each_alone(extent: Any) -> None:
             alone.add(column)
         expected = json.loads(json.dumps(alone.finished().to_json(room(features=len(features), shards=1))))
         if "n" in expected:
-            # Nulls in one column also change the parts in which the other columns are summed, and so the last digits of the mean and the
-            # deviation.
+            # Nulls in one column also change the parts in which the other columns are summed. This changes the last digits of the mean and
+            # the deviation.
             expected["n"][2:4] = pytest.approx(expected["n"][2], rel=1e-9), pytest.approx(expected["n"][3], rel=1e-9)
         if expected.get("t", [False])[-1]:
             # Counting stops once the values prove to be mostly distinct, which happens earlier if the parts are smaller.

@@ -211,7 +211,7 @@ def test_images_are_stratified_by_their_folders(tmp_path: Path) -> None:
 Row = tuple[str, float | str]
 """A part and a weight. The weight `wrong` isn't a number.
 
-A record with this weight is bad. In a source that can't store text in the column, the weight is missing instead, and the record is bad too.
+A record with this weight is bad. If a source can't store text in the column, the weight is missing instead, and the record is also bad.
 """
 
 

@@ -125,7 +125,7 @@ def test_a_failure_while_files_around_the_data_are_made_leaves_no_visible_file(
 
 
 class InThisThread(Executor):
-    """Makes each call at once, so that no thread still holds what a finished call was given."""
+    """Runs each call immediately in the caller's thread, so no other thread still holds a finished call's arguments."""
 
     def __init__(self, *_: object, **__: object) -> None:
         pass

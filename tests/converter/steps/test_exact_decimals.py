@@ -22,7 +22,7 @@ from dataprep_converter.tools.verification import verify
 _arrow: Any = pa
 
 PRICES = ["12345678901234567890.12", "12345678901234567890.13", None, "12345678901234567890.12", "-12345678901234567890.13", "0.30", None]
-"""The first two prices are the same number as float64."""
+"""If they are converted to float64, the first two prices become the same number."""
 LIMITS = ["12345678901234567890.13", "12345678901234567890.13", "1.00", None, "-12345678901234567890.12", "0.30", None]
 
 

@@ -1,4 +1,5 @@
-"""A small job in one pod: which jobs are small, that the data set is the same, and that after any failure the other steps do the rest."""
+"""Small jobs in one pod. The tests check which jobs are small, that the data set is the same, and that the other steps do the rest after
+any failure."""
 
 import logging
 from collections.abc import Callable

@@ -81,7 +81,7 @@ def test_other_files_beside_the_reports_change_nothing(converted: tuple[DataPrep
 
 
 def test_a_shard_without_its_own_report_is_missing(converted: tuple[DataPrepJob, Plan, RunFolder]) -> None:
-    """Otherwise, the data set would be finished, and `verify` would find the fault."""
+    """If the commit step accepted the missing report, it would finish the data set, and only `verify` would find the fault."""
     job, plan, folder = converted
     report = folder.report(next(bundles(plan.head)).start + 1)
     assert report is not None

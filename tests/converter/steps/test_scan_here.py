@@ -1,4 +1,5 @@
-"""`dataprep run` with several processes reads a large text source in all of them before the plan, which is that of one process."""
+"""With several processes, `dataprep run` scans a large text source in all of them before the plan step. The plan is the same as with one
+process."""
 
 import io
 import logging
@@ -192,7 +193,7 @@ def test_an_error_of_the_listing_comes_in_its_turn(tmp_path: Path, content: str,
 
 
 class Dying(PARTS):
-    """Parts of which the first kills its process: once if the file `once` can be made, otherwise always."""
+    """Parts of a scan. The first part kills its process: only once if the file `once` can be made, or else every time."""
 
     def begin(self, access: Access, *, is_stopped: Callable[[], bool] | None = None) -> Any:
         do = super().begin(access, is_stopped=is_stopped)
@@ -214,7 +215,7 @@ class Dying(PARTS):
 
 
 class Failing(PARTS):
-    """Parts of which one always fails in another process, as if a store were down."""
+    """Parts of a scan. One part always fails in another process, as if a store were down."""
 
     error: ClassVar[Exception] = ConvertError("the store is down")
 
@@ -284,7 +285,8 @@ def test_a_part_that_fails_is_read_by_the_plan_step(
 
 
 class Interrupted(PARTS):
-    """Parts that take a minute in other processes. In this process, Ctrl-C is pressed as soon as another process has begun its part."""
+    """Parts of a scan that take a minute in other processes. In this process, Ctrl-C is pressed as soon as another process has begun its
+    part."""
 
     def begin(self, access: Access, *, is_stopped: Callable[[], bool] | None = None) -> Any:
         del access, is_stopped

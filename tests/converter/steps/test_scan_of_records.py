@@ -1,4 +1,5 @@
-"""Several processes examine files of records and of columns before the plan step. The plan is byte for byte that of one process."""
+"""Several processes examine files of records and of columns before the plan step. The plan is byte for byte the same as with one
+process."""
 
 import gzip
 import io
@@ -192,7 +193,7 @@ def prepared(folder: Path, kind: Kind, sizes: list[int]) -> DataPrepJob:
 @settings(max_examples=examples(60), deadline=None)
 @given(data=st.data())
 def test_the_plan_or_the_error_is_that_of_one_process(kind: Kind, tmp_path_factory: pytest.TempPathFactory, data: st.DataObject) -> None:
-    """Whatever the parts are, and whichever results are lost, damaged, or of an earlier version of a file."""
+    """The plan or the error is the same for any parts, even if some results are lost, damaged, or of an earlier version of a file."""
     folder = tmp_path_factory.mktemp("scan")
     sizes = data.draw(st.lists(st.integers(0, 9), min_size=1, max_size=6), label="rows of each file")
     job = prepared(folder, kind, [max(1, sizes[0]), *sizes[1:]])
@@ -227,7 +228,7 @@ def test_the_plan_step_opens_no_file_that_was_scanned(kind: Kind, tmp_path: Path
 
 
 def test_every_source_whose_files_are_read_for_the_plan_is_scanned() -> None:
-    """`docs/design.md` says why the others aren't."""
+    """`docs/design.md` explains why the other sources aren't scanned."""
     texts = {"csv", "jsonl", "text", "libsvm"}
     others = {"tfrecord", "sequence_file", "numpy", "webdataset", "parquet", "orc", "arrow", "avro"}
     assert {kind for kind in READERS if stored_form(kind) is not None} == texts | others
@@ -264,7 +265,7 @@ def test_a_file_of_other_records_is_named_by_the_plan_step(tmp_path: Path) -> No
 
 
 def test_a_data_set_of_this_project_names_the_features(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """No records are needed then."""
+    """A data set of this project names its features, so no records are needed to infer them."""
     (tmp_path / "rows.csv").write_text("n\n" + "1\n" * 90)
     run_job(
         parse_job(
@@ -283,7 +284,8 @@ def test_a_data_set_of_this_project_names_the_features(tmp_path: Path, monkeypat
 
 
 def test_results_of_an_earlier_rule_are_not_used(tmp_path: Path) -> None:
-    """The plan of an existing data set can follow an earlier version of a part, by which other columns are found in the same file."""
+    """The plan of an existing data set can use an earlier version of a part. With this version, the reader finds other columns in the same
+    file."""
     job = prepared(tmp_path, KINDS["parquet"], [5, 5])
 
     def state_of(access: Access) -> Any:
@@ -298,7 +300,7 @@ def test_results_of_an_earlier_rule_are_not_used(tmp_path: Path) -> None:
 
 
 def test_a_schema_that_all_files_have_is_stored_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The metadata of the files differ."""
+    """The files' metadata differs."""
     monkeypatch.setattr(scans, "PART_BYTES", 1 << 40)
     kind = Kind({"arrow": IN}, lambda number, rows: of_arrow(6 * number, rows + number))
     scan(prepared(tmp_path, kind, [5] * 20))

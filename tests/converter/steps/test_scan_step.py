@@ -1,4 +1,4 @@
-"""Several processes read the source before the plan step. The plan is byte for byte that of one process."""
+"""Several processes read the source before the plan step. The plan is byte for byte the same as with one process."""
 
 import gzip
 import json
@@ -63,7 +63,7 @@ def put(folder: Path, kind: str, sizes: list[int], *, first: int = 0) -> None:
 
 
 def put_again(folder: Path, kind: str, sizes: list[int | None]) -> None:
-    """Writes files as `put` does, but leaves those unchanged whose size is None."""
+    """Writes files as `put` does, but leaves files whose size is None unchanged."""
     for number, rows in enumerate(sizes):
         if rows is not None:
             put(folder, kind, [max(1, rows) if number == 0 else rows], first=number)
@@ -83,7 +83,7 @@ def planned(job: DataPrepJob) -> tuple[bytes, str, Any]:
 
 
 def scan(job: DataPrepJob, *, group: int = 1) -> int:
-    """Scans all parts. Each has the pieces of `group` small parts. Returns the number of parts."""
+    """Scans all parts. Each part contains the pieces of `group` small parts. Returns the number of parts."""
     count = -(-divide(job.spec, Access()).parts // group)
     for part in range(count):
         run_scan_step(job.spec, Access(), part, scan=f"{group:056x}")
@@ -131,7 +131,7 @@ def test_the_plan_is_that_of_one_process(
     size: int,
     fates: list[str],
 ) -> None:
-    """Whatever the parts are, whichever of them are lost or damaged, and whichever files have changed or are new since the scan."""
+    """The plan is the same for any parts, even if some are lost or damaged, or if files have changed or are new since the scan."""
     folder = tmp_path_factory.mktemp("scan")
     put(folder, kind, [max(1, before[0]), *before[1:]])
     job = a_job(folder, kind)

@@ -122,7 +122,7 @@ SOURCES: dict[str, Callable[[Path], dict[str, Any]]] = {
 
 
 def _without_units(files: dict[str, Any]) -> dict[str, Any]:
-    """The files without the list of units, which names a join's files below the output."""
+    """The files, except the list of units, because a join's list of units names files below the output."""
     return {name: content for name, content in files.items() if not name.endswith("/units.parquet")}
 
 

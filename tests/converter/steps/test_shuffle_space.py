@@ -1,4 +1,4 @@
-"""The space that a shuffle in two rounds needs is checked before."""
+"""The space that a shuffle in two rounds needs is checked before the shuffle begins."""
 
 from pathlib import Path
 

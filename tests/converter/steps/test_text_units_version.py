@@ -1,5 +1,5 @@
-"""Earlier releases divided large text files into other units. So jobs with such files get a different run id, and old data sets stay as they
-are."""
+"""Earlier releases divided large text files into units in a different way. So jobs with such files get a different run id, and old data
+sets stay as they are."""
 
 from collections.abc import Mapping
 from pathlib import Path

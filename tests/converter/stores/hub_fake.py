@@ -56,7 +56,7 @@ class FakeHub:
         self.refuses_content_at = ""
         """Where the contents of large files are refused: `batch` (all together), `object` (each one individually), or `storage`."""
         self.before_request: Callable[[str], None] = lambda _: None
-        """Called with each request before it is answered."""
+        """Called with each request before the fake responds."""
         self.before_commit: Callable[[str], None] = lambda _: None
         """Called with the branch before a commit is made through the API."""
         self.endpoint = ""

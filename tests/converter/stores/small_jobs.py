@@ -68,13 +68,13 @@ def of_rows(place: Place) -> SmallJob:
 
 
 def of_many_shards(place: Place) -> SmallJob:
-    """Return a job whose only task has enough shards for a file of their reports."""
+    """Return a job whose only task has just enough shards for their reports to be stored together in a file."""
     of = of_rows(place)
     return SmallJob(place, of.source, {"workers": {"parallelism": 1}}, {"shards": {"count": FEWEST_BUNDLED}})
 
 
 _LEAST_PART_BYTES: Final = {"oss": 100 << 10, "s3": 5 << 20, "gs": 5 << 20, "abfs": 100 << 10}
-"""Maps a store to the smallest size that its server accepts for parts other than the last. Azure has no limit. Other stores have no parts."""
+"""Maps a store to the smallest part that its server accepts, except as the last part. Azure has no limit. Other stores have no parts."""
 
 
 def least_parts(monkeypatch: pytest.MonkeyPatch, place: Place | None = None) -> None:
@@ -125,7 +125,7 @@ def two_rounds(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def of_a_shuffle(place: Place) -> SmallJob:
-    """Return a job that shuffles two CSV files, with `two_rounds` in two rounds."""
+    """Return a job that shuffles two CSV files. With `two_rounds`, the shuffle has two rounds."""
     return shuffled(of_files(place, "a", "b"))
 
 
@@ -213,7 +213,8 @@ def scan(job: DataPrepJob, access: Access) -> int:
 
 
 def live_with_scan(job: DataPrepJob, access: Access) -> CommitResult:
-    """Run all steps of a job whose input is scanned before it is planned. Fails if there is no scan, as without `small_parts`."""
+    """Run all steps of a job whose input is scanned before it is planned. Fails if there is no scan, which happens without
+    `small_parts`."""
     assert scan(job, access) > 1
     return live(job, access)
 

@@ -90,7 +90,8 @@ def killed_for_real(job: DataPrepJob, place: Place, point: Point | Before, *, li
     """Run the job in a child process. Return whether the child was killed."""
     child = os.fork()
     if child == 0:
-        # Clients that earlier tests left have threads in the parent only, so the child would wait forever to destroy them.
+        # The threads of clients that earlier tests left behind exist only in the parent. So the child would wait forever if it destroyed
+        # these clients.
         gc.freeze()
         code = 1
         try:
@@ -202,7 +203,8 @@ MANY_SHARDS: Final = (
     Before("commit", "/manifest-files.parquet"),
     Before("put", "/manifest.json"),
 )
-"""The points before the reports are stored together, before and while the manifest's table is written, and when it is written."""
+"""The points before the reports are stored together, before and during the writing of the manifest's table, and after it, before the
+manifest is written."""
 
 
 def test_a_kill_while_the_files_of_many_shards_are_written_costs_nothing(local: Place, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -403,7 +405,7 @@ def committing(job: DataPrepJob, access: Access) -> None:
 EVERY: Final = pytest.mark.parametrize(
     "every", [8, pytest.param(4, marks=[pytest.mark.nightly, pytest.mark.skipif(ALL, reason="all points are tested with `8`")])]
 )
-"""Whether a process sleeps before every eighth operation, or at night before every fourth one."""
+"""A process sleeps before every eighth operation, or at night before every fourth operation."""
 
 
 @EVERY
@@ -477,7 +479,7 @@ def test_two_workers_at_the_same_task_make_one_data_set(local: Place, made: Call
 
 
 def test_two_workers_one_of_whom_dies_make_one_data_set(local: Place) -> None:
-    """The first worker wakes up when the other worker has finished the task, does one more operation and dies. The shard isn't made
+    """When the other worker has finished the task, the first worker wakes up, does one more operation and dies. The shard isn't made
     again."""
     job = small_jobs.of_rows(local)
     expected = finished(job)
@@ -498,7 +500,7 @@ def test_two_workers_one_of_whom_dies_make_one_data_set(local: Place) -> None:
 def test_a_worker_that_wakes_up_in_an_upload_after_the_end_begins_no_other(request: pytest.FixtureRequest, made: PlaceMaker) -> None:
     """The commit has swept the worker's parts, and the shard exists.
 
-    The worker doesn't upload it again, and leaves no unfinished upload.
+    The worker doesn't upload the shard again, and leaves no unfinished upload.
     """
     place = made(request)
     job = small_jobs.of_parts(place)
@@ -534,7 +536,7 @@ def created(sleeper: Sleeper) -> list[str]:
 
 
 def sleeps(job: SmallJob, life: Step, *, every: int) -> list[Point]:
-    """Return the points before the first of every few operations of one step, or before each operation."""
+    """Return the points before every `every`-th operation of one step, or before each operation if `ALL` is set."""
     counted = Operations()
     life(job.to(f"counted-{life.__name__}"), CrashingAccess((job.place.settings,), counted))
     return [Point(number, "before") for number in range(1, len(counted.names) + 1, 1 if ALL else every)]

@@ -1,7 +1,7 @@
 """Seeded faults between the converter and real servers.
 
-Either the data set has exactly the same bytes, or the job reports the reason and no incomplete file is visible. CI runs 2 seeds for each
-store, and the nightly run 20. `make faults SEEDS=300` runs 300 for each store and writes docs/faults.md.
+Either the data set has exactly the same bytes, or the job reports the reason and no incomplete file is visible. CI tests 2 seeds for each
+store, and the nightly run tests 20. `make faults SEEDS=300` runs 300 for each store and writes docs/faults.md.
 """
 
 import os

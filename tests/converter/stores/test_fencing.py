@@ -1,8 +1,8 @@
 """Fencing: a process that commits a run sleeps while another run takes over the output folder, and then continues.
 
-Wherever the process has slept, it must neither finish its own data set nor damage the other run's. By default, this tests every second
-operation of a commit on files in one of the `SITUATIONS`, and a seeded sample of operations on each other store. `make nightly` tests each
-operation on files, and `make crashes` tests all operations in all situations.
+The tests check that the process, wherever it has slept, neither finishes its own data set nor damages the other run's. By default, this
+tests every second operation of a commit on files in one of the `SITUATIONS`, and a seeded sample of operations on each other store.
+`make nightly` tests each operation on files, and `make crashes` tests all operations in all situations.
 """
 
 import os

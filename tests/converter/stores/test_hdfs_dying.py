@@ -1,4 +1,4 @@
-"""NameNode and DataNodes die at seeded points in a job, and restart immediately or after the job.
+"""The NameNode and DataNodes die at seeded points in a job, and are restarted immediately or after the job.
 
 Either the data set is the same, or the job reports the reason and no incomplete file is visible. CI runs two lives. `make faults SEEDS=300`
 runs thirty and writes the results to docs/faults.md.

@@ -352,10 +352,10 @@ def test_a_death_between_the_two_steps_of_taking_over_leaves_the_published_data_
 LAST = 340
 """A number greater than the number of requests that the job sends."""
 FEW = 60
-"""If a tested number exceeds the number of requests that the job sends, the test is skipped, or fails if the difference is more than this.
-The job sends 285 to 320 requests. The number varies because threads share commits."""
+"""A test whose number exceeds the number of requests that the job sends is skipped. If the difference is more than this, the test fails
+instead. The job sends 285 to 320 requests. The number varies because threads share commits."""
 POINTS = [1, 12, 33, 58, 86, 121, 150, 185, 220, 250, 262, 270, 276, 281]
-"""The requests that `make test` tests: before one of them, after the next one, and so on."""
+"""The requests at which `make test` ends a process. The moments alternate: before one request, after the next one, and so on."""
 
 
 MOMENTS = ("before", "after")
@@ -743,7 +743,7 @@ def test_an_output_in_the_source_is_refused_with_and_without_a_branch(hub: FakeH
 
 
 def test_the_input_of_an_output_on_the_hub_is_not_scanned(hub: FakeHub, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Each result of a scan would be a commit, and the Hub keeps removed files."""
+    """A scan would need a commit for each result, and the Hub would keep these files even after they are removed."""
     monkeypatch.setattr(scans, "PART_BYTES", 1)
     on_disk = a_job(hub, tmp_path, days=3, uri=str(tmp_path / "out"))
     job = a_job(hub, tmp_path, days=3)

@@ -17,7 +17,7 @@ _KEYS = {"accessKeyId": "key", "accessKeySecret": "secret"}
 
 @dataclass
 class Bucket:
-    """A server that answers only listing requests, in XML that both OSS and S3 clients understand."""
+    """A server that responds only to listing requests, in XML that both OSS and S3 clients understand."""
 
     objects: int
     endpoint: str = ""

@@ -161,7 +161,8 @@ def test_a_folder_that_may_no_longer_be_written_is_named_and_nothing_half_is_see
 
         child = os.fork()
         if child == 0:
-            # Clients that earlier tests left have threads in the parent only, so the child would wait forever to destroy them.
+            # The threads of clients that earlier tests left behind exist only in the parent. So the child would wait forever if it
+            # destroyed these clients.
             gc.freeze()
             code = 1
             try:
@@ -249,7 +250,7 @@ def test_a_quota_of_oss_that_is_used_up_is_named_and_nothing_half_is_seen(
 @pytest.mark.parametrize(
     ("made", "quota"),
     # A file being written counts as a full block for each of its two replicas. At first there is room for one file, and after some
-    # kilobytes for none.
+    # kilobytes there is no room for another.
     [
         (hdfs, {"names": 5}),
         (hdfs, {"names": 8}),

@@ -29,7 +29,7 @@ def test_a_file_that_is_written_again_between_two_requests_is_opened_again(remot
         with lock:
             opened.append(uri)
             if not replaced:
-                # Another byte after the last range, because a server may derive the ETag from the content.
+                # Append a byte after the last range. The content must change, because a server may derive the ETag from it.
                 remote.store().put(uri, remote.store().get(uri) + b"x")
                 replaced.append(uri)
         return read_range(source, *args, uri=uri)

@@ -1,7 +1,7 @@
 """The store servers behave as other tests assume. The OSS fake is tested in separate files.
 
-Tests that kill HDFS servers are `nightly`, because other tests run jobs whose servers die, and would also fail if the servers didn't come
-back.
+Tests that kill HDFS servers are `nightly`, because other tests cover the same case: they run jobs whose servers die, and would fail if the
+servers didn't come back.
 """
 
 import contextlib

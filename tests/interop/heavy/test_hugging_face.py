@@ -1,4 +1,4 @@
-"""Hugging Face's `datasets` decodes the images and class names of `parquet` with `huggingFace`."""
+"""Hugging Face's `datasets` decodes the images and class names of `parquet` files that were written with the option `huggingFace`."""
 
 import io
 import json

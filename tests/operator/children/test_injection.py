@@ -1,4 +1,4 @@
-"""Texts from users must stay texts. They must not change pod specs, command lines, log lines or metric labels."""
+"""Texts from users stay texts: they never change pod specs, command lines, log lines or metric labels."""
 
 import json
 import logging

@@ -145,7 +145,7 @@ def test_a_message_that_is_not_ours_fails_the_step(world: World) -> None:
 
 
 def test_a_field_that_only_a_later_operator_knows_makes_a_new_job_wait(world: World) -> None:
-    """The CustomResourceDefinition is upgraded before the operator. If the new definition adds a default to a spec, jobs must not fail."""
+    """The CustomResourceDefinition is upgraded before the operator. Jobs don't fail if the new definition adds a default to their spec."""
     world.apply(provenence=False)
 
     assert world.settle() == "Pending"

@@ -1,4 +1,4 @@
-"""Tests of jobs without a queue Job: the convert Job itself is in a Kueue queue. This is so if `kueue.enabled` isn't set, or if an older
+"""Tests of jobs without a queue Job: the convert Job itself is in a Kueue queue. This happens if `kueue.enabled` isn't set, or if an older
 release has started the job.
 
 Kueue's messages appear in a condition, Kueue's changes to Jobs aren't reverted, and there is a warning if no Kueue manages the queue.

@@ -250,7 +250,7 @@ def test_a_retry_waits_for_the_job_that_has_the_output_now(world: World) -> None
 
 @pytest.mark.parametrize("clock_is_behind", [0, 3])
 def test_a_retry_never_stops_a_job_that_has_started(world: World, clock_is_behind: int) -> None:
-    """The retry has the time of the other job's creation, or an earlier time, and its uid is the smaller one."""
+    """The time of the retry is that of the other job's creation, or earlier, and the retried job has the smaller uid."""
     world.apply(output={"uri": "s3://out/mnist"})
     world.settle()
     world.plan_fails(a_failure(Reason.NO_INPUT, "nothing", 3))

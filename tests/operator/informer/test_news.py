@@ -63,7 +63,7 @@ def test_a_pod_is_looked_at_for_what_is_read_of_it() -> None:
 
 @pytest.mark.parametrize("event", ["ADDED", None], ids=["made", "listed again"])
 def test_who_is_listed_is_looked_at(event: Any) -> None:
-    """These events trigger a reconcile even if the cache already has the object.
+    """The event for an added or listed object triggers a reconcile even if the cache already has the object.
 
     This matters after a watch has been cut, and for a child that is in the cache because the operator created it.
     """

@@ -1,4 +1,5 @@
-"""Reconciles arbitrarily changed objects. Each reconcile must result in a status, or in an OperatorError, which is retried."""
+"""Reconciles arbitrarily changed objects. The tests check that each reconcile results in a status, or in an OperatorError, which is
+retried."""
 
 import asyncio
 import contextlib

@@ -1,4 +1,5 @@
-"""Random lives of a job in a Kueue queue: whatever the queue, the users and the pods do, its pods stay within the quota, and it ends well."""
+"""Random lives of a job in a Kueue queue: whatever the queue, the users and the pods do, the job's pods stay within the quota, and the job
+ends well."""
 
 from dataclasses import replace
 from datetime import timedelta
@@ -35,7 +36,7 @@ class QueuedLife:
         workers = {"parallelism": 4, "resources": {"limits": {"memory": "1Gi"}}}
         self.world.apply(labels={QUEUE_LABEL: "research"} if kueue else {}, workers=workers, retry={"memoryGrowth": 2, "maxMemory": "64Gi"})
         self.checked: set[str] = set()
-        """The uids of the Jobs whose first form was checked."""
+        """The uids of the Jobs that were checked when they were created."""
         self.settle()
 
     def settle(self) -> None:

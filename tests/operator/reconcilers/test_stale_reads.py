@@ -1,4 +1,4 @@
-"""The observed state can be stale. The operator must not delete, overwrite or forget objects because of stale state.
+"""The observed state can be stale. The tests check that stale state never makes the operator delete, overwrite or forget objects.
 
 In each test the watch is late, or delivers an event in the middle of a request. The tests use the `World` of `world.py`.
 """
@@ -62,7 +62,8 @@ def test_a_job_that_was_asked_to_try_again_is_not_removed_when_its_time_is_over(
 
 
 def test_a_job_goes_in_the_look_that_finds_it_complete(world: World) -> None:
-    """The job's status is written first, which changes the job's resourceVersion. The change must not prevent the job's deletion."""
+    """The job's status is written first, which changes the job's resourceVersion. The test checks that this change doesn't prevent the
+    job's deletion."""
     world.apply(ttlSecondsAfterFinished=0)
     world.settle()
     world.plan_fails(a_failure(Reason.STORE_UNREACHABLE, "nn", 4))
@@ -147,7 +148,8 @@ def test_a_pod_that_has_ended_after_all_is_not_declared_failed(world: World) -> 
 
 
 def test_the_finalizer_is_not_taken_away_by_what_the_policy_was(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The policy changes to Retain, and back to Delete while the reconcile for Retain waits for a response. The output must be removed."""
+    """The policy changes to Retain, and then back to Delete while the reconcile for Retain waits for a response. The test checks that the
+    output is removed."""
     succeeded(world)
     world.edit(deletionPolicy="Retain")
     listing = world.cluster.list

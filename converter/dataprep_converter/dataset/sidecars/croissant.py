@@ -109,7 +109,8 @@ def _files(manifest: Manifest) -> list[Mapping[str, Any]]:
 def _file_sets(manifest: Manifest) -> list[Mapping[str, Any]]:
     """Returns a set of files for each split, because a list of very many files would be larger than the shards' table.
 
-    A set is described by the common prefix of its files. A split has no set if its files have no prefix that only they have.
+    A set is described by the common prefix of its files. A split gets no set if its files have no common prefix, or if a file of another
+    split has the same prefix.
     """
     beginnings = sagemaker.beginnings(manifest)
     return [
@@ -156,8 +157,8 @@ def _classes(number: int, label: str, classes: list[str]) -> Mapping[str, Any]:
 def _records(finished: FinishedDataSet) -> list[Mapping[str, Any]]:
     """Returns a record set for each shard. Returns an empty list if Croissant can't describe the shards' columns.
 
-    The columns of very many shards aren't described, because mlcroissant finds none of the files that are in sets of files outside the
-    description's folder, and so would read no records.
+    The columns of very many shards aren't described. Such shards are listed only as sets of files, and mlcroissant can't find a set's files
+    outside the description's folder. So mlcroissant would read no records.
     """
     columns, manifest = _columns(finished), finished.manifest
     if not columns or is_large(manifest.files):

@@ -82,7 +82,7 @@ def beginnings(manifest: Manifest) -> dict[str, str]:
 
 @dataclass
 class _FileNames:
-    """The names of a split's files, reduced to the first and the last in alphabetical order, which have the prefix that all have."""
+    """A split's file names, reduced to the alphabetically first and last. The prefix that these two share is common to all names."""
 
     count: int = 0
     first: str = ""

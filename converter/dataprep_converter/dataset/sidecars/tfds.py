@@ -139,7 +139,7 @@ def _leaf(python_name: str, kind: str, content: Mapping[str, Any]) -> Mapping[st
 
 
 def _to_json(content: Mapping[str, Any]) -> bytes:
-    # The parts are written one after another, because the list of the parts of very many shards takes several times as much memory.
+    # The JSON text is written part by part. With very many shards, a list of all parts would take several times as much memory.
     written = BytesIO()
     for part in json.JSONEncoder(indent=2, sort_keys=True, ensure_ascii=False).iterencode(content):
         written.write(part.encode())

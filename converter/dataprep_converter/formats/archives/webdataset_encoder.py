@@ -9,9 +9,9 @@ The bytes equal those of the webdataset library's TarWriter with mtime=0: mode 0
 in the order of their extensions. Names are stored in USTAR fields. A name that doesn't fit would need a PAX header, on which some readers
 fail, so such a name is refused.
 
-Readers split a name at the first dot in its last path component, so a key has no dot in its last path component. The samples of a batch
-whose members have the same extensions are encoded together. A batch can contain several such groups, because a missing value has no member
-and an image's extension depends on the image's type.
+Readers split a name at the first dot in its last path component, so a key has no dot in its last path component. Samples whose members have
+the same extensions are encoded together, as a group. A batch can contain several groups, because a missing value has no member and an
+image's extension depends on the image's type.
 """
 
 from collections.abc import Mapping, Sequence

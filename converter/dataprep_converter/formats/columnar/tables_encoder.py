@@ -1,4 +1,4 @@
-"""Convert features to tables: columns of fixed Arrow types. How records are divided into groups doesn't depend on the batch sizes.
+"""Convert features to tables: columns of fixed Arrow types. The division of records into groups doesn't depend on the batch sizes.
 
 Tables are for columnar formats (`parquet`, `arrow`). Arrow's own writers also copy bytes that lie outside a slice or are masked by a null.
 So equal values in batches of different sizes could give different files. To prevent this, the encoder copies the values of each column of a

@@ -16,7 +16,7 @@ The bytes of a column's value in one row are its *content* (`contents.py`). The 
 that precede the content in its entry are its *prefix*, which depends only on the content's length. If the contents of each column have the
 same length in all rows, the records form a matrix. To build this matrix, the columns of values are copied into a template of constant
 bytes. If the lengths differ, an Arrow kernel builds each row from ragged contents, prefixes (looked up by length) and runs of fixed bytes.
-The steps of sequences are encoded in one of these two ways, too, with each step as a row.
+The steps of sequences are also encoded in one of these two ways, with each step as a row.
 
 A null is written as a Feature without a value (`12 00`), which TensorFlow treats like an absent key. An empty list is a list without values, and a
 sequence that is null or empty has no steps.

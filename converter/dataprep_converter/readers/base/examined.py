@@ -20,8 +20,8 @@ FILE_BYTES: Final = 100 << 10
 """In a scan, opening a file counts as this many bytes, so a part has at most 10,485 files (`scans.PART_BYTES`).
 
 If eight files are examined at a time, the two requests for a footer take about 5 ms for each file, as long as reading these bytes at 20
-MB/s. The files of such a part take 50 s. This is several times as long as its pod takes to start, and about half as long as the pod takes
-to list a million files.
+MB/s. So a part with the maximum number of files takes 50 s. This is several times as long as starting its pod, and about half as long as
+listing a million files in the pod.
 """
 _SMALL_BYTES: Final = 1 << 20
 
@@ -44,7 +44,7 @@ class Examined(Generic[Result]):
 
 @dataclass(frozen=True, slots=True)
 class FilePart:
-    """A file that is examined, or a cell of it."""
+    """A file to be examined, or one cell of a file."""
 
     root: int
     path: str
@@ -55,7 +55,8 @@ class FilePart:
 
 @dataclass(frozen=True)
 class Form(Generic[Result]):
-    """How the result for a file or a cell is stored, so that one process can examine it for another one (`runtime/scans.py`)."""
+    """How the result for a file or a cell is stored, so that one process can examine the file or cell for another process
+    (`runtime/scans.py`)."""
 
     bytes_of: Callable[[FilePart], int]
     """Returns the number of bytes to be read."""
@@ -151,8 +152,8 @@ def _scanned(
 def _is_divided(store: Store, entry: Entry) -> bool:
     """Whether another process may examine the file for the planner.
 
-    The members of a compressed archive can only be read in order. If the server reports no version, nothing shows that the planner's file is
-    still the one that the other process has examined.
+    A member of a compressed archive can't be examined by another process, because the members can only be read in order. Neither can a file
+    whose server reports no version: the planner couldn't tell whether the file is still the one that the other process examined.
     """
     return not isinstance(store, ArchiveStore) and entry.has_version
 

@@ -101,8 +101,8 @@ class ShuffleWindows(Closeable):
             spilled.close()
 
     def _ahead(self, window: Window, *, rows: int, row_bytes: int) -> list[Window]:
-        """This window and as many of the next windows as possible: their sample numbers must fit into memory, and their rows onto the
-        disk."""
+        """This window and as many of the next windows as possible. The sample numbers of the windows must fit into memory, and their rows
+        must fit on the disk."""
         most = min(_most_rows_in_memory(), free_bytes() // _SHARE_OF_DISK // row_bytes)
         coming = (each for samples in self.coming() for each in windows(samples, rows=rows))
         ahead: list[Window] = []

@@ -22,10 +22,13 @@ class Aligned:
     """A batch in the common form."""
 
     records: pa.RecordBatch
-    """The batch, with every column that isn't nested. Times have the common unit, and integers that are read as float64 are decimals."""
+    """The batch, with every column that isn't nested.
+
+    Times have the common unit. Integers that will be read as float64 have been converted to decimals.
+    """
     nested: Mapping[str, Array]
-    """The nested columns whose type in the file differs from the common type, converted to the common type. They are not in `records`,
-    because a struct's fields can also be columns of their own, with other types."""
+    """The nested columns whose type in the file differs from the common type, converted to the common type. These columns are not in
+    `records`, because a struct's fields can also be separate columns with other types."""
     wrong: dict[int, str]
     """The reason for each row with a value that the common column can't hold."""
 

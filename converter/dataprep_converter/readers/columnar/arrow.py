@@ -52,7 +52,7 @@ class ArrowReader(TableReader):
         stream = before + _pieces(source, [(unit.offset, unit.size)], unit.uri)
         try:
             records = _ipc.open_stream(stream, options=_ipc.IpcReadOptions(use_threads=False)).read_next_batch()
-            # Arrow doesn't check a batch's metadata against the buffers, so do this here. `Table` later finds text that is not UTF-8.
+            # Arrow doesn't check a batch's metadata against the buffers, so check it here. `Table` later finds text that is not UTF-8.
             records.validate()
             for name in dict.fromkeys(column.path[0] for column in self._table.columns):
                 if name in records.schema.names:
@@ -120,13 +120,13 @@ def _examine(source: Input, uri: str, _: Selection) -> TableFile:
 
 
 def _cost(part: FilePart) -> int:
-    """The header of each record batch is read in a request of its own. How many there are is not known, so assume batches of a MiB."""
+    """The header of each record batch is read with a separate request. The number of batches isn't known yet, so assume 1 MiB per batch."""
     return FILE_BYTES * (1 + part.entry.size // _USUAL_BATCH)
 
 
 def _batches(schema: Message, following: Iterator[Message]) -> Iterator[Span]:
     dictionaries: dict[int, list[Message]] = {}
-    extra = ""  # shared by all batches between two dictionaries, because there can be thousands of batches and of dictionaries
+    extra = ""  # built once for all batches between two dictionaries, because there can be thousands of both
     for message in following:
         if message.kind == DICTIONARY:
             before = dictionaries.get(message.dictionary, []) if message.is_delta else []

@@ -180,7 +180,10 @@ def _of_stream(make: Callable[[], Any], errors: tuple[type[Exception], ...]) -> 
 
 
 def _snappy(data: bytes) -> bytes:
-    """Decompresses raw Snappy data, which begins with the size of the contents and is followed by their CRC-32 in four bytes."""
+    """Decompresses raw Snappy data, which begins with the size of the contents.
+
+    The four bytes after the data are the CRC-32 of the contents.
+    """
     size = shift = 0
     for byte in data[:5]:
         size |= (byte & 0x7F) << shift

@@ -21,10 +21,9 @@ def column_default(text: str, column: Column, *, of: str) -> Any:
 
 
 def check_digits(defaults: Mapping[str, str] | None, columns: Sequence[Column], *, of: str) -> None:
-    """Raises RoundedDefault for a decimal column's default that would lose digits when it is converted to float64, as decimals are.
+    """Raises RoundedDefault if a decimal column's default would lose digits. Like all decimals, such a default is converted to float64.
 
-    This function is called only when a new data set is planned, because data sets of earlier releases can contain such
-    defaults in rounded form.
+    This function is called only when a new data set is planned, because data sets of earlier releases can contain rounded defaults.
     """
     for column in columns:
         text = (defaults or {}).get(column.name)

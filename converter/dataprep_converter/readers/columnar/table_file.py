@@ -27,10 +27,10 @@ class Span:
 
 @dataclass(frozen=True)
 class TableFile:
-    """What the plan step finds in one file. This depends on the columns that the job reads, but on no other file."""
+    """What the plan step finds in one file. The result depends on the columns that the job reads, but on no other file."""
 
     schema: pa.Schema
-    """The schema without the metadata of the complete file, which can be large and describe the file's rows. Fields keep theirs."""
+    """The schema without the file's own metadata, which can be large and can describe the file's rows. The fields' metadata is kept."""
     spans: Sequence[Span]
     """The parts of the file that have records."""
     int96: Sequence[str] = ()
@@ -51,7 +51,7 @@ def to_document(file: TableFile) -> WithCommon | None:
 
 
 def from_document(document: WithCommon) -> TableFile:
-    """Returns the value of which `to_document` made the JSON form."""
+    """Returns the TableFile from which `to_document` made the JSON form."""
     value = document.value
     extras = value["extras"]
     spans = [Span(records, size, offset, extras[number]) for records, size, offset, number in value["spans"]]
@@ -60,5 +60,5 @@ def from_document(document: WithCommon) -> TableFile:
 
 @lru_cache(maxsize=16)
 def _schema_of(text: str) -> pa.Schema:
-    """Returns the schema of which `schema_text` made the text. Most files of a source have the same schema."""
+    """Returns the schema from which `schema_text` made the text. Most files of a source have the same schema."""
     return parse_schema(text)

@@ -40,7 +40,7 @@ _MOST_DIGITS: Final = 76
 
 @dataclass
 class Selection:
-    """Which columns of a file are read. This depends on no other file. Several threads may use it."""
+    """Which columns of a file are read. The result for a file depends on no other file. Several threads may use it."""
 
     columns: Sequence[str] | None
     """The selected columns, or None for all."""
@@ -150,7 +150,7 @@ class CommonColumns:
         return selected
 
     def units(self) -> dict[str, str]:
-        """The common unit of each time column that has another unit in the first file with that column."""
+        """The common unit of each time column, unless the first file that has the column uses the same unit."""
         return {
             name: str(common.column.was)
             for name, common in self._common.items()
@@ -183,8 +183,8 @@ class CommonColumns:
         self._repeated = 0
 
     def _matching(self, name: str, columns: Iterable[Column]) -> list[Column]:
-        """The column with this name, or the columns of the struct with this name. If there are none, raises the error that `columns_of`
-        raises for the first file in which the column has the type null, or else for the first file."""
+        """The column with this name, or the columns of the struct with this name. If there are none, raises the error of `columns_of`, for
+        the first file in which the column has the type null. If there is no such file, raises the error for the first file."""
         exact = [column for column in columns if column.name == name]
         matching = exact or [column for column in columns if column.name.startswith(f"{name}/")]
         if not matching and self._first is not None:
@@ -193,7 +193,8 @@ class CommonColumns:
         return matching
 
     def _check_path(self, column: Column, uri: str) -> None:
-        """Raises BadSpec if the column is a struct in an earlier file, or if a struct that contains the column isn't a struct there."""
+        """Raises BadSpec if the column is a struct in an earlier file, or if a struct that contains the column isn't a struct in an earlier
+        file."""
         if isinstance(column.nested, pa.StructType):
             return  # its fields can be columns as well
         outer = [column.path[:length] for length in range(1, len(column.path))]
@@ -251,7 +252,10 @@ def _names(fields: Iterable[Any], within: str = "") -> Iterator[str]:
 
 
 def _null_names(fields: Iterable[Any], is_kept: Callable[[str], bool], within: str = "") -> list[str]:
-    """The names of the columns that have the type null. Fields of kept structs are left out, because they can have this type."""
+    """The names of the columns that have the type null.
+
+    Fields of kept structs are left out, because these fields are allowed to have the type null.
+    """
     names = []
     for field in fields:
         path = f"{within}{field.name}"
@@ -392,7 +396,7 @@ def _item(kind: Any) -> Any:
 
 
 def _finer(one: Any, other: Any) -> pa.DataType | None:
-    """The one of two time types that has the finer unit, or None if the types are of different kinds."""
+    """Whichever time type has the finer unit, or None if the two types are of different kinds."""
     types: Any = pa.types
     if one == other:
         same: pa.DataType = one

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 _CONNECT_SECONDS: Final = 15
 _SERVERS_TYPE: Final = b"POSTGRESQL:type"
 _UNNAMED: Final = "unnamed<oid:"
-"""The prefix of the driver's names for types that are unknown to the driver."""
+"""The prefix of the names that the driver gives to types that it doesn't know."""
 _READ: Final = frozenset(
     [
         "bool",

@@ -1,8 +1,8 @@
 """The source `webdataset` reads tar files in WebDataset's layout, written by any program.
 
 The planner reads the headers of all members (`inputs/archive_index.py`), groups the members into samples as the library `webdataset` does,
-and freezes the columns. A unit consists of consecutive samples of a tar file, about 4 MiB in total. Workers read a complete unit at once
-and parse its headers again. The units of a compressed tar file are parts of its uncompressed contents (`streamed.py`).
+and freezes the columns. A unit consists of consecutive samples of a tar file, about 4 MiB in total. Workers read a complete unit in a
+single read and parse its headers again. The units of a compressed tar file are parts of its uncompressed contents (`streamed.py`).
 """
 
 import io
@@ -188,7 +188,7 @@ class _TarFile:
     groups: Sequence[tuple[int, int, int]]
     """For each unit, the number of samples, and the offsets of its start and end in the uncompressed file."""
     first: Mapping[str, Sequence[tuple[int, int]]]
-    """For each extension, the offsets and sizes of those first members from which the form of the column may be determined."""
+    """For each extension, the offsets and sizes of the first members. The form of the column may be determined from these members."""
     contents: int | None = None
     """The size of the uncompressed file, or None if the file isn't compressed."""
     compression: Compression | None = None
@@ -217,7 +217,7 @@ class _TarFile:
 
     @staticmethod
     def from_document(document: Document) -> "_TarFile":
-        """Returns the value of which `asdict` made the JSON form."""
+        """Returns the object from which `asdict` made the JSON form."""
         return _TarFile(**document)
 
 

@@ -98,7 +98,10 @@ class _RecordFile:
     stretches: Sequence[Stretch]
     """Complete records or blocks."""
     kinds: Mapping[str, Any] | ConvertError | None
-    """The kinds of the keys and values, if they may be needed. If they can't be read, the error, which ends the search."""
+    """The kinds of the keys and values, if they may be needed.
+
+    If the kinds can't be read, this is the error, which also ends the search.
+    """
     fault: ConvertError | None = None
     """The error that ended the search. It is raised once the records before it have been used."""
 
@@ -110,7 +113,7 @@ class _RecordFile:
 
     @staticmethod
     def from_document(document: Document) -> "_RecordFile":
-        """Returns the records of which `to_document` made the JSON form."""
+        """Returns the records from which `to_document` made the JSON form."""
         return _RecordFile(Header.from_json(document["header"]), [Stretch(*values) for values in document["stretches"]], kinds=None)
 
 
@@ -136,7 +139,8 @@ class _Planner:
             if isinstance(found.kinds, ConvertError):
                 if not self._state:
                     raise found.kinds
-                # It was not yet known that a file before this one has records.
+                # This file's kinds aren't needed, because an earlier file has records. That wasn't known when this file was examined, so
+                # examine it again.
                 found = self._examine(self._access.store(file.entry.uri), file.entry)
             if not self._state and isinstance(found.kinds, Mapping):
                 self._state = found.kinds

@@ -49,7 +49,7 @@ class Header:
 
     @classmethod
     def from_json(cls, values: Sequence[Any]) -> "Header":
-        """The header of which `to_json` returned the values."""
+        """The header whose values `to_json` returned."""
         key, value, compression, codec, sync, size = values
         return cls(key, value, compression, codec, bytes.fromhex(sync), size)
 

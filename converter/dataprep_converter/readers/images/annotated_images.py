@@ -257,5 +257,5 @@ def _coco_units(source: AnnotatedImagesSource, access: Access, missing: Unmatche
 
 
 def _digest(names: Sequence[str]) -> str:
-    """A digest of the class names. Each unit contains it, so that the digest of the inputs changes if the class names change."""
+    """A digest of the class names. Each unit contains this digest, so that the digest of the inputs changes if the class names change."""
     return hashlib.sha256("\0".join(names).encode()).hexdigest()[:12]

@@ -13,7 +13,10 @@ from dataprep_converter.core.lists import is_list, item_type
 from dataprep_converter.core.tensors import Array
 
 _BAD: Final = "\n/bad: "
-"""The prefix of a bad image's extra. No label begins with it: labels from lists are stripped, and folder and file names contain no `/`."""
+"""The prefix of a bad image's extra.
+
+No label begins with this prefix: labels from lists are stripped, and folder and file names contain no `/`.
+"""
 
 _arrow: Any = pa  # the type stubs don't allow arrays of arbitrary Python values
 

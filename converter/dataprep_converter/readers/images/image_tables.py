@@ -83,7 +83,8 @@ class ImageTable(Closeable):
             state["columns"] = [column | ({"type": "String"} if column["name"] not in typed else {}) for column in state["columns"]]
         member = source.member
         if kind == "Jsonl":
-            # If a list of columns is given, even an empty one, the source accepts additional keys in the records, whatever the values.
+            # If a list of columns is given, even an empty one, the source accepts additional keys in the records, whatever their values
+            # are.
             needed = {*columns, self._path, self._label}
             state["columns"] = [[column, path] for column, path in state["columns"] if column["name"] in needed]
             member = member.model_copy(update={"columns": []})

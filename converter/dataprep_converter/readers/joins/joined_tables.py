@@ -44,8 +44,8 @@ class Join(Closeable):
         self._tables = tables
         self._schemas = [table.plain() for table in tables]
         out_of_core.require()
-        # Use only half of the memory for the rows, because moving them to DuckDB needs as much memory again. A join in memory also copies
-        # the rows, but needs less memory than a move to DuckDB, because columns are copied one at a time.
+        # Use only half of the memory for the rows, because moving the rows to DuckDB needs the same amount of memory again. A join in
+        # memory also copies the rows, but needs less memory than a move to DuckDB, because columns are copied one at a time.
         self._share = min(_MOST, (limits.memory_bytes() - _KEPT_FREE) // 2)
         self._in_memory = InMemory(tables, self._share) if self._share > 0 and is_for_memory(tables) else None
         self._matching: Matching = self._in_memory or self._out_of_core()

@@ -21,8 +21,8 @@ class Keys(Protocol):
         ...
 
     def missing(self, table: int) -> Count:
-        """Counts the keys that are missing in a table but exist in another. The `Count` includes the smallest such key as an example, with
-        its rows in the first table that contains it."""
+        """Counts the keys that are missing from a table but exist in another table. The `Count` includes the smallest such key as an
+        example, with its rows in the first table that contains it."""
         ...
 
     def keys_in_all(self) -> int:

@@ -102,8 +102,8 @@ class OutOfCore:
         return self._count(f"n{table} > 1", table)
 
     def missing(self, table: int) -> Count:
-        """Counts the keys that are missing in a table but exist in another. The `Count` includes the smallest such key as an example, with
-        its rows in the first table that contains it."""
+        """Counts the keys that are missing from a table but exist in another table. The `Count` includes the smallest such key as an
+        example, with its rows in the first table that contains it."""
         count = self._count(f"n{table} = 0", table)
         if not count.keys:
             return count

@@ -43,8 +43,8 @@ class SortedKeys:
         return self._count(table, self._sorted_tables[table].duplicates())
 
     def missing(self, table: int) -> Count:
-        """Counts the keys that are missing in a table but exist in another. The `Count` includes the smallest such key as an example, with
-        its rows in the first table that contains it."""
+        """Counts the keys that are missing from a table but exist in another table. The `Count` includes the smallest such key as an
+        example, with its rows in the first table that contains it."""
         numbers = self._sorted_tables[table].numbers
         lacking = len(self._keys_in_any) - len(numbers)
         if not lacking:

@@ -91,8 +91,8 @@ def restore(column: Array, kind: pa.DataType) -> Array:
 
 
 def with_equal_nulls(column: Array) -> Array:
-    """The column, with a zero, or an empty text or list, stored in place of each null. Otherwise, a join in memory and DuckDB would store
-    different bytes in these places."""
+    """The column, with the same bytes stored under each null: those of zero, an empty string or an empty list. Otherwise, a join in memory
+    and DuckDB would store different bytes under the nulls."""
     kind: Any = column.type
     missing = null_mask(column)
     places = np.where(missing, len(column) - int(missing.sum()), np.cumsum(~missing) - 1)
@@ -108,7 +108,7 @@ def with_equal_nulls(column: Array) -> Array:
 
 
 def _nothing(kind: Any) -> Array:
-    """A column with a single value: zero, or an empty text or list."""
+    """A column with a single value: zero, an empty string or an empty list."""
     if pa.types.is_fixed_size_list(kind):
         values: Array = _arrow.FixedSizeListArray.from_arrays(_arrow.concat_arrays([_nothing(kind.value_type)] * kind.list_size), type=kind)
         return values

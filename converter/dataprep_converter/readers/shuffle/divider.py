@@ -24,10 +24,10 @@ from dataprep_converter.runtime import limits
 from dataprep_converter.runtime.temporary import TemporaryFile
 
 MOST_BYTES: Final = 64 << 20
-"""The maximum number of bytes of records in memory before they are sorted, unless there are very many columns and tasks. Sorting needs about
-twice as much again."""
+"""The maximum size in bytes of the records in memory before they are sorted. The maximum is higher if there are very many columns and
+tasks. Sorting needs about twice as much memory in addition."""
 _COLUMN_BYTES: Final = 80
-"""The approximate number of bytes that a piece takes for each column besides its values."""
+"""The approximate number of bytes that a piece takes for each column, in addition to the column's values."""
 _SHARE: Final = 16
 """The records may take 1/_SHARE of the memory."""
 _MOST_KEPT: Final = 2
@@ -45,7 +45,7 @@ class _Part:
 
     offsets: "array[int]" = field(default_factory=lambda: array("Q"))
     lengths: "array[int]" = field(default_factory=lambda: array("Q"))
-    """The offset and length of each piece. Each sort adds a piece, so tuples would take much memory."""
+    """The offset and length of each piece. Each sort adds a piece, so a list of tuples would take too much memory."""
     digest: Any = field(default_factory=hashlib.sha256)  # Any: hashlib has no public type
 
     @property
@@ -97,10 +97,11 @@ class _Sorter:
             pass
 
     def _write_some(self, rows: pa.RecordBatch, pieces: Iterator[tuple[int, int, int]]) -> int:
-        """Writes the next pieces, of about _AT_ONCE bytes. A piece is a task, and the places of its first row and of the row after its last
-        one. Returns the number of pieces."""
+        """Writes about _AT_ONCE bytes of the next pieces, and returns the number of pieces. An item of `pieces` consists of a task, the
+        position of the piece's first row, and the position after its last row."""
         sink = pa.BufferOutputStream()
-        # Arrow writes the schema before the first batch. The stored ranges contain no schema, so an empty batch goes first.
+        # Arrow writes the schema before the first batch. The stored ranges contain no schema, so write an empty batch first, which isn't
+        # stored.
         options = _arrow.ipc.IpcWriteOptions(compression="zstd", use_threads=False)
         made: list[tuple[_Part, int]] = []
         with _arrow.ipc.new_stream(sink, self._schema, options=options) as writer:
@@ -125,9 +126,10 @@ class _Sorter:
 class Divider(Closeable):
     """Divides records among tasks.
 
-    Besides the records to be sorted, memory holds 16 bytes for each piece, so for each sort and task. A slice of 10 GB for 10,000 tasks, for
-    example, takes 26 MB for its 160 sorts. With so many tasks, the pieces are small: each takes about _COLUMN_BYTES more in the file for each
-    column, and is compressed less. So the records of a sort take at least as many bytes as that, as far as the memory allows.
+    In addition to the records to be sorted, memory holds 16 bytes for each piece, that is, for each task in each sort. For example, a slice
+    of 10 GB for 10,000 tasks takes 26 MB for its 160 sorts. With so many tasks, the pieces are small: each takes about _COLUMN_BYTES more
+    in the file for each column, and compresses less well. So, as far as the memory allows, a sort begins only when its records take at
+    least as many bytes as this overhead.
     """
 
     def __init__(self, schema: pa.Schema, tasks: int, *, most_bytes: int | None = None) -> None:

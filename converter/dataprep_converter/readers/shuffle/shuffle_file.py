@@ -2,9 +2,9 @@
 
     header ─ index: one entry for each task ─ range of task 0 ─ range of task 1 ─ …
 
-The header identifies the plan and the slice. An entry consists of the range's place, its number of samples, and a digest. A range consists
-of Arrow's messages for record batches: first the records, and then the samples that could not be read. A range contains no schema, because
-the schema is known from the plan.
+The header identifies the plan and the slice. An entry consists of the range's position, its number of samples, and a digest. A range
+consists of Arrow's messages for record batches: first the records, and then the samples that could not be read. A range contains no schema,
+because the schema is known from the plan.
 """
 
 import hashlib
@@ -52,7 +52,7 @@ class Identity:
 
 @dataclass(frozen=True)
 class Range:
-    """The range of one task, before it has a place in a file."""
+    """The range of one task, before its position in a file is known."""
 
     samples: int
     """The number of samples, including those that could not be read."""
@@ -84,8 +84,7 @@ def head(identity: Identity, ranges: Sequence[Range]) -> bytes:
 
 
 def is_whole(source: Input, identity: Identity) -> bool:
-    """Whether a file belongs to the identity and has its full size. The digests aren't checked, because a store shows only complete
-    files."""
+    """Whether a file has this identity and its full size. The digests aren't checked, because a store shows only complete files."""
     if source.read_at(0, _HEADER.size) != identity.header():
         return False
     last = _entry(source, identity.tasks - 1)
@@ -151,7 +150,7 @@ def _entry(source: Input, task: int) -> tuple[int, int, int, int, bytes] | None:
 
 
 def _digest(identity: Identity, task: int, place: tuple[int, int, int, int], sha256: bytes) -> bytes:
-    """Returns the digest of an entry. It also covers the identity, so the range of another plan is refused."""
+    """Returns the digest of an entry. The digest also covers the identity, so that a range of another plan is refused."""
     return hashlib.sha256(identity.header() + struct.pack("<QQQQQ", task, *place) + sha256).digest()
 
 

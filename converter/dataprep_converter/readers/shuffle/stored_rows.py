@@ -43,7 +43,7 @@ class RowForm:
         return pa.schema([*self.columns, *added])
 
     def rows(self, batch: Batch) -> pa.RecordBatch:
-        """Returns the rows of a batch of the reader. If the source has lines, the reader must have numbered them (`NumbersLines`)."""
+        """Returns the stored form of a reader's batch. If the source has lines, the reader must have numbered them (`NumbersLines`)."""
         by_column = {lost.column: lost for lost in batch.lost}
         columns: list[Any] = [batch.records.column(name) for name in self.columns.names]
         for name in self.lost_of:
@@ -55,7 +55,7 @@ class RowForm:
         return pa.RecordBatch.from_arrays(columns, schema=self.schema)
 
     def batch(self, stored: Batch) -> Batch:
-        """Returns the batch that the reader made. `stored` has the stored rows as its records."""
+        """Restores the reader's batch. The records of `stored` are the stored rows."""
         samples: npt.NDArray[np.int64] = to_numpy(stored.records.column(SAMPLE))
         lost = []
         for name in self.lost_of:
@@ -66,7 +66,7 @@ class RowForm:
 
 
 def no_rows(schema: pa.Schema) -> pa.RecordBatch:
-    """Returns a batch without rows. Arrow's own functions can't make one with a column of transposed tensors."""
+    """Returns a batch without rows. Arrow's own functions can't make such a batch with a column of transposed tensors."""
     return pa.RecordBatch.from_arrays([pa.nulls(0, field.type) for field in schema], schema=schema)
 
 

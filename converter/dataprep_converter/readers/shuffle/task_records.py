@@ -49,7 +49,7 @@ class TaskRecords:
                 bad.write(each.bad)
                 yield from shuffle_file.batches(each.records, form.schema)
 
-        # The ranges are read once, so the bad samples wait in a file, compressed, until the good ones are stored.
+        # Each range is read only once, so keep its bad samples in a file, compressed, until all good samples are stored.
         with TemporaryFile(_WHAT) as bad:
             self._good = _Rows(_in_large_pieces(good(), form.schema), form.schema, SAMPLE)
             stored = memoryview(bad.map() if bad.size else b"")
@@ -76,7 +76,7 @@ class TaskRecords:
         return Batch(records=good, bad=bad_samples(bad), bytes_in=0)
 
     def lines(self, samples: Samples) -> Samples:
-        """Returns the line on which each of these samples begins. All of them must have been read."""
+        """Returns the line on which each of these samples begins. None of them may be a bad sample."""
         return self._good.numbers(LINE, samples)
 
 
@@ -89,7 +89,7 @@ class _Rows:
         self._pieces = [piece for piece in self._table.to_batches() if piece.num_rows] or [no_rows(schema)]
         self._firsts = np.cumsum([0, *(piece.num_rows for piece in self._pieces)])
         self._keys: list[Samples] = [to_numpy(piece.column(key)) for piece in self._pieces]
-        """The sample numbers of each piece, in ascending order. They stay in the mapped file."""
+        """The sample numbers of each piece, in ascending order. The numbers stay in the mapped file."""
         self._first_keys = np.array([keys[0] for keys in self._keys if len(keys)], np.int64)
 
     @property
@@ -101,17 +101,17 @@ class _Rows:
         return int(self._firsts[-1])
 
     def take(self, samples: Samples) -> pa.RecordBatch:
-        """Returns the rows of the samples that are here, in the order of the samples."""
+        """Returns the rows of these samples, in the order of `samples`. Samples that aren't stored here are left out."""
         return take_rows(self._pieces, self._firsts, self._places(samples))
 
     def numbers(self, column: str, samples: Samples) -> Samples:
-        """Returns the values of a column of numbers without nulls, for the samples that are here."""
+        """Like `take`, but returns the values of a single column, which must contain numbers without nulls."""
         pieces = [piece.select([column]) for piece in self._pieces]
         numbers: Samples = to_numpy(take_rows(pieces, self._firsts, self._places(samples)).column(0))
         return numbers
 
     def _places(self, samples: Samples) -> Samples:
-        """Returns the places of the samples that are here in the concatenated pieces."""
+        """Returns the positions of these samples' rows in the concatenated pieces. Samples that aren't stored here are left out."""
         places = np.full(len(samples), -1, np.int64)
         which = np.searchsorted(self._first_keys, samples, side="right") - 1
         for number in np.unique(which[which >= 0]).tolist():

@@ -60,7 +60,7 @@ class Dialect:
         return ["", *self.nulls, *self.missing, *self.by_column.get(column, ())]
 
     def rows(self, data: bytes, *, at_end: bool = True) -> Rows:
-        """The complete rows of a text that begins at the start of a row."""
+        """The complete rows of text that begins at the start of a row."""
         return scan(data, delimiter=self.delimiter, quote=self.quote, at_end=at_end)
 
     def cells(self, row: bytes) -> list[str]:
@@ -173,7 +173,7 @@ class Parser:
         return Block.of(batch, self._with_lines(reasons, data, line) if reasons else {}, missing=missing)
 
     def _misfits(self, data: bytes) -> dict[int, str]:
-        """Finds the rows that have an invalid cell of a kind that can occur in thousands of rows, and the reasons.
+        """Finds rows with an invalid cell, and the reasons, but looks only for faults that can occur in thousands of rows.
 
         Regular expressions find these rows in one pass, and Arrow then checks each distinct text once. The caller finds the remaining
         faulty rows, such as rows with numbers that are too large, by repeatedly halving the block.

@@ -21,20 +21,20 @@ Places = npt.NDArray[np.int64]
 
 @dataclass(frozen=True)
 class Rows:
-    """The rows of a text that begins at the start of a row."""
+    """The rows of text that begins at the start of a row."""
 
     starts: Places
     stops: Places
-    """The end of each row, without its line end."""
+    """The position at which each row ends, before its line end."""
     ends: Places
-    """The end of each row, with its line end."""
+    """The position after each row and its line end."""
     size: int
     """The number of bytes up to the end of the last complete row, including blank lines."""
     line_ends: Places
     """The positions of all line ends, including those inside quotes, for counting lines."""
     quotes: Places
-    """The positions of all quotes that open or close a cell. The two quotes of a doubled quote may be among them, but not after a quote
-    that is never closed in a complete text."""
+    """The positions of all quotes that open or close a cell. Both quotes of a doubled quote may be included. In a complete text, however,
+    no quotes are included after a quote that is never closed."""
 
     def __len__(self) -> int:
         return len(self.starts)
@@ -76,15 +76,15 @@ def scan(data: bytes, *, delimiter: str, quote: str, at_end: bool) -> Rows:
 
 
 def prefixes(previous: bytes, *, delimiter: str, quote: str) -> list[bytes]:
-    """The prefixes (see `ScansCells`) of a place that has the byte `previous` before it: the place is outside quotes, inside quotes, or just
-    after a quote that closes a cell unless another quote follows."""
+    """The prefixes (see `ScansCells`) of a position after the byte `previous`. There are up to three cases: the position is outside quotes,
+    inside quotes, or directly after a quote that closes a cell unless another quote follows."""
     mark = quote.encode()
     closed = [mark + mark] if previous == mark else []
     return [_outside(previous, delimiter=delimiter, quote=quote), _inside(previous, mark), *closed]
 
 
 def prefix_after(data: bytes, quotes: Places, *, delimiter: str, quote: str) -> bytes:
-    """The prefix of the place after `data`. `quotes` are the quotes that open or close a cell of `data`."""
+    """The prefix of the position after `data`. `quotes` are the quotes that open or close a cell of `data`."""
     mark, last = quote.encode(), data[-1:]
     if len(quotes) % 2:
         return _inside(last, mark)
@@ -130,7 +130,7 @@ def _quotes(data: bytes, text: npt.NDArray[np.uint8], *, delimiter: int, quote: 
 
 
 def _without_doubled(data: bytes, quotes: Places, *, row: int, delimiter: int, quote: int) -> Places:
-    """The quotes without the doubled quotes of the row that begins at `row`, so that the last one is the quote that is never closed."""
+    """The quotes, without the doubled quotes of the row that begins at `row`. The last remaining quote is the one that is never closed."""
     before = int(np.searchsorted(quotes, row))
     return np.concatenate((quotes[:before], _quotes_one_by_one(data, quotes[before:], delimiter=delimiter, quote=quote)))
 

@@ -201,7 +201,7 @@ class CsvSequencesReader(Closeable):
         return pa.schema(fields)
 
     def _parse_batch(self, batch: Batch) -> Batch:
-        """Parses the texts of a batch into columns."""
+        """Parses the text of a batch's files into columns."""
         parts = [_Part.of(batch, 0, self._steps)]
         if self._labels is not None:
             parts.append(_Part.of(batch, 1, self._labels))

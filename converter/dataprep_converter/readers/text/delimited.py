@@ -44,7 +44,7 @@ from dataprep_converter.stores import Entry, Input
 
 _OF: Final = "source.csv"
 _HEADER_BYTES: Final = 64 << 10
-"""Most headers are shorter."""
+"""At first, this many bytes are read to find the end of the header. Most headers are shorter."""
 _LIMIT: Final = "a row of more than {} MiB; is a quote never closed, or is the file not CSV?"
 
 
@@ -92,7 +92,7 @@ def _parser(source: CsvSource, dialect: Dialect, columns: Sequence[CsvColumn], *
 
 
 class _Planner:
-    """Lists the files of a source, splits them into units, and freezes the columns. It is also the `TextRule` of these files."""
+    """Lists the files of a source, splits them into units, and freezes the columns. This class is also the `TextRule` of these files."""
 
     limit = _LIMIT
 
@@ -120,9 +120,9 @@ class _Planner:
         return self._inference | {"columns": columns} | ({"nullWords": list(self._dialect.missing)} if self._dialect.missing else {})
 
     def _with_columns(self, files: Iterator[ListedFile]) -> Iterator[ListedFile]:
-        """Yields the files. Determines the columns from the first file that has any, before this file is yielded."""
+        """Yields the files. Before the first file that has columns is yielded, determines the columns from this file."""
         for root, path, entry in files:
-            # An empty file has no columns, so it isn't opened: a folder may begin with thousands of them.
+            # Don't open empty files: they have no columns, and a folder may begin with thousands of them.
             if self._columns is None and entry.size > 0 and not self._access.only_scans:
                 with (
                     open_once(self._access.store(entry.uri), entry) as source,
@@ -168,8 +168,8 @@ class _Planner:
         """Reads the start of a file, and removes the byte order mark, the skipped lines and the header. Raises BadData if the header
         doesn't end.
 
-        With `least`, at first reads only a little more than `least` bytes, because a slow store may send 4 MiB in half a second. Reads on if
-        there are no more than `least` bytes after the header, or no row ends in the first `least` of them.
+        With `least`, at first reads only a little more than `least` bytes, because a slow store may take half a second to send 4 MiB. Reads
+        on if at most `least` bytes follow the header, or if no row ends in the first `least` of these bytes.
         """
         unit = stretches.UNIT_BYTES
         length = unit if least is None else min(least + _HEADER_BYTES, unit)

@@ -137,7 +137,7 @@ def examine_array(entry: Entry, start: bytes, forward: ForwardReader) -> TextFil
                 raise
 
     found = text_file(watched(), forward, form={"array": True})
-    # As long as the array might be only the first line, nothing of it is listed.
+    # Don't list any elements as long as the array might be only the first line.
     return found if found.fault is None or is_past_first_line else replace(found, stretches=[])
 
 
@@ -256,8 +256,7 @@ def _skip_blanks(data: bytes, starts: npt.NDArray[np.int64], ends: npt.NDArray[n
 
 
 def in_lines(data: bytes, elements: Lines) -> bytes:
-    """A text of the same length in which each element is a single line at its original position. Everything between elements becomes
-    blank."""
+    """Text of the same length, in which each element is a single line at its original position and everything between elements is blank."""
     text = np.frombuffer(data, np.uint8).copy()
     borders = np.zeros(len(text) + 1, np.int8)
     borders[elements.starts] = 1

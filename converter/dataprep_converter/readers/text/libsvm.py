@@ -108,8 +108,8 @@ def scan(data: bytes, at_end: bool) -> Lines:
     if not (_IS_SPACE[first] | (first == ord("#"))).any():
         return lines
     inked = np.flatnonzero(~_IS_SPACE[text])
-    # For each line, find the first character after the line's start that is not white space. If the line contains only \v or \f, the
-    # search goes on and finds a character of a later line.
+    # For each line, find the first character after the line's start that is not white space. If the line contains only \v or \f, this is a
+    # character of a later line.
     places = np.append(inked, len(data))[np.searchsorted(inked, lines.starts)]
     has_record = (places < lines.ends) & (np.append(text, ord("#"))[places] != ord("#"))
     return replace(lines, starts=lines.starts[has_record], ends=lines.ends[has_record])

@@ -34,7 +34,7 @@ from dataprep_converter.stores import Entry, Input
 UNIT_BYTES: Final = 4 << 20
 LONGEST_RECORD: Final = 64 << 20
 LARGE_RECORD: Final = 2 * UNIT_BYTES
-"""A scan of a larger record takes up to several hundred MiB, so it doesn't run beside others (`continue_alone`)."""
+"""Scanning a larger record takes up to several hundred MiB of memory, so only one such scan runs at a time (`continue_alone`)."""
 BOM: Final = b"\xef\xbb\xbf"
 
 
@@ -118,7 +118,7 @@ def open_forward(
 
 
 def long_record(uri: str, line: int, limit: str) -> BadData:
-    """The error for a record of more than LONGEST_RECORD bytes. `limit` is its message, such as "a row of more than {} MiB"."""
+    """The error for a record of more than LONGEST_RECORD bytes. `limit` is the error's message, such as "a row of more than {} MiB"."""
     return BadData(f"{uri}, line {line}: {limit.format(LONGEST_RECORD >> 20)}", uri=uri)
 
 

@@ -1,9 +1,9 @@
 """Scans a cell: a part of a large text file that is scanned without the text before it, so that several processes can scan one file.
 
 Units begin at the first record that begins at or after a multiple of UNIT_BYTES. So the units that begin in a cell depend only on the text
-of the cell and on the state in which the text before it ends, such as inside the quotes of CSV. There are at most three such states. The
-cell is scanned for each of them in a single pass over its bytes. As soon as two of these scans are at the start of the same record, they
-find the same, and only one of them goes on. The merge chooses the right state (`cell_merge.py`).
+of the cell and on the state at the start of the cell, such as being inside the quotes of CSV. There are at most three such states. A single
+pass over the cell's bytes scans the cell for each of these states. As soon as two of these scans are at the start of the same record, only
+one of them continues, because both would find the same from there on. The merge chooses the right state (`cell_merge.py`).
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -21,7 +21,7 @@ from dataprep_converter.runtime.ahead import continue_alone, end_if_not_needed
 from dataprep_converter.stores import Entry, Input
 
 _FIRST_BYTES: Final = 64 << 10
-"""The number of bytes after which most scans of a cell have come to the same record."""
+"""The number of bytes after which most scans of a cell have reached the same record."""
 
 Numbers: TypeAlias = npt.NDArray[np.int64]
 ScanT = TypeVar("ScanT", bound=RecordScan)
@@ -31,8 +31,8 @@ Fault: TypeAlias = Literal["LongRecord", "OpenQuote"]
 class ScansCells(Protocol[ScanT]):
     """Finds records in text whose beginning is missing.
 
-    A *prefix* is a text of up to two characters that stands for all text before a place: a scan that begins with the prefix finds the same
-    records after this place as a scan that begins with all the text.
+    A *prefix* is a string of up to two characters that stands for all text before a position. A scan that begins with the prefix finds the
+    same records after this position as a scan that begins with all the text before it.
     """
 
     def scan(self, data: bytes, at_end: bool) -> ScanT:
@@ -40,11 +40,11 @@ class ScansCells(Protocol[ScanT]):
         ...
 
     def prefixes(self, previous: bytes) -> Sequence[bytes]:
-        """All prefixes of a place that has the byte `previous` before it."""
+        """All prefixes that a position can have if the byte before it is `previous`."""
         ...
 
     def prefix_after(self, data: bytes, records: ScanT) -> bytes:
-        """The prefix of the place after `data`. `records` is the scan of `data`."""
+        """The prefix of the position after `data`. `records` is the scan of `data`."""
         ...
 
 
@@ -115,11 +115,11 @@ def _read_on(source: Input, entry: Entry, tracks: Sequence["_Track[ScanT]"], pos
 
 @dataclass
 class _Units:
-    """The units that one or several scans of a cell find, keyed by the number of their multiple of UNIT_BYTES."""
+    """The units that one or several scans of a cell find. The unit with the key n begins at the first record at or after n * UNIT_BYTES."""
 
     prefix: bytes
     units: dict[int, list[int]] = field(default_factory=dict)
-    """The offset, the end, the number of records and the number of line ends before each unit."""
+    """For each unit: its offset, its end, its number of records, and the number of line ends before it."""
 
     def add(self, starts: Numbers, ends: Numbers, lines: Callable[[int], int]) -> None:
         """Adds records in order. `lines(number)` returns the number of line ends before a record."""
@@ -134,7 +134,7 @@ class _Units:
 
 
 class _Track(Generic[ScanT]):
-    """One scan of a cell, for one prefix or for several that have come to the same record."""
+    """One scan of a cell, for one prefix or for several prefixes whose scans have reached the same record."""
 
     def __init__(self, rule: ScansCells[ScanT], prefix: bytes, begin: int, end: int) -> None:
         self.found = [_Units(prefix)]
@@ -146,12 +146,12 @@ class _Track(Generic[ScanT]):
         """The length of the prefix at the start of `_pending`. While it isn't 0, the record in progress began before the cell."""
         self.position = begin - len(prefix)
         """The offset of the first byte of `_pending`."""
-        # The text before the cell contains the line end of the prefix.
+        # Don't count a line end in the prefix, because it belongs to the text before the cell.
         self._line_ends = -1 if prefix == b"\n" else 0
         self._waiting: list[bytes] = []
         """The bytes after `_pending`, in which the record in progress doesn't end. Only a long record has such bytes."""
         self._read: tuple[int, bytes] = (self._line_ends, prefix)
-        """The number of line ends in the cell up to the latest bytes, and the prefix of the place after these bytes."""
+        """The number of line ends in the cell up to the latest bytes, and the prefix of the position after these bytes."""
         self._in_cell: tuple[int, bytes | None] = (0, None)
         self._is_after_cell = False
         self._fault: tuple[Fault, int] | None = None
@@ -172,7 +172,7 @@ class _Track(Generic[ScanT]):
                 return
 
     def end_cell(self, *, at_end: bool) -> None:
-        """Is called when all bytes of the cell have been scanned."""
+        """Called when all bytes of the cell have been scanned."""
         if self._is_after_cell or self._fault is not None:
             return
         line_ends, prefix = self._read
@@ -237,9 +237,10 @@ class _Track(Generic[ScanT]):
         self.is_done = self.is_done or at_end or (self._is_after_cell and records.size > 0)
 
     def _continues(self, piece: bytes) -> bool:
-        """Whether the next bytes only continue a long record, which doesn't end in them.
+        """Whether the next bytes only continue a long record that doesn't end in these bytes.
 
-        To find this out, only these bytes are scanned. So the bytes of a long record are scanned twice: here, and when its end is known.
+        To find this out, only the next bytes are scanned. So the bytes of a long record are scanned twice: here, and again once the end of
+        the record is known.
         """
         is_long = not self._guessed and len(self._pending) >= min(_FIRST_BYTES, stretches.UNIT_BYTES)
         if not is_long or self._length + len(piece) >= stretches.LONGEST_RECORD:
@@ -282,7 +283,7 @@ class _Track(Generic[ScanT]):
 
 
 def _distinct(tracks: Iterable[_Track[ScanT]]) -> list[_Track[ScanT]]:
-    """The scans, of which those that are at the same record are joined."""
+    """The scans, after joining those that are at the same record."""
     distinct: dict[int, _Track[ScanT]] = {}
     guessing: list[_Track[ScanT]] = []
     for track in tracks:

@@ -29,10 +29,13 @@ TEXT_UNITS: Final = "textUnits"
 """The part of the rules (see `run_id.PARTS`) that says how text files are divided into units. Since version 2, large files have cells."""
 CELL_BYTES: Final = 256 << 20
 _AHEAD_AT_ONCE: Final = 2
-"""The number of files that are read ahead at the same time, over four connections each. Every other file or cell is read over one."""
+"""The number of files that are read ahead at the same time, over four connections each.
+
+Any other file or cell is read over a single connection.
+"""
 _FILE_MEMORY: Final = 128 << 20
-"""One file at a time is examined for each of these bytes of memory, which the processes on one machine share. A file takes about 30 MiB, and 25 MiB more if it is read
-ahead."""
+"""Divide the memory by this number of bytes to get the number of files that may be examined at the same time. The processes on one machine
+share the memory. A file takes about 30 MiB, and 25 MiB more if it is read ahead."""
 
 
 @dataclass(frozen=True)
@@ -140,7 +143,7 @@ def _examine_cell(rule: TextRule[ScanT], source: Input, entry: Entry, cell: int,
         return TextCell(encoding, scan_cell(source, entry, rule, begin=begin, end=end, is_start=False, ahead=ahead))
     start = rule.start_of_cells(source, entry) if encoding is not None else None
     if encoding is None or start is None or start.offset >= end:
-        # The first cell stands for all of the file.
+        # The file isn't scanned in cells, so the first cell stands for the complete file.
         return rule.examine(source, entry, ahead=ahead)
     units = scan_cell(source, entry, rule, begin=start.offset, end=end, is_start=True, ahead=ahead)
     return TextCell(encoding, units, start.line, start.names)

@@ -25,11 +25,11 @@ class LineRule:
         return self.scan_lines(data, at_end)
 
     def prefixes(self, previous: bytes) -> Sequence[bytes]:
-        """The previous byte, which says whether a line begins."""
+        """The only prefix is the previous byte, which shows whether a line begins after it."""
         return [previous]
 
     def prefix_after(self, data: bytes, records: RecordScan) -> bytes:
-        """The last byte."""
+        """The last byte of `data`."""
         del records
         return data[-1:]
 
@@ -45,6 +45,6 @@ class LineRule:
         return plain_encoding(source, self.encoding)
 
     def start_of_cells(self, source: Input, entry: Entry) -> TextStart:
-        """The place after the byte order mark."""
+        """The position after the byte order mark."""
         del entry
         return TextStart(len(BOM) if self.encoding is not None and source.read_at(0, len(BOM)) == BOM else 0, line=1)

@@ -33,7 +33,7 @@ def to_document(found: FoundText) -> dict[str, Any] | None:
 
 
 def from_document(document: dict[str, Any]) -> FoundText:
-    """Returns the value of which `to_document` made the JSON form."""
+    """Returns the value from which `to_document` made the JSON form."""
     if "cell" in document:
         cell = document["cell"]
         return TextCell(**{**cell, "units": {prefix.encode("latin-1"): _units(each) for prefix, each in cell["units"].items()}})

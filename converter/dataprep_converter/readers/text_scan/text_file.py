@@ -21,11 +21,11 @@ class TextFile:
     """What was found in a text file. Doesn't depend on any other file."""
 
     stretches: Sequence[Stretch]
-    """The parts of the file that have records. A compressed or UTF-16 file has a single part, whose `size` means nothing."""
+    """The parts of the file that have records. A compressed or UTF-16 file has a single part, whose `size` has no meaning."""
     compression: Compression | None
     encoding: Encoding
     form: Mapping[str, Any] = field(default_factory=dict)
-    """Is added to each unit's `extra`."""
+    """Added to each unit's `extra`."""
     names: Sequence[str] | None = None
     """The names in the file's header, or None if it has no header."""
     is_unlike_its_start: bool = False
@@ -41,7 +41,8 @@ class TextFile:
     def units(self, root: int, path: str, entry: Entry) -> Iterator[Unit]:
         """Yields the units of the file, in order. Then raises the file's fault, if there is one."""
         encoded = ({} if self.encoding == "Utf8" else {"encoding": self.encoding}) | dict(self.form)
-        # Keep this entry for gzip. Plans of gzip files were made before other compressions existed, and their run ids depend on this text.
+        # Keep this entry for gzip: it dates from the time when gzip was the only compression, and the run ids of plans of gzip files depend
+        # on it.
         kind: dict[str, Any] = {"gzip": True} if self.compression == "gzip" else {"compression": self.compression}
         for stretch in self.stretches:
             if self.is_whole:

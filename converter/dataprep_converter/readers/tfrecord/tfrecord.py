@@ -128,7 +128,10 @@ class _RecordFile:
     """Complete records. For a gzip file, the offsets and sizes are those in its uncompressed contents."""
     is_zipped: bool
     samples: Sequence[bytes] | ConvertError | None
-    """The first records, if they may be needed to infer the features. If they aren't Examples, the error, which ends the search."""
+    """The first records, if they may be needed to infer the features.
+
+    If the records aren't Examples, this is the error, which also ends the search.
+    """
     fault: ConvertError | None = None
     """The error that ended the search. It is raised once the records before it have been used."""
 
@@ -151,7 +154,7 @@ class _RecordFile:
 
     @staticmethod
     def from_document(document: Document) -> "_RecordFile":
-        """Returns the records of which `to_document` made the JSON form."""
+        """Returns the records from which `to_document` made the JSON form."""
         return _RecordFile([Stretch(*values) for values in document["stretches"]], document["isZipped"], samples=None)
 
 
@@ -180,7 +183,8 @@ class _Planner:
             if isinstance(found.samples, ConvertError):
                 if self._needs_samples():
                     raise found.samples
-                # It was not yet known that enough files before this one have records.
+                # This file's samples aren't needed, because enough earlier files have records. That wasn't known when this file was
+                # examined, so examine it again.
                 found = self._examine(self._access.store(file.entry.uri), file.entry)
             if self._needs_samples() and found.samples and not isinstance(found.samples, ConvertError):
                 self._files += 1

@@ -90,7 +90,8 @@ def commit(spec: DataPrepJobSpec, *, plan: Plan, access: Access, again: Manifest
 def _current_reports(spec: DataPrepJobSpec, plan: Plan, folder: RunFolder) -> tuple[FoldedReports, int]:
     """Returns the reports of all shards, and how many of them are from bundles. Raises the errors of `_judged`.
 
-    Reports in bundles may be older than their shards. So these errors are raised only for the shards' own reports.
+    Reports in bundles may be older than their shards. So if bundled reports cause BadData or NotWhole, the shards' own reports are judged
+    instead.
     """
     reports = StoredReports.of_plan(folder, plan)
     try:
@@ -116,7 +117,8 @@ def _judged(policy: BadRecords, plan: Plan, reports: StoredReports) -> FoldedRep
 def _check_listing(folded: FoldedReports, folder: RunFolder, *, ours: set[str], only_own: bool) -> set[int]:
     """Raises Missing or NotWhole if shards are missing or have changed, or if the folder contains files other than shards and `ours`.
 
-    Unless only the shards' own reports were read, shards that have changed raise no error, and the numbers of these shards are returned.
+    `only_own` says that only the shards' own reports were read. Without `only_own`, changed shards raise no error; instead, their numbers
+    are returned.
     """
     files, indexes = folded.files, folded.indexes
     found = files.compared(folder.visible(), ours=ours)
@@ -182,9 +184,9 @@ def _manifest(
 def _write_metadata(finished: FinishedDataSet, folder: RunFolder, indexes: ExpectedFiles) -> Manifest:
     """Writes the metadata files, and removes those of earlier runs. Returns the manifest that lists the new files.
 
-    `indexes` are the record indexes, which exist already. If a file can't be made, files that were made before it may stay.
-    Files with visible names are made last, so one of them stays only if another one can't be made. The next commit, of this run or of
-    another one, replaces the files that stayed or removes them.
+    `indexes` are the record indexes, which exist already. If a file can't be made, the files that were made before it may stay. Files with
+    visible names are made last, so such a file can stay only if another file with a visible name can't be made. The next commit, of this
+    run or of another run, replaces or removes the files that stayed.
     """
     metadata: list[MetadataFile] = []
     placed: list[str] = []

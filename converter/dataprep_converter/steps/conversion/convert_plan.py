@@ -118,7 +118,8 @@ def _is_stored(spec: DataPrepJobSpec, head: PlanHead, access: Access) -> bool:
 def _find_unfinished(spec: DataPrepJobSpec, fresh: PlanHead, access: Access) -> tuple[PlanHead | None, NewPlan | None]:
     """Returns the plan of another release that began this same job with other rule versions and didn't finish it, or None.
 
-    If the job had to be planned by that release's rules to find this out, also returns the new plan by these rules, which `access` follows.
+    To find this out, the job may have to be planned by that release's rules. In this case, also returns the resulting new plan, and
+    `access` follows the same rules.
     """
     folder = OutputFolder(spec.output.uri, access)
     try:
@@ -140,7 +141,7 @@ def _find_unfinished(spec: DataPrepJobSpec, fresh: PlanHead, access: Access) -> 
     try:
         earlier = make_plan(spec, access, parts=head.parts)
     except (BadSpec, BadData, NoInput, InputChanged):
-        # The inputs have changed so that the old rules don't accept them.
+        # The inputs have changed in a way that the old rules don't accept.
         access.follow(spec, fresh.parts)
         return None, None
     if _is_run_of(head, spec, earlier.plan.head):
@@ -151,7 +152,7 @@ def _find_unfinished(spec: DataPrepJobSpec, fresh: PlanHead, access: Access) -> 
 
 
 def _is_run_of(head: PlanHead, spec: DataPrepJobSpec, planned: PlanHead) -> bool:
-    """Whether a plan is that of this same job, whose inputs are those of the plan `planned`, by its own rules."""
+    """Whether `head`, by its own rules, is a plan of this same job with the inputs of the plan `planned`."""
     return head.run_id == run_id.run_id(spec, inputs_sha256=planned.inputs_sha256, parts=head.parts)
 
 

@@ -66,8 +66,8 @@ class ExtensionDraft(ConversionDraft):
     def take_over(self, folder: RunFolder) -> None:
         """Stores the plan and the existing shards' reports under the new run's id."""
         if folder.run_id not in (self.existing.base.head.run_id, self.existing.reports.run_id):
-            # Otherwise, the plan and the reports are already stored under this id, because there are no new inputs or because an unfinished
-            # extension continues.
+            # Otherwise, there are no new inputs, or an unfinished extension continues. In both cases, the plan and the reports are already
+            # stored under this id.
             _take_over(self.plan, self.tables, self.existing, folder, self.access)
 
 

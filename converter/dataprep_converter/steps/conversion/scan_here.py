@@ -1,8 +1,8 @@
 """The scan on one machine: several processes examine a large source before `dataprep run` plans the job.
 
-They examine parts of the source, like the pods of a scan. But their results aren't stored in the output folder: they are in `$TMPDIR`
-until the job is planned. The scan only saves time. If a part has an error, or if its process was killed too often, the plan step examines
-the part, and raises the same error as without a scan.
+They examine parts of the source, like the pods of a scan. But their results are stored in `$TMPDIR` until the job is planned, not in the
+output folder. The scan only saves time. If a part has an error, or if its process was killed too often, the plan step examines the part,
+and raises the same error as without a scan.
 """
 
 import logging
@@ -30,8 +30,8 @@ from dataprep_converter.steps.processes import MOST_RESTARTS, DoTask, may_hang, 
 logger = logging.getLogger(__name__)
 
 _PARTS_OF_A_PROCESS: Final = 4
-"""Each process examines about this many parts, so that all processes end at about the same time. With more parts, the source would only be
-listed more often."""
+"""Each process examines about this many parts, so that all processes end at about the same time. Having more parts would only mean that the
+source is listed more often."""
 
 
 def scan_here(job: DataPrepJob, *, access: Access, workers: int, watch: Watch) -> None:
@@ -77,7 +77,8 @@ def _scan_parts(
             break
         error = done.errors[0]
         if not isinstance(error, BrokenProcessPool):
-            # The plan step raises the errors of the source. Others, such as a lack of memory in one of the processes, may not occur again.
+            # The plan step raises the errors of the source. Other errors, such as a lack of memory in one of the processes, may not occur
+            # again.
             level = logging.INFO if isinstance(error, ConvertError) else logging.WARNING
             logger.log(level, "the scan ended early, and the plan step reads the rest: %s", str(error) or repr(error))
             break
@@ -89,7 +90,7 @@ def _scan_parts(
 
 @dataclass(frozen=True)
 class _Parts:
-    """The parts of a source, as `Tasks`. The progress of a task is a number of bytes. Its results are in files of the folder."""
+    """The parts of a source, as `Tasks`. A task reports its progress in bytes, and stores its results as files in the folder."""
 
     spec: DataPrepJobSpec
     part_bytes: int

@@ -57,9 +57,9 @@ def shuffle_tasks(plan: Plan) -> int:
 def is_needed(spec: DataPrepJobSpec, *, plan: Plan, access: Access, works_alone: bool) -> bool:
     """Whether the processes on this machine should do the first round.
 
-    If this process makes all shards (`works_alone`) and can gather their records in one pass over the source, the round isn't needed.
-    Otherwise, each convert task would pass over the source without the round, so the round is needed if at least two of them have
-    unfinished shards, or one of them if this process makes all shards.
+    The round isn't needed if this process makes all shards (`works_alone`) and can gather their records in one pass over the source.
+    Otherwise, each convert task would need its own pass over the source. The round is then needed if at least two convert tasks have
+    unfinished shards. If this process makes all shards, a single such task is enough.
     """
     head = plan.head
     if not shuffle_tasks(plan) or (works_alone and _fit_into_one_pass(spec, plan, access)):
@@ -71,8 +71,8 @@ def is_needed(spec: DataPrepJobSpec, *, plan: Plan, access: Access, works_alone:
 
 
 def _fit_into_one_pass(spec: DataPrepJobSpec, plan: Plan, access: Access) -> bool:
-    """Whether one pass over the source can gather all records. If the input is compressed, the records can be much larger than the input, so
-    the first ones are measured."""
+    """Whether one pass over the source can gather all records. If the input is compressed, the records can be much larger than the input,
+    so the first records are measured."""
     samples, size = plan.head.samples, plan.head.bytes_in
     if not samples or not windows.fit_into_one_pass(samples, size):
         return samples == 0

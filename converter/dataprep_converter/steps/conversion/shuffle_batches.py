@@ -1,9 +1,9 @@
-"""How many samples the first round of a shuffle reads at once, so that the decoded rows of a batch stay small.
+"""Decides how many samples the first round of a shuffle reads at a time, so that the decoded rows of a batch stay small.
 
 Compressed rows may be much larger than the input, so the decoded rows of each batch are measured, and the next batch is not much larger.
-But the rows of a unit can also be much larger than those of the unit before it. So a batch ends with its unit, and where the number of
-input bytes for each sample changes, the next batch has few samples. Within a unit, batches can grow, because the reader keeps the decoded
-block in memory in any case.
+But the rows of a unit can also be much larger than those of the unit before it. So a batch ends with its unit. If the next unit has a
+different number of input bytes per sample, the next batch has few samples. Within a unit, batches can grow, because the reader keeps the
+decoded block in memory anyway.
 """
 
 from typing import Final
@@ -16,11 +16,11 @@ from dataprep_converter.sampling.selection import Samples
 from dataprep_converter.sampling.units import UnitTable, samples_of_a_batch
 
 MOST_RECORDS: Final = 16384
-"""The maximum number of samples that are read at once."""
+"""The maximum number of samples that are read at a time."""
 FIRST_RECORDS: Final = 16
 """The maximum number of samples in a batch while the size of decoded rows is unknown, and in a batch from units that are not alike."""
 _GROWTH = 4
-"""A batch has at most this many times the samples of the batch before it."""
+"""A batch has at most this many times as many samples as the batch before it."""
 _DECODED_BYTES = 16 << 20
 _SHARE_OF_MEMORY = 64
 """The decoded rows of a batch should take at most _DECODED_BYTES, and 1/_SHARE_OF_MEMORY of the memory."""

@@ -1,6 +1,6 @@
 """Reads the Hadoop configuration, `core-site.xml` and `hdfs-site.xml`, without an HDFS client.
 
-This module only uses the configuration to resolve names.
+The configuration is used only to resolve names.
 """
 
 import os

@@ -54,8 +54,8 @@ class CsvLayout:
         """Whether the first row looks like column names.
 
         Column names are distinct, and aren't numbers, except for numbers that count up, such as years. A name above numbers proves a
-        header. If there is no such name, two conditions must hold. No name occurs again in its column. And every column without a name has
-        either no empty cells below the first row, as in an index, or only empty cells.
+        header. If there is no such name, two conditions must hold: no name occurs again in its column, and below the first row, every
+        column without a name has either no empty cells, as in an index, or only empty cells.
         """
         if not self.rows or not self._names:
             return False
@@ -146,7 +146,7 @@ def layout_of(text: bytes) -> CsvLayout:
     """Returns the layout with the delimiter that splits at least 80 % of the first rows into the same number of cells.
 
     If several delimiters qualify, those that split all rows alike are preferred, and then the one that gives the most cells. If none
-    qualifies, the delimiter is a comma. A space qualifies only between numbers, and in tables written by R, in which texts are quoted.
+    qualifies, the delimiter is a comma. A space qualifies only between numbers, and in tables written by R, where text is quoted.
     """
     lines = text.decode("utf-8", "replace").removeprefix("\ufeff")
     candidates = [_split(lines, delimiter) for delimiter in _DELIMITERS]
@@ -154,7 +154,7 @@ def layout_of(text: bytes) -> CsvLayout:
     if fitting:
         return max(fitting, key=lambda each: each[0])[1]
     spaced_rank, spaced = _split(lines, " ")
-    # R's `write.table` quotes texts and column names.
+    # R's `write.table` quotes text and column names.
     is_table = _holds_numbers(spaced.rows[1:]) or (lines.startswith('"') and spaced.short_header)
     if spaced_rank is not None and spaced.columns > 1 and len(spaced.rows) > 1 and is_table:
         return spaced

@@ -35,9 +35,9 @@ _SHOWN_COLUMNS: Final = 20
 def missing_words(text: bytes, *, delimiter: str, skip_lines: int, header: bool) -> dict[str, list[str]]:
     """Returns each column's words for missing values, for the columns that have any.
 
-    The words can include the empty text, which stands for an empty cell, but only for columns of text. Other columns don't need it, because
-    an empty text isn't a possible value there. `text` is the beginning of a file as UTF-8, and ends with a complete row. If `text` isn't
-    CSV, returns no words.
+    For columns of text, the words can include the empty string, which stands for an empty cell. Other columns don't need it, because an
+    empty string isn't a valid value there. `text` is the beginning of a file as UTF-8, and ends with a complete row. If `text` isn't CSV,
+    returns no words.
     """
     dialect = Dialect(delimiter, '"')
     try:

@@ -63,7 +63,7 @@ def _encoding_of(head: bytes) -> Encoding | None:
 
 
 def _utf16_of(head: bytes) -> Encoding | None:
-    """Detects UTF-16 without a mark: most characters of most texts are ASCII, so nearly every second byte is zero."""
+    """Detects UTF-16 without a mark: in most text, most characters are ASCII, so nearly every second byte is zero."""
     pairs = len(head) // 2
     even, odd = head[0::2].count(0), head[1::2].count(0)
     if odd > 0.7 * pairs and not even:

@@ -355,7 +355,7 @@ def _provenance(manifest: Manifest, success: Success) -> Iterator[str]:
 
 
 def text_block(value: str) -> str:
-    """Escapes each line of a text."""
+    """Escapes each line of a string."""
     return "\n".join(text(line) for line in value.split("\n"))
 
 

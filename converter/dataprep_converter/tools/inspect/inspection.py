@@ -143,7 +143,7 @@ def _count_ignored(folder: OutputFolder, manifest: Manifest) -> int:
 
 
 def first_records(manifest: Manifest, folder: OutputFolder, access: Access, *, count: int) -> list[dict[str, list[Any]]]:
-    """Returns the first records of the first non-empty file, each as a mapping from feature to list of values. Decimals are texts."""
+    """Returns the first records of the first non-empty file, each as a mapping from feature to list of values. Decimals are strings."""
     for file in (each for each in manifest.files if count and is_read(each.file, manifest)):
         uri = folder.at(file.file)
         with access.store(uri).open(uri) as source:
@@ -156,7 +156,7 @@ def first_records(manifest: Manifest, folder: OutputFolder, access: Access, *, c
 
 
 def _decimals(record: Any, manifest: Manifest) -> dict[str, list[Any]]:
-    """Returns the decimal features as texts with all digits. Only table formats keep decimals."""
+    """Returns the decimal features as strings with all digits. Only table formats keep decimals."""
     kinds = {name: parse_description(described) for name, described in manifest.types.items()}
     columns = {name: kept_values([record], name) for name, kind in kinds.items() if pa.types.is_decimal(kind)}
     return {name: [f"{value:f}" for value in values.to_pylist() if value is not None] for name, values in columns.items()}
@@ -285,7 +285,7 @@ def _print_record(console: Console, manifest: Manifest, sample: dict[str, list[A
 def picture(content: bytes, dtype: str, shape: list[int]) -> str:
     """Draws a small 2-D uint8 tensor in ten shades of characters, with two characters per pixel.
 
-    A 3-D tensor with a single channel is drawn like a 2-D tensor. For any other tensor, returns an empty text.
+    A 3-D tensor with a single channel is drawn like a 2-D tensor. For any other tensor, returns an empty string.
     """
     if dtype != "uint8" or len([size for size in shape if size != 1]) != 2 or max(shape) > 64:
         return ""

@@ -342,7 +342,10 @@ def _mds_value(content: bytes, encoding: str) -> Any:
 
 
 def _is_mds(path: str, head: bytes) -> bool:
-    """Whether the file begins like an MDS shard: with a count and offsets, the first of which points past the offsets and a description."""
+    """Whether the file begins like an MDS shard: with a count and offsets.
+
+    The first offset must point past the offsets and the description that follows them.
+    """
     count, first = int.from_bytes(head[:4], "little"), int.from_bytes(head[4:8], "little")
     begin = 4 * (count + 2)
     return ".mds" in path.rpartition("/")[2] and begin < first <= begin + _LONGEST_CONFIG and head[begin : begin + 1] in (b"{", b"")

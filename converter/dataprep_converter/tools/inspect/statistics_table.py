@@ -68,7 +68,7 @@ def _tables(rows: list[tuple[str, str, Mapping[str, Any]]], *, narrow: bool) -> 
 def _table(
     title: str, texts: Sequence[str], numbers: Sequence[str], rows: Sequence[Sequence[str]], *, last: str | None = None, more: int = 0
 ) -> Table:
-    """Returns a table with text columns, then number columns, and then a last text column. Texts fold; numbers don't."""
+    """Returns a table with text columns, then number columns, and then a last text column. Text wraps; numbers don't."""
     table = Table(title=title, title_justify="left")
     for column in texts:
         table.add_column(column, overflow="fold")

@@ -61,9 +61,9 @@ def advance(context: Context, status: DataPrepJobStatus) -> DataPrepJobStatus:
 
 
 def _lacks_number_of_tasks(status: DataPrepJobStatus) -> bool:
-    """Return whether the scan or the shuffle can't continue, because its fields are missing in the status.
+    """Return whether the scan or the shuffle can't continue, because the status lacks the step's fields.
 
-    While an earlier release of the CRD is installed, the API server drops fields that this release doesn't know.
+    While an earlier release's CRD is installed, the API server drops fields that this CRD lacks.
     """
     return (status.step in ("Scan", "Merge") and status.scan is None) or (status.step == "Shuffle" and status.shuffle_tasks is None)
 
@@ -226,7 +226,7 @@ def _convert_step(context: Context, status: DataPrepJobStatus) -> DataPrepJobSta
         status = _with_quota_condition(context, status, child)
     judgement = steps.judge(context.observed, context.spec, step="convert", attempt=status.attempt)
     if isinstance(judgement, Succeeded):
-        # After a retry, the recorded time may include an earlier convert Job. So the sum starts again with the shuffle.
+        # After a retry, the recorded time may include an earlier convert Job. So add up the durations again, beginning with the shuffle.
         status = status.model_copy(update={"timings": _with_duration(status, "running_seconds", _shuffle_job(context.observed, status))})
         timings = _with_duration(status, "running_seconds", child, add=status.shuffle_tasks is not None)
         return status.model_copy(update={"step": "Commit", "timings": timings, "failed_indexes": None})
@@ -295,7 +295,7 @@ def _with_quota_condition(context: Context, status: DataPrepJobStatus, child: Ch
 def _with_more_memory(context: Context, status: DataPrepJobStatus, judgement: steps.Judgement) -> DataPrepJobStatus | None:
     """Return the status that starts another attempt with more memory, or None.
 
-    The status is returned only if the step ran out of memory and may be given more.
+    Returns None unless the step ran out of memory and can get more.
     """
     if not isinstance(judgement, Failed) or judgement.reason is not Reason.OUT_OF_MEMORY:
         return None

@@ -84,7 +84,7 @@ def _await_upgrade(context: Context, status: DataPrepJobStatus) -> DataPrepJobSt
 
 
 def _keep_times(before: DataPrepJobStatus, after: DataPrepJobStatus) -> DataPrepJobStatus:
-    """Return the status `after`, but each part that differs from `before` only in its time keeps the time from `before`.
+    """Return the status `after`. Each part that differs from `before` only in its time keeps the earlier time.
 
     Therefore the new status of an unchanged job equals the old status.
     """

@@ -66,10 +66,10 @@ def planning(status: DataPrepJobStatus, live: LiveProgress, child: Child | None,
 
 
 def sharing(status: DataPrepJobStatus, child: Child | None, *, tasks: int, now: datetime) -> Progress | None:
-    """Return the progress of the scan or shuffle step: the finished parts or slices, and all of them.
+    """Return the progress of the scan or shuffle step: the number of finished parts or slices, and their total number.
 
-    The number of finished parts never decreases, because a Job that replaces a deleted one finds their results in the store. The percentage
-    is that of the conversion, so it stays.
+    The number of finished parts never decreases: if a Job is deleted, the Job that replaces it finds the parts' results in the store. The
+    percentage counts only the conversion, so it doesn't change.
     """
     if child is None:
         return status.progress
@@ -84,7 +84,7 @@ def _finished_before(status: DataPrepJobStatus) -> int:
 
 
 def with_summary(status: DataPrepJobStatus, summary: str, *, now: datetime) -> Progress:
-    """Return the progress with another summary. The counts of the conversion stay."""
+    """Return the progress with another summary. The counts of the conversion stay unchanged."""
     return (status.progress or Progress()).model_copy(update={"summary": summary, "updated_at": times.text(now)})
 
 

@@ -84,7 +84,8 @@ class Handler(http.server.BaseHTTPRequestHandler):
 
     server: Service
     protocol_version = "HTTP/1.1"
-    # The headers and the body of a response are written separately; the second write must not wait for the client's ACK.
+    # The headers and the body of a response are written separately. With Nagle's algorithm, the second write would wait for the client's
+    # ACK.
     disable_nagle_algorithm = True
 
     def log_message(self, format: str, *args: object) -> None:  # noqa: A002 - the base class's name

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 @dataclass(eq=False)
 class OdpsError(Exception):
-    """A request that is answered with an error document."""
+    """A request to which the fake responds with an error document."""
 
     status: int
     code: str

@@ -49,7 +49,7 @@ class Fault:
 
 @dataclass(frozen=True)
 class LoggedRequest:
-    """A request that the fake has answered or dropped."""
+    """A request to which the fake has responded, or that the fake has dropped."""
 
     time: float
     method: str

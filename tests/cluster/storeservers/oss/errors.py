@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 # Not frozen: Python sets the traceback of an exception that passes through a context manager.
 @dataclass(eq=False)
 class OssError(Exception):
-    """A request that is answered with an error document."""
+    """A request to which the fake responds with an error document."""
 
     status: int
     code: str

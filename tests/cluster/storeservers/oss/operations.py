@@ -23,7 +23,7 @@ class Operation:
     method: str
     on: Literal["bucket", "object"]
     marker: str | None = None
-    """The query parameter that distinguishes this operation from others, or `header:` and the name of a header that does."""
+    """The query parameter that distinguishes this operation from others, or `header:` and the name of a header that distinguishes it."""
     parameters: Collection[str] = ()
     """The other query parameters that it accepts."""
 

@@ -67,7 +67,8 @@ class _Handler(BaseHTTPRequestHandler):
     server: OssServer
     protocol_version = "HTTP/1.1"
     server_version = "FakeOss"
-    # The headers and the body of a response are written separately; the second write must not wait for the client's ACK.
+    # The headers and the body of a response are written separately. With Nagle's algorithm, the second write would wait for the client's
+    # ACK.
     disable_nagle_algorithm = True
 
     def _serve(self) -> None:
@@ -137,7 +138,7 @@ class _Handler(BaseHTTPRequestHandler):
             self._throw_away_body()
             size = 0 if self.command == "HEAD" else _size_of(reply.answer)
         sent_bytes = size if reply.most_bytes is None else min(size, reply.most_bytes)
-        # Logged before it is sent, so that a client that has the response finds its request in the log.
+        # The request is logged before the response is sent, so that a client that has the response finds its request in the log.
         self.server.controls.log(
             LoggedRequest(
                 time=time.time(),

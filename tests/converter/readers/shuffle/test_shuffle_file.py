@@ -24,7 +24,7 @@ IDENTITY = Identity.of("ab" * 32, FORM.schema, number=3, tasks=TASKS)
 
 
 def task_of(sample: int) -> int:
-    """Returns the task of a sample. Task 5 has none, and task 6 has only bad samples."""
+    """Returns the task of a sample. Task 5 has no samples, and task 6 has only bad samples."""
     return 6 if is_bad(sample) and sample > 50 else sample % 5
 
 
@@ -46,7 +46,7 @@ def bad(samples: list[int]) -> list[RejectedSample]:
 
 
 def divided(*, batch: int, most_bytes: int) -> bytes:
-    """Returns the file that a divider makes of batches of this size."""
+    """Returns the file that a divider makes from batches of this size."""
     with Divider(FORM.schema, TASKS, most_bytes=most_bytes) as divider:
         for first in range(0, ROWS, batch):
             samples = range(first, min(first + batch, ROWS))
