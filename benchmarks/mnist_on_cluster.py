@@ -105,14 +105,16 @@ def _digits(stores: Stores, folder: Path) -> str:
 def _cluster() -> Iterator[tuple[Namespace, Stores]]:
     """Starts a cluster with the operator, the stores and a namespace, and stops all of them afterwards."""
     if kubecluster.attach() is not None:
-        raise SystemExit("A test cluster is running already. The measurement needs an idle one of its own: make cluster-down")
+        raise SystemExit(
+            "A test cluster is already running, but the measurement needs its own idle cluster. Stop the running cluster first: make cluster-down"
+        )
     cluster = kubecluster.up()
     try:
         install_operator(cluster).wait_ready()
         with tempfile.TemporaryDirectory(prefix="dataprep-stores-") as folder:
             host, base = cluster.bridge_ip, Path(folder)
             if host is None:
-                raise SystemExit("The stores need an address that the cluster's pods reach, and this cluster has none.")
+                raise SystemExit("The stores need an address that the cluster's pods can reach, but this cluster has no such address.")
             with (
                 S3Server(base / "s3", host=host) as s3,
                 FakeOss(base / "oss", host=host) as oss,

@@ -17,7 +17,8 @@ PARQUET: Final[Mapping[str, Any]] = {"parquet": {"uris": ["INPUT/table.parquet"]
 
 @dataclass(frozen=True)
 class Against:
-    """An output that is compared with the input, because no peer writes the complete output. Both are read by libraries alone."""
+    """An output that is compared with the complete input. The outputs of peers aren't enough for this comparison, because slow peers get
+    only a share of the input. Input and output are read by libraries alone."""
 
     output: str
     """The kind of the output, which selects a function of `peers/reading_back.py`."""

@@ -83,8 +83,8 @@ def _measurements(results: Results) -> Iterator[str]:
             f"\nTo list and plan a million image files takes {cpu:.1f} CPU seconds and {figures['plan_list_requests']:,.0f} pages of names."
         )
     yield (
-        "\nThe size is the number of files or of shards. The CPU seconds of the plan step leave out those that the played listing takes. ✗ marks a\n"
-        f"process that took more than {MOST_MIB} MiB.\n"
+        "\nThe size is the number of files or of shards. The plan step's CPU seconds don't include the time that the played store takes\n"
+        f"for the listing. ✗ marks a process that took more than {MOST_MIB} MiB.\n"
     )
 
 

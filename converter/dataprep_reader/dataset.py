@@ -85,7 +85,7 @@ def _find_by_manifest(uri: str, access: Access) -> DataSet:
     if data_set is None:
         raise NotFound(f"{folder.rstrip('/')} has no _SUCCESS: there is no finished data set.", uri=uri)
     if names.manifest_file(data_set.manifest.run_id) != f"{names.SIDE}/{run}":
-        raise NotFound(f"{uri} is not the manifest that _SUCCESS names, which is that of run {data_set.manifest.run_id}.", uri=uri)
+        raise NotFound(f"{uri} is not the current manifest: _SUCCESS names the manifest of run {data_set.manifest.run_id}.", uri=uri)
     return data_set
 
 

@@ -171,7 +171,7 @@ class Reader:
     def __len__(self) -> int:
         """Number of batches in one pass, for this rank. Raises TypeError if the pass never ends."""
         if self._options.epochs is None:
-            raise TypeError("A reader with epochs=None has no length; `batches` is the number in one epoch.")
+            raise TypeError("A reader with epochs=None has no length; `batches` is the number of batches in one epoch.")
         return self.batches * self._options.epochs
 
     def part(self, number: int, parts: int) -> "Reader":

@@ -130,7 +130,7 @@ def test_a_manifest_that_is_not_the_data_sets_is_refused(folder: Path, tmp_path:
         opened(folder / "_tfds/dataset_info.json")
     copy = shutil.copytree(folder, tmp_path / "copy")
     shutil.copytree(manifest(copy).parent, copy / "_dataprep/0123456789abcdef")
-    with pytest.raises(NotFound, match="is not the manifest that _SUCCESS names, which is that of run "):
+    with pytest.raises(NotFound, match="is not the current manifest: _SUCCESS names the manifest of run "):
         opened(copy / "_dataprep/0123456789abcdef/manifest.json", split="train")
     manifest(copy).write_bytes(manifest(copy).read_bytes() + b" ")
     with pytest.raises(BadData, match=r"manifest.json was changed: .* See dataprep verify\."):

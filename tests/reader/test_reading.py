@@ -86,7 +86,7 @@ def test_what_is_dropped_does_not_come_in_the_next_epoch(folders: dict[str, Path
 
 def test_a_reader_without_an_end(folder: Path) -> None:
     reader = opened(folder, batch_size=COUNT, epochs=None)
-    with pytest.raises(TypeError, match="has no length; `batches` is the number in one epoch"):
+    with pytest.raises(TypeError, match="has no length; `batches` is the number of batches in one epoch"):
         len(reader)
     assert reader.batches == 1
     for found, batch in enumerate(reader):

@@ -21,7 +21,7 @@ DEFAULT: Final = "default"
 
 
 class ProfileWorkers(Model):
-    """Settings for converter pods, shared by many jobs. The fields are those of a DataPrepJob's `spec.workers`. A field of the job replaces the profile's complete field."""
+    """Settings for converter pods, shared by many jobs. The fields are those of a DataPrepJob's `spec.workers`. A field set in the job replaces the profile's field as a whole; the two aren't merged."""
 
     image: Annotated[str, Field(min_length=1, max_length=512)] | None = None
     """The same as in `workers` of a DataPrepJob."""

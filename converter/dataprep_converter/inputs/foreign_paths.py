@@ -28,7 +28,7 @@ def refuse_foreign(uri: str) -> None:
         if scheme in STORES or scheme in FSSPEC:
             slashes = "///" if scheme == "file" else "//"
             raise BadSpec(
-                f"{uri} has only one slash after {scheme}: and would be a local path; write {scheme}:{slashes}{rest}.",
+                f"{uri} has only one slash after {scheme}:, so it would be a local path; write {scheme}:{slashes}{rest}.",
                 uri=uri,
             )
     if uri == "~" or uri.startswith("~/"):

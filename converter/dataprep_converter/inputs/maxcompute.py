@@ -225,7 +225,9 @@ class Session:
                 yield batch
             if rows != count:
                 # A stream that breaks right after a checksum looks complete.
-                raise Unreachable(f"{self.uri}: {self._peer} sent {rows:,} of {count:,} rows from row {start:,} on.", uri=self.uri)
+                raise Unreachable(
+                    f"{self.uri}: {self._peer} sent {rows:,} rows instead of the {count:,} rows that start at row {start:,}.", uri=self.uri
+                )
 
     def _narrow(self, columns: Sequence[str]) -> None:
         """Shows only these columns to the SDK, because the SDK fails if a table has a column whose type the SDK doesn't know."""

@@ -90,8 +90,9 @@ def _rules_by_default(subsets: Sequence[str]) -> Splits:
         )
     if len(named_subsets) > MOST_SPLITS:
         raise BadSpec(
-            f"The source has {len(named_subsets):,} subsets ({_abbreviate(named_subsets)}), and each would be a split, "
-            f"but a job has at most {MOST_SPLITS} splits: set splits.into, or leave out subsetFrom, which names the subsets."
+            f"The source has {len(named_subsets):,} subsets ({_abbreviate(named_subsets)}), and each of them would become a split, "
+            f"but a job can have at most {MOST_SPLITS} splits. List the splits in splits.into, or, if subsetFrom is set, remove it, "
+            "so that the source has no subsets."
         )
     subset_of: dict[str, str] = {}
     for subset in named_subsets:

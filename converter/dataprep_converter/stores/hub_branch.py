@@ -321,7 +321,7 @@ class WorkingBranch:
             raise
         if made != head:
             # `made` equals `head` if the library made no commit, because the Hub already had the content when we sent it. If the file has
-            # been removed since then, it is still missing.
+            # been removed since then, it is still missing: the check below raises Unreachable, and the commit is tried again.
             self._newer[head] = made
         files = self._repository.files([change.path for change in undone], made)
         ignored = {operation.path_in_repo for operation in operations if getattr(operation, "_should_ignore", False)}

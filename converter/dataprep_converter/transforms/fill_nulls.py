@@ -67,7 +67,7 @@ def _value(text: str | None, kind: Any, column: str) -> Any:
     """Returns the value that replaces a null. Raises BadSpec if `text` isn't a value of the column's type."""
     if is_ragged(kind):
         if text is not None:
-            raise BadSpec(f"{_OF}: a null in the list column {column!r} becomes an empty list; remove value.")
+            raise BadSpec(f"{_OF}: a null in the list column {column!r} always becomes an empty list, so value can't be set; remove value.")
         return []
     if any(is_kind(kind) for is_kind in (pa.types.is_string, pa.types.is_large_string, pa.types.is_binary, pa.types.is_large_binary)):
         return pa.array([(text or "").encode()], pa.large_binary()).cast(kind)[0]

@@ -30,7 +30,7 @@ class VocabularyStep:
             if not _is_text(kind.value_type if _is_list(kind) else kind):
                 raise BadSpec(f"The transform vocabulary takes text or lists of text, but the column {name!r} is {kind}.")
             if not _is_list(kind) and self._options.unknown == "Drop":
-                raise BadSpec(f"The transform vocabulary: unknown: Drop is for lists, but the column {name!r} is {kind}.")
+                raise BadSpec(f"The transform vocabulary: unknown: Drop works only on columns of lists, but the column {name!r} is {kind}.")
             number_type = pa.list_(pa.int64()) if _is_list(kind) else pa.int64()
             self._schema = self._schema.set(position, schema.field(position).with_type(number_type))
         self.terms: list[str] = []

@@ -67,7 +67,7 @@ def read_spec(config_map: Mapping[str, Any]) -> Body:
     if not isinstance(spec, dict):
         raise SpecUnreadable(
             f"the ConfigMap {config_map['metadata']['name']} contains no spec in {JOB_FILE}; "
-            "delete the ConfigMap, and the operator recreates it."
+            "delete the ConfigMap, so that the operator can recreate it."
         )
     return spec
 

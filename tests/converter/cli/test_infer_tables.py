@@ -144,7 +144,7 @@ def test_a_name_that_is_too_long_is_refused(tmp_path: Path, capsys: pytest.Captu
     assert code_of("infer", tmp_path / "a.csv") == 2
     said = capsys.readouterr().err
     assert (
-        "a.csv: the header's name for column 1 has 301 characters, but column names have 1 to 256; is source.csv.delimiter right? Otherwise"
+        "a.csv: the header's name for column 1 has 301 characters, but column names have 1 to 256. Check source.csv.delimiter. If it is right,"
         in said
     )
 

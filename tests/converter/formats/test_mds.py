@@ -100,7 +100,7 @@ def test_an_image_is_read_as_one() -> None:
     [
         ({"z": "str"}, "output.mds.encodings: 'z' isn't a feature of text or bytes; those features are b, l."),
         ({"a": "str"}, "output.mds.encodings: 'a' isn't a feature of text or bytes; those features are b, l."),
-        ({"l": "str"}, "output.mds.encodings: 'l' has several values, so it is stored as json, not as str."),
+        ({"l": "str"}, "output.mds.encodings: 'l' has several values, so its encoding must be json, not str."),
     ],
 )
 def test_options_that_do_not_fit_are_refused(encodings: dict[str, Any], message: str) -> None:

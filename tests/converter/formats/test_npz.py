@@ -111,7 +111,7 @@ def test_a_file_without_records_has_arrays_without_rows() -> None:
         (
             {"../x": pa.array([1, 2])},
             {},
-            "npz can't name an array '../x': it isn't a path below a folder. Give the feature another name.",
+            "npz can't name an array '../x', because this name isn't a path below a folder. Give the feature another name.",
         ),
     ],
 )

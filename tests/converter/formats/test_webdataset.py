@@ -118,7 +118,10 @@ def test_extensions(columns: dict[str, Any], labels: list[str], extensions: dict
         ({"key": "z"}, "output.webdataset: there is no feature 'z'; the features are a, b, t."),
         ({"extensions": {"z": "txt"}}, "output.webdataset: there is no feature 'z'; the features are a, b, t."),
         ({"key": "t"}, "output.webdataset.key: 't' isn't a feature of text or integers."),
-        ({"extensions": {"t": "txt"}}, "output.webdataset.extensions: 't' has several values, so it is stored as npy or json, not as txt."),
+        (
+            {"extensions": {"t": "txt"}},
+            "output.webdataset.extensions: 't' has several values, so its extension must end with npy or json, not with txt.",
+        ),
         ({"extensions": {"b": "npy"}}, "output.webdataset.extensions: 'b' isn't a tensor of numbers, so it can't be stored as npy."),
         (
             {"extensions": {"a": "x", "b": "x"}},
@@ -189,7 +192,8 @@ def test_a_long_name_uses_the_prefix_as_tar_does(folders: str) -> None:
 
 
 def test_a_name_that_does_not_fit_is_refused() -> None:
-    with pytest.raises(BadData, match="is too long for tar's USTAR headers, which hold a name of 100 bytes and folders of 155 bytes"):
+    message = "is too long for tar's USTAR headers, which hold at most 100 bytes for the name and 155 bytes for the folders"
+    with pytest.raises(BadData, match=message):
         written("webdataset", {"id": pa.array(["x" * 97]), "v": pa.array([1])}, options={"key": "id"})
 
 

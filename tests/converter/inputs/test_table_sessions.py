@@ -137,7 +137,7 @@ def test_a_stream_that_breaks_off_where_a_message_and_its_checksum_end_is_no_end
     message = batch.serialize().size
     monkeypatch.setattr(wire, "CHUNK_BYTES", message)
     fake.controls.cut_after.append(4 + 2 * (message + 4))
-    with pytest.raises(Unreachable, match=rf"{T}: 127\.0\.0\.1:\d+ sent 9,998 of 20,000 rows from row 0 on\."):
+    with pytest.raises(Unreachable, match=rf"{T}: 127\.0\.0\.1:\d+ sent 9,998 rows instead of the 20,000 rows that start at row 0\."):
         read(source, units, state)
 
 

@@ -348,7 +348,7 @@ def test_words_for_missing_values_are_those_of_the_files_whose_columns_are_infer
 @pytest.mark.parametrize("header", ["time,what", "time,n/a"])
 def test_a_header_above_many_rows_of_numbers_is_still_noticed(tmp_path: Path, header: str) -> None:
     body = "".join(f"{number},{number / 2}\n" for number in range(100))
-    with pytest.raises(BadSpec, match=r"a\.csv, line 1: a header above rows of numbers\?"):
+    with pytest.raises(BadSpec, match=r"a\.csv, line 1: this row looks like a header above rows of numbers\."):
         plan(CsvSequencesReader, of_sequences(tmp_path, {"a.csv": f"{header}\n{body}", "b.csv": f"{header}\n{body}"}))
 
 

@@ -109,11 +109,11 @@ NO_BATCHES: dict[str, tuple[dict[str, bytes], str]] = {
     "not UTF-8": ({LIST: b"/a\xff/1.jpg", "file_0.jpg": b""}, ": its originalUris.txt is not UTF-8 at byte 2."),
     "no folder": (
         {LIST: b"/a/1.jpg\ns3://bucket/2.jpg", "file_0.jpg": b"", "file_1.jpg": b""},
-        ": line 2 of originalUris.txt, 's3://bucket/2.jpg', names no folder that could be the class (labelFrom: OriginalUri).",
+        ": line 2 of originalUris.txt, 's3://bucket/2.jpg', contains no folder name to use as the class (labelFrom: OriginalUri).",
     ),
     "a folder that is no text": (
         {LIST: b"/%FF/1.jpg", "file_0.jpg": b""},
-        ": line 1 of originalUris.txt, '/%FF/1.jpg', names no folder that could be the class (labelFrom: OriginalUri).",
+        ": line 1 of originalUris.txt, '/%FF/1.jpg', contains no folder name to use as the class (labelFrom: OriginalUri).",
     ),
 }
 

@@ -110,7 +110,7 @@ WRONG: dict[str, tuple[str, bytes, dict[str, Any], type[ConvertError], str]] = {
         b"../etc/passwd\n",
         {},
         BadSpec,
-        "line 1: the path '../etc/passwd' must not leave its folder by '..'.",
+        "line 1: the path '../etc/passwd' must not lead out of the folder with '..'.",
     ),
     "an empty path": ("l.csv", b"path,b\n,1\n", {}, BadSpec, "l.csv, line 2: the path is empty."),
     "an empty label": ("l.csv", b"path,b\na/1.jpg, \n", {"labelColumn": "b"}, BadSpec, "l.csv, line 2: the label of 'a/1.jpg' is empty."),

@@ -451,7 +451,7 @@ def test_a_row_is_known_by_its_number_in_the_file(tmp_path: Path, monkeypatch: p
 def test_rows_are_counted_as_arrow_counts_them(text: str, size: int) -> None:
     data = text.encode()
     rows_found = scan(data, delimiter=",", quote='"', at_end=True)
-    # Text with an open quote at its end has no rows to compare, because Arrow rejects it.
+    # Text that ends inside an unclosed quote has no rows to compare, because Arrow rejects it.
     if len(rows_found.quotes) % 2:
         return
     left_out: list[Any] = []

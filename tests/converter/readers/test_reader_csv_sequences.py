@@ -288,7 +288,8 @@ def test_a_header_that_is_read_as_data_is_refused_with_its_file(tmp_path: Path) 
     source = of_files(tmp_path, {"a.csv": "1,x\n", "b.csv": "time,what\n2,y\n"})
     with pytest.raises(BadSpec) as caught:
         plan(CsvSequencesReader, source)
-    assert f"{tmp_path}/in/b.csv, line 1: a header above rows of numbers? Set source.csvSequences.header: true" in str(caught.value)
+    said = f"{tmp_path}/in/b.csv, line 1: this row looks like a header above rows of numbers. Set source.csvSequences.header: true if"
+    assert said in str(caught.value)
 
 
 def test_files_without_any_row_are_no_source(tmp_path: Path) -> None:

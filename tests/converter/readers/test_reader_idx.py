@@ -183,5 +183,5 @@ def test_subsets_of_different_shapes_are_refused(tmp_path: Path) -> None:
 def test_labels_for_one_subset_only_are_refused(tmp_path: Path) -> None:
     labels = write(tmp_path / "l", np.zeros(3, np.uint8))
     source = a_source(a=(write(tmp_path / "a", images(3, 4, 4)), labels), b=(write(tmp_path / "b", images(3, 4, 4)), None))
-    with pytest.raises(BadSpec, match="the subset 'b' has none"):
+    with pytest.raises(BadSpec, match="the subset 'b' has no labels, but another subset has labels"):
         plan(IdxReader, source)

@@ -233,7 +233,8 @@ def test_a_kill_at_any_operation_of_a_small_job_in_one_pod_costs_nothing(local: 
     points = [Point(number, "before") for number in range(1, len(counted.names) + 1)] + [Point(len(counted.names), "after")]
 
     killed = 0
-    # If the pod was killed after it wrote `_SUCCESS`, only that pod knew the result.
+    # A pod that is killed after it has written `_SUCCESS` takes the result with it. `last` is the number of points at which this happens.
+    # They must be among the last ten points, because every second one of these is tested.
     last = len(counted.names) - max(index for index, name in enumerate(counted.names) if "_SUCCESS" in name)
     assert last < 10
     chosen = points if ALL else [*random.Random(9).sample(points[:-10], 5), *points[-10::2]]  # noqa: S311 - the same points each time

@@ -522,7 +522,7 @@ def test_a_file_is_moved_only_into_a_folder_that_exists(place: Place, store: Sto
 
 
 def await_upload(place: Place) -> None:
-    """Wait until the upload exists, because another thread begins it."""
+    """Wait until the store has the unfinished upload, which another thread begins."""
     deadline = time.monotonic() + 30
     while place.leftovers() == 0:
         assert time.monotonic() < deadline

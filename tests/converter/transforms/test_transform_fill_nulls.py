@@ -80,7 +80,7 @@ def test_each_mask_follows_its_column() -> None:
     (["n"], {"value": "true"}, "the value 'true' of the column 'n' is not a number of the type int16"),
     (["b"], {"value": "0"}, "the value '0' of the column 'b' is not true or false"),
     (["x"], {"value": "none"}, "the value 'none' of the column 'x' is not a number of the type float"),
-    (["l"], {"value": "[]"}, "a null in the list column 'l' becomes an empty list; remove value"),
+    (["l"], {"value": "[]"}, "a null in the list column 'l' always becomes an empty list, so value can't be set; remove value"),
     (["m"], {}, "m"),
 ])  # fmt: skip
 def test_a_value_of_another_type_is_refused(names: list[str], options: dict[str, Any], reason: str) -> None:

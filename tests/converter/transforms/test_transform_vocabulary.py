@@ -90,7 +90,11 @@ def test_too_many_terms_are_an_error_that_says_what_to_set(monkeypatch: pytest.M
     ("column", "options", "message"),
     [
         (pa.array([1]), {}, "The transform vocabulary takes text or lists of text, but the column 'x' is int64."),
-        (TEXT, {"unknown": "Drop"}, "The transform vocabulary: unknown: Drop is for lists, but the column 'x' is string."),
+        (
+            TEXT,
+            {"unknown": "Drop"},
+            "The transform vocabulary: unknown: Drop works only on columns of lists, but the column 'x' is string.",
+        ),
     ],
 )
 def test_what_it_can_not_take_is_refused(column: Any, options: dict[str, Any], message: str) -> None:

@@ -76,7 +76,7 @@ class QueuedLife:
         self.settle()
 
     def act(self, name: str) -> None:
-        """Let the pods of the running step do something, if a step runs."""
+        """If a step is running, make its pods act as `name` says, or delete its Job."""
         found = next((suffix for suffix, job in self.steps() if not job["spec"].get("suspend")), None)
         if found is None:
             return

@@ -169,7 +169,8 @@ def test_a_config_map_that_holds_no_spec_is_named(world: World) -> None:
     world.restart()
 
     with pytest.raises(
-        SpecUnreadable, match=f"the ConfigMap {name} contains no spec in job.yaml; delete the ConfigMap, and the operator recreates it"
+        SpecUnreadable,
+        match=f"the ConfigMap {name} contains no spec in job.yaml; delete the ConfigMap, so that the operator can recreate it",
     ):
         world.look()
 

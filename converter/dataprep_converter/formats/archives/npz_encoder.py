@@ -67,7 +67,9 @@ def member_name(feature: FeatureSpec) -> str:
     Raises BadSpec for a name that would be unpacked outside the target folder.
     """
     if any(part in ("", ".", "..") for part in feature.name.split("/")) or "\\" in feature.name or "\0" in feature.name:
-        raise BadSpec(f"npz can't name an array {feature.name!r}: it isn't a path below a folder. Give the feature another name.")
+        raise BadSpec(
+            f"npz can't name an array {feature.name!r}, because this name isn't a path below a folder. Give the feature another name."
+        )
     return f"{'labels' if feature.label else 'features'}/{feature.name}.npy"
 
 

@@ -155,7 +155,9 @@ def _own_extension(feature: FeatureSpec) -> str:
 def _check(member: Member) -> None:
     feature, last = member.feature, member.extension.rpartition(".")[2]
     if feature.shape and last not in ("json", "npy"):
-        raise BadSpec(f"output.webdataset.extensions: {feature.name!r} has several values, so it is stored as npy or json, not as {last}.")
+        raise BadSpec(
+            f"output.webdataset.extensions: {feature.name!r} has several values, so its extension must end with npy or json, not with {last}."
+        )
     if last == "npy" and (feature.dtype == "bytes" or feature.shape.count(-1) > 1):
         raise BadSpec(f"output.webdataset.extensions: {feature.name!r} isn't a tensor of numbers, so it can't be stored as npy.")
 
@@ -312,5 +314,5 @@ def _split_name(name: bytes) -> tuple[bytes, bytes]:
             return name[:at], name[at + 1 :]
     raise BadData(
         f"The name {name.decode(errors='replace')!r} is too long for tar's USTAR headers,"
-        f" which hold a name of {_NAME} bytes and folders of {_PREFIX} bytes."
+        f" which hold at most {_NAME} bytes for the name and {_PREFIX} bytes for the folders."
     )

@@ -66,7 +66,7 @@ class Dl4jDatasetDecoder:
         if self._is_multi:
             counts = list(COUNTS.unpack(data.take(COUNTS.size)))
             if any(counts) and counts != expected_counts:
-                raise BrokenRecord(f"numbers of arrays {counts}, expected {expected_counts}", offset=0)
+                raise BrokenRecord(f"the array counts are {counts}, expected {expected_counts}", offset=0)
             return counts
         (flags,) = data.take(1)
         expected = sum(bit for bit, count in zip(_PARTS, expected_counts, strict=True) if count)

@@ -65,7 +65,7 @@ def columns(features: Sequence[FeatureSpec], options: MdsOptions) -> list[Column
                 f"output.mds.encodings: {name!r} isn't a feature of text or bytes; those features are {', '.join(names) or 'none'}."
             )
         if feature.shape and encodings[name] != "json":
-            raise BadSpec(f"output.mds.encodings: {name!r} has several values, so it is stored as json, not as {encodings[name]}.")
+            raise BadSpec(f"output.mds.encodings: {name!r} has several values, so its encoding must be json, not {encodings[name]}.")
     return [_column(feature, encodings.get(feature.name)) for feature in sorted(features, key=lambda feature: feature.name.encode())]
 
 

@@ -67,7 +67,7 @@ def _is_known_to_arrow(kind: Any) -> bool:
 
 
 def repeated_keys(texts: Array) -> dict[int, str]:
-    """Finds the rows whose JSON has a repeated key, and returns a dict that maps each such row to a text that names the key.
+    """Finds the rows whose JSON has a repeated key, and returns a dict that maps each such row to a message that names the key.
 
     A reader would lose one of the key's values. Rows that aren't UTF-8 are skipped.
     """

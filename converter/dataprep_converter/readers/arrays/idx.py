@@ -154,7 +154,9 @@ def _units(idx: IdxSource, access: Access) -> Listing[Unit]:
             )
         if (subset.labels is None) != (first[0].labels is None):
             without = subset if subset.labels is None else first[0]
-            raise BadSpec(f"Either all subsets have labels or none: the subset {without.name!r} has none.")
+            raise BadSpec(
+                f"Either all subsets must have labels, or none of them: the subset {without.name!r} has no labels, but another subset has labels."
+            )
         size, extra = entry.size, {}
         if subset.labels is not None:
             labels_entry = entry_of(access.store(subset.labels), subset.labels)

@@ -137,7 +137,7 @@ def _scanned(
         if scan.lists_units:
             return part, examine(store, part) if document is None else form.from_document(document)
         if document is None:
-            # The planner raises the errors of files when their turn comes.
+            # Ignore errors here: the planner examines such a file itself, and raises the file's error when it reaches the file.
             with suppress(BadData, BadSpec):
                 document = form.to_document(examine(store, part))
         return part, document

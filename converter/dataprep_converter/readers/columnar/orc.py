@@ -118,7 +118,7 @@ def _examine(source: Input, uri: str, _: Selection) -> TableFile:
         schema = file.schema
         stripes = _stripes_of(file.reader.serialized_file_tail())
     if sum(stripe.rows for stripe in stripes) != file.nrows:
-        raise BadData(f"{uri} is not a readable ORC file: its stripes don't have the {file.nrows:,} rows that its footer names.", uri=uri)
+        raise BadData(f"{uri} is not a readable ORC file: its stripes don't have the {file.nrows:,} rows that its footer states.", uri=uri)
     spans = [
         Span(stripe.rows, stripe.size, stripe.offset, json.dumps({"stripe": number}))
         for number, stripe in enumerate(stripes)

@@ -91,5 +91,5 @@ def _folder(original: str, *, where: str) -> str:
     except UnicodeDecodeError:
         folder = ""
     if not folder:
-        raise BadData(f"{where}, {original!r}, names no folder that could be the class (labelFrom: OriginalUri).")
+        raise BadData(f"{where}, {original!r}, contains no folder name to use as the class (labelFrom: OriginalUri).")
     return folder

@@ -175,7 +175,7 @@ def _uri(line: Line, root: str, list_uri: str) -> str:
     if not line.path:
         raise BadSpec(f"{list_uri}, {line.place}: the path is empty.", uri=list_uri)
     if ".." in line.path.split("/") or "\0" in line.path:
-        raise BadSpec(f"{list_uri}, {line.place}: the path {line.path!r} must not leave its folder by '..'.", uri=list_uri)
+        raise BadSpec(f"{list_uri}, {line.place}: the path {line.path!r} must not lead out of the folder with '..'.", uri=list_uri)
     if unsigned(line.path) != line.path:
         raise BadSpec(
             f"{list_uri}, {line.place}: {unsigned(line.path)} is signed or holds a token, which would be stored with the plan. "

@@ -131,8 +131,8 @@ def infer_columns(start: FileStart, dialect: Dialect, *, rule: int, uri: str, of
     for number, name in enumerate(names):
         if len(name) > _LONGEST_NAME:
             raise BadSpec(
-                f"{uri}: the header's name for column {number} has {len(name):,} characters, but column names have 1 to {_LONGEST_NAME}; "
-                f"is {of}.delimiter right? Otherwise give {of}.columns.",
+                f"{uri}: the header's name for column {number} has {len(name):,} characters, but column names have 1 to {_LONGEST_NAME}. "
+                f"Check {of}.delimiter. If it is right, list the columns in {of}.columns.",
                 uri=uri,
             )
     if not len(rows):

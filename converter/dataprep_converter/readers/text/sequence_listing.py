@@ -240,8 +240,8 @@ class _Columns:
                 continue
             if any(place < len(cells) and cells[place] not in words for place in numbers):
                 raise BadSpec(
-                    f"{uri}, line {start.line}: a header above rows of numbers? Set {self._of}.header: true when every file has one, "
-                    f"or give {self._of}.columns.",
+                    f"{uri}, line {start.line}: this row looks like a header above rows of numbers. Set {self._of}.header: true if every file "
+                    f"has a header; otherwise, list the columns in {self._of}.columns.",
                     uri=uri,
                 )
 

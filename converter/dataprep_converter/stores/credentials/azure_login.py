@@ -1,4 +1,4 @@
-"""Gets the token of the user who has logged in with `az login`, through azure-identity."""
+"""Uses azure-identity to get the token of the user who is logged in with `az login`."""
 
 import logging
 from datetime import UTC, datetime

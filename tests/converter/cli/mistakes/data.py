@@ -107,7 +107,7 @@ MISTAKES: Final[Sequence[Mistake]] = (
     Mistake(
         "s3:/",
         job=HEAD + "  source: {csv: {uris: ['s3:/b/a.csv']}}\n" + OUT,
-        said="s3:/b/a.csv has only one slash after s3: and would be a local path; write s3://b/a.csv.",
+        said="s3:/b/a.csv has only one slash after s3:, so it would be a local path; write s3://b/a.csv.",
     ),
     Mistake("an unknown scheme", job=HEAD + "  source: {csv: {uris: ['xyz://b/a.csv']}}\n" + OUT, said="No store for xyz://"),
     Mistake(
@@ -118,7 +118,7 @@ MISTAKES: Final[Sequence[Mistake]] = (
     Mistake(
         "file:/",
         job=HEAD + "  source: {csv: {uris: ['file:/tmp/a.csv']}}\n" + OUT,
-        said="file:/tmp/a.csv has only one slash after file: and would be a local path; write file:///tmp/a.csv.",
+        said="file:/tmp/a.csv has only one slash after file:, so it would be a local path; write file:///tmp/a.csv.",
     ),
     Mistake(
         "file:// without a path",
