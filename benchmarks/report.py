@@ -41,9 +41,9 @@ _HEAD: Final = """# Benchmarks
 Each table compares our job (*ours*) with contenders. A contender is a peer (another program for the same work) or a limit (only a part of
 the work).
 
-- *Our relative speed* is our number of records per second, divided by that of the contender. Above 1, our job is faster than the peer.
-  Compared with a limit, 1 is the highest possible value. Compare ratios rather than seconds, because the machines that run the benchmarks
-  are shared.
+- *Our relative speed* is our number of records per second, divided by that of the contender. Compared with a peer, a value above 1
+  means that our job is faster. Compared with a limit, 1 is the highest possible value. Compare ratios rather than seconds, because the
+  machines that run the benchmarks are shared.
 - All contenders of a workload ran alternately on the same data, and each run was a separate process. The clock starts when all processes of
   a run have imported their libraries and have touched as much memory as the run writes. Without this, the first contender would be slower,
   because a virtual machine returns free memory to its host. Workloads in memory take only a tenth of a second. Each run of such a workload

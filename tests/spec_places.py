@@ -22,7 +22,7 @@ def places(model: type[BaseModel] = DataPrepJobSpec, seen: tuple[type[BaseModel]
             yield (field.alias or name, *path)
 
 
-def _below(annotation: Any, seen: tuple[type[BaseModel], ...]) -> Iterator[Path]:  # Any: a type
+def _below(annotation: Any, seen: tuple[type[BaseModel], ...]) -> Iterator[Path]:  # Any, because annotations have no common type
     annotation = _plain(annotation)
     if get_origin(annotation) in (Union, types.UnionType):
         found = dict.fromkeys(path for each in get_args(annotation) if each is not types.NoneType for path in _below(each, seen))

@@ -44,7 +44,7 @@ def a_job() -> Callable[[Mapping[str, object]], dict[str, Any]]:
 
 
 def _put(where: Any, path: str, value: object) -> None:
-    # Any: nested mappings and lists.
+    # Any, because `where` is a mapping or a list, whose values are mappings, lists or scalars.
     *parents, last = path.split(".")
     for part in parents:
         where = where[int(part)] if isinstance(where, list) else where.setdefault(part, {})

@@ -54,7 +54,10 @@ def job_schema() -> dict[str, Any]:
 
 
 def schema_of(annotation: Any, default: Any = ...) -> dict[str, Any]:
-    """Return the structural schema of a model's only field, named `field`. Any: every type that pydantic accepts, and its default."""
+    """Return the structural schema of a model's only field, named `field`.
+
+    Any, because `annotation` can be any type that pydantic accepts, and `default` any value of this type.
+    """
     model = create_model("Probe", __base__=Model, field=(annotation, default))
     made: dict[str, Any] = structural(model)["properties"]["field"]
     return made

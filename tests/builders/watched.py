@@ -10,7 +10,7 @@ from dataprep_operator.cluster.cluster import Body
 from dataprep_operator.objects import times
 
 
-async def until(condition: Any) -> None:  # Any: a callable without arguments
+async def until(condition: Any) -> None:  # Any: a callable without arguments, which returns any value
     """Wait until a condition holds, for at most one second."""
     for _ in range(500):
         if condition():

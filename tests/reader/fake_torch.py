@@ -33,7 +33,10 @@ class FakeTorch:
         return self.worker
 
     def install(self, patch: pytest.MonkeyPatch) -> Any:
-        """Makes the modules importable, and returns `dataprep_reader.torch`. Any: the module is loaded again."""
+        """Makes the modules importable, imports `dataprep_reader.torch` again, and returns it.
+
+        Any, because a module has no type that declares its functions and classes.
+        """
         self.install_torch(patch)
         patch.delitem(sys.modules, "dataprep_reader.torch", raising=False)
         import dataprep_reader.torch as made

@@ -58,7 +58,9 @@ class Script(Model):
             )
         for path in self.outputs:
             if path.startswith("/") or any(part in ("", ".", "..") or part[0] in "_." for part in path.split("/")):
-                raise ValueError(f"outputs must be paths below output.uri, and no part may be empty or begin with _ or ., got {path!r}")
+                raise ValueError(
+                    f"outputs must be paths below output.uri, in which no part is empty or begins with '_' or '.'; got {path!r}"
+                )
         return self
 
     def arguments(self, output_uri: str) -> list[str]:

@@ -225,7 +225,7 @@ class RunFolder(OutputFolder):
         now = self.owner()
         if now is None or now.run_id != self.run_id:
             taker = f"run {now.run_id} has taken it over" if now else "its _dataprep/OWNER is gone"
-            raise OutputLost(f"{self.uri} no longer belongs to run {self.run_id}: {taker}. Nothing of this run was published after that.")
+            raise OutputLost(f"{self.uri} no longer belongs to run {self.run_id}: {taker}. Nothing from this run was published after that.")
 
     @contextlib.contextmanager
     def owned(self) -> Iterator[None]:

@@ -170,7 +170,7 @@ class Access:
             if address.startswith(_WEB) and full_addresses.setdefault(address, text) != text:
                 raise BadSpec(
                     f"Two addresses of the source differ only in their signatures or tokens: {address}. Signatures and tokens aren't "
-                    "stored, so the two files can't be told apart. Name each file by an address of its own, or copy them to a store."
+                    "stored, so the two files can't be told apart. Give each file an address of its own, or copy the files to a store."
                 )
         self._signed |= {address: text for address, text in full_addresses.items() if address != text}
         return Source.model_validate(stripped)

@@ -103,7 +103,7 @@ class _Block:
     """Some units, as columns."""
 
     def __init__(self) -> None:
-        self._columns: dict[str, list[Any]] = {name: [] for name in SCHEMA.names[:-2]}  # Any: numbers or strings
+        self._columns: dict[str, list[Any]] = {name: [] for name in SCHEMA.names[:-2]}  # Any, because a column has numbers or strings
 
     def __len__(self) -> int:
         return len(self._columns["path"])

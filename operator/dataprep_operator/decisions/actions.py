@@ -196,7 +196,7 @@ def _spec_config_map_actions(observed: Observed, status: DataPrepJobStatus, curr
 
 
 def _lost_its_result(status: DataPrepJobStatus, judgement: steps.Judgement) -> bool:
-    """Return whether a step with a single pod succeeded, but its pod was deleted before its result was read.
+    """Return whether a single-pod step succeeded but lost its result, because its pod was deleted before the result was read.
 
     A step that lost its result runs again, and finds the output of its first run.
     """

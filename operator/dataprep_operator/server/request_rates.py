@@ -78,7 +78,8 @@ class _Store:
             self.pods[pod_uid] = _first(counts, now=now)
             return
         current = self.pods[pod_uid] = earlier.after(counts, now=now)
-        # One interval after a cut, all pods have learned of it. A refusal of an earlier request belongs to the earlier rate.
+        # One interval after a cut, all pods have learned of it. A refusal of a request sent before then may have been caused by the old
+        # rate, so it isn't a reason for another cut.
         is_new = current.counted_at == now and current.refused > 0 and earlier.counted_at >= self.pace.cut_at + interval
         if is_new:
             pods = self.pods.values()

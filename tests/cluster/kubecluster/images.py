@@ -44,7 +44,7 @@ def pause_image() -> Path:
     if not target.exists():
         busybox = shutil.which("busybox")
         if busybox is None:
-            raise BuildFailed("The pause image is made of a static busybox: expected `busybox` on PATH, found none.")
+            raise BuildFailed("The pause image is made from a static busybox, but there is no `busybox` on PATH.")
         with _whole(target) as unfinished:
             _write_archive(
                 unfinished,

@@ -121,7 +121,7 @@ class _Proxy:
             task.cancel()
         await asyncio.gather(*others, return_exceptions=True)
 
-    # Any: whatever the coroutine returns.
+    # Any, because a coroutine can return a value of any type.
     def _run(self, coroutine: Coroutine[Any, Any, Any]) -> Any:
         return asyncio.run_coroutine_threadsafe(coroutine, self._loop).result(timeout=30)
 

@@ -196,7 +196,7 @@ class ApiProxy:
         headers = {name: value for name, value in request.headers.items() if name.lower() not in _NOT_PASSED_ON}
         return self._session.request(request.method, f"{self._server}{request.path_qs}", data=body or None, headers=headers)
 
-    # Any: whatever the coroutine returns.
+    # Any, because a coroutine can return a value of any type.
     def _run(self, coroutine: Coroutine[Any, Any, Any]) -> Any:
         return asyncio.run_coroutine_threadsafe(coroutine, self._loop).result(timeout=30)
 

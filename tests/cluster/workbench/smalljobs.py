@@ -96,7 +96,8 @@ def assert_done_once(stores: Stores, namespace: Namespace, *, lost_answers: bool
         if counted != expected:
             odd = [each for each in found if counted[_work(each)] != expected[_work(each)]]
             raise JobNotAsExpected(
-                f"missing {kind}: {sorted((expected - counted).elements())}; more than one, or of no step: {sorted((counted - expected).elements())}\n"
+                f"missing {kind}: {sorted((expected - counted).elements())}; "
+                f"unexpected {kind} (duplicates, or ones that belong to no step): {sorted((counted - expected).elements())}\n"
                 + "\n".join(json.dumps(each) for each in odd)
                 + "".join(
                     f"\n{namespace.story(name)}" for name in sorted({name for name, _ in (expected - counted) + (counted - expected)})

@@ -118,7 +118,7 @@ def test_texts_are_parsed_a_few_at_a_time(kind: Any, monkeypatch: pytest.MonkeyP
         ("[300]", pa.list_(pa.int8()), "a value is not int8"),
         ("[1.5]", pa.list_(pa.int64()), "expected int64, got float"),
         ('["x"]', pa.list_(pa.float64()), "expected double, got str"),
-        ("[1]", _arrow.list_(pa.int64(), 2), "a list doesn't have 2 values"),
+        ("[1]", _arrow.list_(pa.int64(), 2), r"a list has the length 1, but fixed_size_list<item: int64>\[2\] requires the length 2"),
         ('["never"]', pa.list_(pa.date32()), "a value is not date32"),
         ('["?"]', pa.list_(pa.binary()), "Only base64 data is allowed"),
     ],

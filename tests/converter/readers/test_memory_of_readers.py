@@ -239,7 +239,7 @@ def frames_in_gzip(folder: Path, size: int) -> dict[str, Any]:
 
 def records_of_hadoop(folder: Path, size: int) -> dict[str, Any]:
     all_pairs = [(number.to_bytes(8, "big"), len(value).to_bytes(4, "big") + value) for number, value in enumerate(values(size))]
-    # There is a sync mark in every ten records.
+    # There is one sync mark for every ten records.
     pieces = (records(all_pairs[first : first + 10]) for first in range(0, len(all_pairs), 10))
     file = folder / "a"
     file.write_bytes(head("LongWritable", "BytesWritable") + b"".join(pieces))

@@ -274,9 +274,7 @@ def test_a_compression_that_can_not_be_read_is_named(theirs: Path) -> None:
 
 def test_a_folder_without_an_index_is_not_found(theirs: Path) -> None:
     (theirs / "train/index.json").unlink()
-    with pytest.raises(
-        NotFound, match=r"train contains no index\.json, neither directly nor in a subfolder; MDSWriter writes such a file\."
-    ):
+    with pytest.raises(NotFound, match=r"train contains no index\.json, either directly or in a subfolder; MDSWriter writes such a file\."):
         plan(MdsReader, a_source(theirs / "train"))
 
 

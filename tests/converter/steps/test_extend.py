@@ -265,10 +265,10 @@ def test_what_would_change_old_records_is_refused_by_name(tmp_path: Path) -> Non
     days(tmp_path, 1)
     run_job(a_job(tmp_path))
     days(tmp_path, 2)
-    assert "can't extend it: shuffle differs" in refused(a_job(tmp_path, shuffle={"seed": 6}))
+    assert "can't extend the data set: shuffle differs" in refused(a_job(tmp_path, shuffle={"seed": 6}))
     assert "output.compression" not in refused(a_job(tmp_path, output={"format": "parquet"}))
-    assert "can't extend it: output.format differs" in refused(a_job(tmp_path, output={"format": "parquet"}))
-    assert "can't extend it: output.shards differs" in refused(a_job(tmp_path, output={"shards": {"count": 3}}))
+    assert "can't extend the data set: output.format differs" in refused(a_job(tmp_path, output={"format": "parquet"}))
+    assert "can't extend the data set: output.shards differs" in refused(a_job(tmp_path, output={"shards": {"count": 3}}))
 
 
 def test_a_data_set_whose_names_count_the_shards_is_not_extended(tmp_path: Path) -> None:

@@ -41,7 +41,7 @@ def finish(
     *,
     attempt: str = ATTEMPT,
     watch: Callable[[TaskProgress], None] = lambda _: None,
-    **more: Any,  # Any: the clock
+    **more: Any,  # Any, because the clock is passed through
 ) -> PlanResult:
     return one_pod.finish(job, planned, Access(), attempt=attempt, watch=watch, **more)
 

@@ -88,7 +88,7 @@ def test_a_dead_name_node_costs_no_minutes(pair: HdfsPair, place: Place, tmp_pat
     told: list[dict[str, str]] = []
     real = hdfs_native.Client
 
-    def client(url: str, configuration: dict[str, str], *more: Any, **named: Any) -> hdfs_native.Client:  # Any: of hdfs-native
+    def client(url: str, configuration: dict[str, str], *more: Any, **named: Any) -> hdfs_native.Client:  # Any: passed through
         told.append(configuration)
         return real(url, configuration, *more, **named)
 

@@ -58,7 +58,7 @@ class Source:
     """Whether it can list folders. If not, the job names every file."""
 
 
-def put(request: pytest.FixtureRequest, make: Any, contents: Mapping[str, bytes]) -> Source:  # Any: a place's function, or "http"
+def put(request: pytest.FixtureRequest, make: Any, contents: Mapping[str, bytes]) -> Source:  # Any, because it is a function or "http"
     if make == "http":
         web: Web = request.getfixturevalue("web")
         for name, content in contents.items():

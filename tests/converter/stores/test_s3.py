@@ -272,7 +272,7 @@ def test_what_is_written_is_encrypted_as_the_store_says(
 ) -> None:
     sent: list[tuple[str, dict[str, str]]] = []
 
-    def send(self: S3Requests, method: str, key: str, **given: Any) -> Answer:  # Any: the arguments of a request
+    def send(self: S3Requests, method: str, key: str, **given: Any) -> Answer:  # Any, because the arguments have many types
         query = given.get("query") or {}
         headers = self.signed(method, key, query, given.get("headers") or {}, given.get("body", b""))
         signed = headers["authorization"].partition("SignedHeaders=")[2].partition(",")[0].split(";")

@@ -47,7 +47,7 @@ def test_a_job_with_a_field_that_the_watch_leaves_out_waits(world: World) -> Non
     ("field", "value", "phase"),
     [("suspend", True, "Suspended"), ("profile", "team", "Pending"), ("runAfter", ["first"], "Pending")],
 )
-def test_a_start_is_decided_by_the_field(world: World, field: str, value: Any, phase: str) -> None:  # Any: the value of a field
+def test_a_start_is_decided_by_the_field(world: World, field: str, value: Any, phase: str) -> None:  # Any, because fields have many types
     pruned(world, field)
     world.apply(**{field: value})
 

@@ -25,7 +25,7 @@ def lose(name: str) -> None:
     """Make kopf's task with this name fail soon after it is started."""
     create_task = asyncio.create_task
 
-    # Any: the arguments of asyncio.create_task.
+    # Any, because the arguments are passed through to asyncio.create_task, and a coroutine can return a value of any type.
     def with_a_fault(coro: Coroutine[Any, Any, Any], **given: Any) -> "asyncio.Task[Any]":
         return create_task(fail(coro) if given.get("name") == name else coro, **given)
 

@@ -424,7 +424,8 @@ def everything_listed() -> Streams:
     return Streams(expected=frozenset(), cache=Cache(), enqueue=lambda _: None)
 
 
-async def in_turn(leadership: Coroutine[Any, Any, None], cluster: Any, heard: Streams) -> None:  # Any: the requests
+# Any, because the cluster is a fake that has only the requests of one test.
+async def in_turn(leadership: Coroutine[Any, Any, None], cluster: Any, heard: Streams) -> None:
     settings = Settings(lease_namespace="n", identity="one")
 
     async def connect() -> Any:  # Any: as above

@@ -88,7 +88,7 @@ class Explanation:
 
     @staticmethod
     def _alternatives(schema: Schema) -> list[Schema]:
-        # Leave out the string type that has a pattern and nothing else. It stands for a param (`${…}`), which every field accepts.
+        # Leave out a string type whose only keyword is a pattern. It stands for a param (`${…}`), which every field accepts.
         return [
             each
             for each in schema.get("anyOf", ())

@@ -124,8 +124,9 @@ def _lists(values: Sequence[Any], kind: Any) -> Array:
     lists: Array
     if _types.is_fixed_size_list(kind):
         size = kind.list_size
-        if any(value is not None and len(value) != size for value in values):
-            raise ValueError(f"a list doesn't have {size} values, as {kind} has")
+        other = next((len(value) for value in values if value is not None and len(value) != size), None)
+        if other is not None:
+            raise ValueError(f"a list has the length {other}, but {kind} requires the length {size}")
         items = array_of([item for value in values for item in (value if value is not None else [None] * size)], kind.value_type)
         lists = _arrow.FixedSizeListArray.from_arrays(items, type=kind, mask=_missing(values))
     else:

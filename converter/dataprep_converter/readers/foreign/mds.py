@@ -99,7 +99,7 @@ class MdsReader(BlockReader):
 
 def split_record(record: bytes, columns: Sequence[MdsColumn]) -> list[bytes]:
     """The content of each column. Raises BadSample if the sizes of the contents don't add up to the record's size."""
-    # A record: uint32 size of each content that has no fixed size | contents; little-endian.
+    # A record: a uint32 size for each value that has no fixed size | the values; little-endian.
     at = 4 * sum(column.size is None for column in columns)
     varying = iter(np.frombuffer(record[:at], "<u4").tolist() if len(record) >= at else ())
     sizes = [next(varying, -1) if column.size is None else column.size for column in columns]
@@ -185,7 +185,7 @@ class _Planner:
             files = {path: entry for _, path, entry in input_files(self._access, [folder])}
             indexes = [path for path in files if path.rpartition("/")[2] == INDEX]
             if not indexes:
-                raise NotFound(f"{uri} contains no {INDEX}, neither directly nor in a subfolder; MDSWriter writes such a file.", uri=uri)
+                raise NotFound(f"{uri} contains no {INDEX}, either directly or in a subfolder; MDSWriter writes such a file.", uri=uri)
             done: set[str] = set()
             # A folder's index can also list the shards of its subfolders, which have indexes of their own.
             for path in sorted(indexes, key=lambda index: (index.count("/"), index)):

@@ -201,7 +201,8 @@ def _write_metadata(finished: FinishedDataSet, folder: RunFolder, indexes: Expec
             yield path, content
             del content
 
-    # Each file is made when it is written, and freed before the next one is made, because the lists of very many shards are large.
+    # Only a few files are built at a time. They are written and freed before the next ones are built, because the lists of very many
+    # shards are large.
     folder.put_metadata(made(), hdfs=finished.spec.output.hdfs)
     _remove_stale_metadata(folder, indexes, needed={*(file.file for file in metadata), *placed})
     return with_metadata(finished.manifest, metadata)

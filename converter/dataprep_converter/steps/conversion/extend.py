@@ -191,7 +191,7 @@ def _check_same(spec: DataPrepJobSpec, before: Mapping[str, Any], run: str) -> N
     if differing == ["output.fileName"] and "fileName" in old and "fileName" not in new:
         explanation += f" (it was {old['fileName']!r}: set the same in the job)"
     raise BadSpec(
-        f"The job is not the one that made the data set (run {run}), so it can't extend it: {explanation}. Or set output.overwrite: Always to make the data set again."
+        f"This job is not the job that made the data set (run {run}), so it can't extend the data set: {explanation}. Or set output.overwrite: Always to make the data set again."
     )
 
 

@@ -111,7 +111,7 @@ def add_encoding(draft: Draft, chosen_files: Sequence[File], access: Access) -> 
     (encoding,) = encodings
     if draft.kind == "libsvm":
         raise BadSpec(
-            f"{telling[0][0].entry.uri} seems to be {encoding} without a byte order mark, and libsvm files are UTF-8: convert it."
+            f"{telling[0][0].entry.uri} seems to be {encoding} without a byte order mark, but libsvm files must be UTF-8; convert the file."
         )
     draft.source["encoding"] = encoding
     example = next((text.sample for _, text in telling if text.sample), "")

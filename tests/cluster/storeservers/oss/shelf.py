@@ -374,7 +374,7 @@ def _write(path: Path, value: Mapping[str, Any]) -> None:
     unfinished.replace(path)
 
 
-# Any: documents written by this module.
+# Any, because the values are JSON documents, written by this module.
 def _object(value: dict[str, Any]) -> StoredObject:
     return StoredObject(**{**value, "content": Content(**value["content"])})
 
