@@ -165,7 +165,9 @@ def test_a_failure_leaves_the_plan_alone_and_the_other_steps_do_the_rest(
     with monkeypatch.context() as patched, caplog.at_level(logging.WARNING):
         patched.setattr(type(kind_of(job.spec)), step, staticmethod(fails))
         assert finish(job, planned) == planned.result
-    assert caplog.messages == [f"the plan step's pod can't finish this small job, so the convert and commit steps will finish it: {error}"]
+    # An earlier test may have left a lower level, at which the planner logs too.
+    warnings = [record.getMessage() for record in caplog.records if record.levelno >= logging.WARNING]
+    assert warnings == [f"the plan step's pod can't finish this small job, so the convert and commit steps will finish it: {error}"]
 
     do_the_rest(job, planned_by_a_pod(job))
     assert sha256s(tmp_path / "one") == sha256s(tmp_path / "whole")
