@@ -1,19 +1,23 @@
-"""A proxy on loopback that limits the speed of each connection to a server, and counts the connections."""
+"""A proxy on loopback that limits the speed of each connection from a server, and counts the connections."""
 
 import socket
 import threading
 import time
-from contextlib import suppress
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
 from types import TracebackType
 from typing import Final, Self
 
 _CHUNK: Final = 256 << 10
-_LATE_SECONDS: Final = 0.1
-"""How long a connection may have been idle without losing the time. So a thread that woke up late on a busy machine catches up."""
 
 
 class SlowProxy:
-    """Passes all bytes on. Each direction of each connection has `bytes_per_second`."""
+    """Passes all bytes on. The server's bytes pass each connection with at most `bytes_per_second`.
+
+    The speed is that since the client's latest bytes. So a server or a thread of this proxy that was late on a busy machine catches up, but
+    an idle connection saves nothing for later.
+    """
 
     def __init__(self, port: int, *, bytes_per_second: float) -> None:
         """`port` is that of the server."""
@@ -52,30 +56,51 @@ class SlowProxy:
 
     def _serve(self, client: socket.socket) -> None:
         with client, socket.create_connection(("127.0.0.1", self._server_port)) as server:
-            requests = threading.Thread(target=self._pass_on, args=(client, server), daemon=True)
+            connection = _Connection(client, server)
+            requests = threading.Thread(target=connection.pass_requests_on, daemon=True)
             requests.start()
-            self._pass_on(server, client, is_answer=True)
+            self._pass_answers_on(connection)
             requests.join()
 
-    def _pass_on(self, source: socket.socket, target: socket.socket, *, is_answer: bool = False) -> None:
+    def _pass_answers_on(self, connection: "_Connection") -> None:
         chunk, free_at = memoryview(bytearray(_CHUNK)), 0.0
-        with suppress(OSError):
-            while size := source.recv_into(chunk):
-                if is_answer:
-                    self._count(size, begins=1)
+        with connection.ending():
+            while size := connection.server.recv_into(chunk):
+                self._count(size, begins=1)
                 try:
-                    target.sendall(chunk[:size])
-                    free_at = max(free_at, time.monotonic() - _LATE_SECONDS) + size / self._bytes_per_second
+                    connection.client.sendall(chunk[:size])
+                    free_at = max(free_at, connection.requested_at) + size / self._bytes_per_second
                     time.sleep(max(0.0, free_at - time.monotonic()))
                 finally:
-                    if is_answer:
-                        self._count(0, begins=-1)
-        for end in (source, target):
-            with suppress(OSError):
-                end.shutdown(socket.SHUT_RDWR)
+                    self._count(0, begins=-1)
 
     def _count(self, size: int, *, begins: int) -> None:
         with self._lock:
             self._sending += begins
             self.most_sending = max(self.most_sending, self._sending)
             self.bytes += size
+
+
+@dataclass
+class _Connection:
+    client: socket.socket
+    server: socket.socket
+    requested_at: float = 0.0
+    """When the client's latest bytes came."""
+
+    def pass_requests_on(self) -> None:
+        """Passes on everything that the client sends."""
+        chunk = memoryview(bytearray(_CHUNK))
+        with self.ending():
+            while size := self.client.recv_into(chunk):
+                self.requested_at = time.monotonic()
+                self.server.sendall(chunk[:size])
+
+    @contextmanager
+    def ending(self) -> Iterator[None]:
+        """Ends both directions when the block ends."""
+        with suppress(OSError):
+            yield
+        for end in (self.client, self.server):
+            with suppress(OSError):
+                end.shutdown(socket.SHUT_RDWR)

@@ -67,8 +67,7 @@ def test_a_connection_gets_all_bytes_at_its_speed(server: int, monkeypatch: pyte
     with SlowProxy(server, bytes_per_second=1000) as proxy:
         assert received(proxy.port) == CONTENT
         assert (proxy.most_sending, proxy.bytes) == (1, len(CONTENT))
-        # The connection may be late by up to a tenth of a second.
-        assert clock.seconds - 100 >= len(CONTENT) / 1000 - 0.2
+        assert clock.seconds - 100 == pytest.approx(len(CONTENT) / 1000)
         proxy.reset()
         assert (proxy.most_sending, proxy.bytes) == (0, 0)
 
