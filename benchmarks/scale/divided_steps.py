@@ -4,6 +4,7 @@ Each function runs in a process of its own (`measured_process`), so the memory o
 """
 
 from pathlib import Path
+from typing import Final
 
 from benchmarks.scale.played_job import MIB, Fields, Figures, access_to, job_of, requests, spec_of, stored_plan, timed
 from benchmarks.scale.played_store import OUTPUT, PlayedAccess
@@ -14,6 +15,9 @@ from dataprep_converter.steps.conversion.scan_step import run_scan_step, scan_re
 from dataprep_converter.steps.conversion.shuffle import shuffle_task, shuffle_tasks
 from dataprep_converter.steps.kinds import kind_of
 
+_ONE_POD: Final[Fields] = {"workers": {"parallelism": 1}}
+"""Only one pod scans at a time, so the parts are as large as possible."""
+
 
 def scan(disk: str, kind: str, count: int) -> Figures:
     """Scans one of the parts into which a scan divides `count` files: the part in the middle."""
@@ -22,7 +26,7 @@ def scan(disk: str, kind: str, count: int) -> Figures:
     request = _request(access, kind)
     access.played.requests.clear()
     with timed(figures, "scan"):
-        run_scan_step(spec_of(kind, OUTPUT, {}), access, request.parts // 2, scan=request.scan)
+        run_scan_step(spec_of(kind, OUTPUT, _ONE_POD), access, request.parts // 2, scan=request.scan)
     return figures | requests("scan", access.played) | {"parts": request.parts}
 
 
@@ -31,7 +35,7 @@ def scan_all(disk: str, kind: str, count: int) -> Figures:
     access = access_to(Path(disk), kind, count)
     request = _request(access, kind)
     for part in range(request.parts):
-        run_scan_step(spec_of(kind, OUTPUT, {}), access, part, scan=request.scan)
+        run_scan_step(spec_of(kind, OUTPUT, _ONE_POD), access, part, scan=request.scan)
     return {"parts": request.parts}
 
 
@@ -39,7 +43,7 @@ def merge(disk: str, kind: str, count: int) -> Figures:
     """Plans a job from the results of its scan."""
     allocator.tune_allocator()
     access, figures = access_to(Path(disk), kind, count), Figures()
-    spec = spec_of(kind, OUTPUT, {})
+    spec = spec_of(kind, OUTPUT, _ONE_POD)
     with timed(figures, "merge"), kind_of(spec).plan(spec, access) as draft:
         head = draft.plan.head
         figures |= {"gib": head.bytes_in / 2**30, "files": count, "units": len(draft.plan.units), "samples": head.samples}
@@ -63,7 +67,7 @@ def divide(disk: str, kind: str, count: int, fields: Fields, *, most_slices: int
 
 
 def _request(access: PlayedAccess, kind: str) -> ScanRequest:
-    request = scan_request(job_of(kind, OUTPUT, {}), access)
+    request = scan_request(job_of(kind, OUTPUT, _ONE_POD), access)
     if request is None:
         raise RuntimeError("The source is too small for a scan by several pods.")
     return request

@@ -9,6 +9,7 @@ from benchmarks.scale.played_store import KEYS_OF_A_PAGE
 
 from dataprep_api.dataset.messages import MOST_TASKS
 from dataprep_converter.planning.planner import TASK_BYTES, TASKS_PER_WORKER, count_shuffle_tasks
+from dataprep_converter.planning.scan import most_parts
 from dataprep_converter.planning.splits import DEFAULT_SHARD_BYTES
 from dataprep_converter.readers.base import examined
 from dataprep_converter.runtime import scans
@@ -242,9 +243,9 @@ def costs(job: Job, known: Coefficients) -> Iterator[Cost]:
 
 
 def _parts(size: int) -> int:
-    """The number of parts of a scan of this many bytes."""
-    small_parts = -(-size // scans.PART_BYTES)
-    return -(-small_parts // -(-small_parts // MOST_TASKS))
+    """The number of parts of a scan of this many bytes, or 1 if there is no scan."""
+    most = most_parts(size, pods=WORKERS) if size > scans.PART_BYTES else 1
+    return max(1, min(most, size // scans.LEAST_PART_BYTES))
 
 
 def _scan(job: Job, step: str, alone: Mapping[Limit, float], requests: float, size: int, listing: Time, peak: float | None = None) -> Cost:

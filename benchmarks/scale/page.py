@@ -147,8 +147,8 @@ _FORMULAS: Final = """\
 N are the bytes and F the files of the input, U the units of the plan (for images and whole files U = F, for Parquet the row groups, for CSV
 pieces of 4 MiB), S the shards, P the worker pods, T the tasks, b the bytes per second over one connection, and r the requests per second
 that the store answers. T is the larger of 4 P and N / 256 MiB, but at most 10,000 and at most S. The pods of a scan are worker pods. A scan
-has a part for each GiB, where opening a file counts as 100 KiB, but at most 10,000 parts. If there is only one part, or if the job can't
-have a scan, the plan pod examines the input.
+has the smallest number of parts for each pod with which a part has at most 1 GiB, where opening a file counts as 100 KiB. But a part has at
+least 64 MiB, and there are at most 10,000 parts. If N is at most 1 GiB, or if the job can't have a scan, the plan pod examines the input.
 """
 
 

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable
 from pathlib import Path
-from typing import Any, Final
+from typing import Any
 
 import pytest
 
@@ -15,9 +15,6 @@ from dataprep_converter.readers import reader_class
 from dataprep_converter.steps.conversion.scan_step import run_scan_step, scanned_before
 from dataprep_converter.steps.kinds import Conversion
 from dataprep_converter.stores.files import FileStore
-
-SCAN: Final = "0" * 55 + "1"
-"""The name of a scan whose parts aren't grouped."""
 
 
 def planned(job: DataPrepJob) -> tuple[bytes, str, Any]:
@@ -46,10 +43,10 @@ def discovered(job: DataPrepJob) -> tuple[list[dict[str, Any]], dict[str, Any]]:
 
 def scan(job: DataPrepJob, parts: Iterable[int] | None = None) -> int:
     """Scans the parts in this order, or all of them. Returns the number of parts."""
-    count = divide(job.spec, Access()).parts
-    for part in range(count) if parts is None else parts:
-        run_scan_step(job.spec, Access(), part, scan=SCAN)
-    return count
+    division = divide(job.spec, Access())
+    for part in range(division.parts) if parts is None else parts:
+        run_scan_step(job.spec, Access(), part, scan=f"{division.part_bytes:056x}")
+    return division.parts
 
 
 def scan_files(folder: Path) -> list[Path]:

@@ -18,18 +18,19 @@ from workbench.stores import BUCKET, Stores
 from workbench.wide_rows import ROWS, large_job
 
 FILES = 6
-"""The number of files. A scan divides the files into three parts, the first of which ends within the third file."""
+"""The number of files. They have four parts, two for each pod. The first part ends within the second file."""
 SOME = {"splits": {"into": [{"name": "train", "first": 1000}]}}
 
 
 def test_a_large_input_is_scanned_in_parts_and_lost_parts_are_scanned_again(namespace: Namespace, stores: Stores, tmp_path: Path) -> None:
-    """The pods of the second and third part are killed, and then the job is suspended, before these parts are stored."""
+    """The pods of the second and third part are killed, and then the job is suspended, before these parts are stored. The last part has not
+    begun then."""
     job = large_job(namespace, stores, files=FILES, **SOME)
-    with held_writes(stores, namespace, r"_dataprep/scan-[^/]*/0000[12]"):
+    with held_writes(stores, namespace, r"_dataprep/scan-[^/]*/0000[123]"):
         namespace.apply(job)
-        status = wait_summary(namespace, "1/3")
-        assert (status["phase"], status["step"], status["scan"]["parts"]) == ("Planning", "Scan", 3)
-        assert "1/3" in namespace.kubectl("get", "dpj", "large").splitlines()[1].split()
+        status = wait_summary(namespace, "1/4")
+        assert (status["phase"], status["step"], status["scan"]["parts"]) == ("Planning", "Scan", 4)
+        assert "1/4" in namespace.kubectl("get", "dpj", "large").splitlines()[1].split()
         namespace.wait("large", lambda _: kill_processes(namespace, "large", step="scan") > 0, what="scanning")
         status = namespace.wait("large", lambda s: bool(s.get("failures")), what="without one of its pods")
         assert (status["failures"][0]["step"], status["failures"][0]["index"] in (1, 2)) == ("Scan", True)
@@ -44,8 +45,8 @@ def test_a_large_input_is_scanned_in_parts_and_lost_parts_are_scanned_again(name
     assert steps(namespace) == ["plan", "scan", "merge", "convert", "commit"]
     # The first part was scanned once. The pods of the second part were killed and suspended.
     indexes = [pod["metadata"]["labels"]["batch.kubernetes.io/job-completion-index"] for pod in namespace.pods("large", step="scan")]
-    assert (indexes.count("0"), indexes.count("1") > 1, set(indexes)) == (1, True, {"0", "1", "2"})
-    assert any(message.startswith("The input is scanned in 3 parts") for _, message in namespace.events("large"))
+    assert (indexes.count("0"), indexes.count("1") > 1, set(indexes)) == (1, True, {"0", "1", "2", "3"})
+    assert any(message.startswith("The input is scanned in 4 parts") for _, message in namespace.events("large"))
 
 
 def test_a_large_shuffle_has_two_rounds_whose_lost_pods_are_replaced(namespace: Namespace, stores: Stores, tmp_path: Path) -> None:

@@ -15,6 +15,7 @@ from dataprep_converter.inputs.access import Access, SkippedFiles
 from dataprep_converter.readers import reader_class, stored_form
 from dataprep_converter.readers.text import stretches
 from dataprep_converter.readers.text_scan import files
+from dataprep_converter.runtime import scans
 from dataprep_converter.runtime.scans import Division, Scan, ScanOfPart
 
 
@@ -35,19 +36,29 @@ def digest_of_rules(spec: DataPrepJobSpec) -> str:
     return canonical.sha256(rules)[:16]
 
 
-def divide(spec: DataPrepJobSpec, access: Access, *, part_bytes: int | None = None, most: int | None = None) -> Division:
-    """Lists the job's source and divides it into at most `most` parts. `part_bytes` is PART_BYTES by default.
+def divide(spec: DataPrepJobSpec, access: Access, *, most: int | None = None) -> Division:
+    """Lists the job's source and divides it into at most `most` parts, by default into as many as the pods of the job scan.
 
     If the source has a fault, returns no parts instead of raising an error, because the planner may find a fault in an earlier file first.
     Raises the errors of stores.
     """
-    division = Division() if part_bytes is None else Division(part_bytes=part_bytes)
+    division = Division()
     try:
         _examine(spec, access, division)
     except (BadData, BadSpec, NotFound):
         return Division()
-    division.limit_parts(MOST_TASKS if most is None else most)
+    division.divide_into(most or most_parts(division.length, pods=spec.workers.parallelism))
     return division
+
+
+def most_parts(length: int, *, pods: int) -> int:
+    """Returns the maximum number of parts of a scan: the smallest multiple of `pods` with which no part is longer than PART_BYTES.
+
+    So all pods are busy until the end. There are as few parts as possible, because a pod has to start and to list the source for each of
+    them.
+    """
+    parts_of_a_pod = min(-(-length // (pods * scans.PART_BYTES)), MOST_TASKS // pods)
+    return pods * max(1, parts_of_a_pod)
 
 
 def scan_part(spec: DataPrepJobSpec, access: Access, scan: ScanOfPart) -> None:

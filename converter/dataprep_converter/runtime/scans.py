@@ -7,12 +7,16 @@ examines only the pieces that have none. So the plan doesn't depend on how the p
 
 import hashlib
 import json
+import sys
 from collections.abc import Callable
 from dataclasses import dataclass, field, fields
 from typing import Any, Final, Protocol, TypeAlias
 
 PART_BYTES: Final = 1 << 30
-"""At most this many bytes are read for a part, unless the part consists of a single, larger piece."""
+"""A source is scanned if more than this many bytes have to be read. A part of a scan by several pods has about this many bytes at most,
+unless there would be more than MOST_TASKS parts."""
+LEAST_PART_BYTES: Final = 64 << 20
+"""A part has at least about this many bytes, because to start a process takes as long as to read so few."""
 
 RESULTS_BYTES: Final = 2 << 20
 """The results of a part are stored in files of about this many bytes. A file with a single result can be larger. In memory, the results
@@ -77,40 +81,45 @@ class Scan(Protocol):
 
 @dataclass
 class Division(Scan):
-    """Gives each piece the number of its part. As a `Scan`, it only counts the pieces."""
+    """Gives each piece the number of its part. As a `Scan`, it only counts the pieces.
 
-    group: int = 1
-    """How many parts of `part_bytes` are joined into one part."""
+    The pieces lie one after another, and each part is a stretch of `part_bytes`. A piece belongs to the part that contains its middle. So
+    the division depends only on `part_bytes` and on the listing.
+    """
+
+    part_bytes: int = sys.maxsize
+    """The length of a part. `divide_into` chooses it. Before that, there is a single part."""
     lists_units: bool = False
-    part_bytes: int = field(default_factory=lambda: PART_BYTES)
-    """The maximum size in bytes of a part before parts are joined. A part that consists of a single piece can be larger."""
     pieces: int = 0
     """The number of pieces so far."""
     bytes: int = 0
     """The number of bytes in these pieces."""
-    _small_parts: int = 0
-    _bytes_in_part: int = 0
+    length: int = 0
+    """The same, where a piece counts as at most PART_BYTES. So a single large file doesn't make all parts large."""
+    _longest: int = 0
+    _last_middle: int = 0
     _digest: Any = field(default_factory=hashlib.sha256)  # the type of hashlib's objects isn't public
 
     @property
     def parts(self) -> int:
-        """The number of parts so far."""
-        return -(-self._small_parts // self.group)
+        """The number of parts. None of them is empty, because no piece is longer than `part_bytes`."""
+        return self._last_middle // self.part_bytes + 1 if self.pieces else 0
 
-    def limit_parts(self, most: int) -> None:
-        """Joins parts so that there are at most `most`. Must be called when all pieces have been counted."""
-        self.group = max(1, -(-self._small_parts // most))
+    def divide_into(self, most: int) -> None:
+        """Chooses `part_bytes` so that there are at most `most` parts of about the same size. But no part is shorter than LEAST_PART_BYTES or
+        the longest piece, except the last one. Must be called when all pieces have been counted."""
+        self.part_bytes = max(-(-self.length // most), LEAST_PART_BYTES, self._longest)
 
     def part_of(self, piece: Piece) -> int:
         """Returns the number of the part to which the piece belongs. Must be called for each piece, in order."""
-        if not self._small_parts or self._bytes_in_part + piece.bytes > self.part_bytes:
-            self._small_parts += 1
-            self._bytes_in_part = 0
-        self._bytes_in_part += piece.bytes
+        length = max(1, min(piece.bytes, PART_BYTES))
+        self._last_middle = self.length + length // 2
+        self.length += length
+        self._longest = max(self._longest, length)
         self.pieces += 1
         self.bytes += piece.bytes
         self._digest.update(json.dumps(piece.values()).encode())
-        return (self._small_parts - 1) // self.group
+        return self._last_middle // self.part_bytes
 
     def digest(self) -> str:
         """Returns a hex digest of the pieces so far, in order."""

@@ -115,6 +115,7 @@ def test_the_pods_of_a_scan_and_its_merge_make_the_plan_of_one_process(
 ) -> None:
     job = texts_run(tmp_path)
     monkeypatch.setattr(scans, "PART_BYTES", 80)
+    monkeypatch.setattr(scans, "LEAST_PART_BYTES", 1)
     assert code_of("plan", *job) == 0
     alone = capsys.readouterr().out
     shutil.rmtree(tmp_path / "out")
@@ -140,15 +141,18 @@ def test_a_source_that_one_process_can_examine_is_planned_at_once(
     assert isinstance(messages.parse(capsys.readouterr().out), messages.PlanResult)
 
 
-def test_many_parts_are_grouped(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+def test_there_are_at_most_as_many_parts_as_tasks(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
     job = texts_run(tmp_path)
-    monkeypatch.setattr(scans, "PART_BYTES", 1)
+    monkeypatch.setattr(scans, "PART_BYTES", 40)
+    monkeypatch.setattr(scans, "LEAST_PART_BYTES", 1)
     monkeypatch.setattr(scan, "MOST_TASKS", 3)
     monkeypatch.setenv(names.MAY_SCAN, "true")
     assert code_of("plan", *job) == 0
     request = messages.parse(capsys.readouterr().out)
     assert isinstance(request, messages.ScanRequest)
-    assert (request.parts, request.scan[-8:]) == (2, "00000002")
-    for part in range(2):
-        assert code_of("scan", *job, "--scan", request.scan, "--parts", "2", "--index", str(part)) == 0
-    assert [len(file.read_text().split("/in/")) - 1 for file in sorted((tmp_path / "out/_dataprep").glob("scan-*/*"))] == [2, 2]
+    assert (request.parts, request.scan[-12:]) == (3, f"{54:012x}")
+    for part in range(3):
+        assert code_of("scan", *job, "--scan", request.scan, "--parts", "3", "--index", str(part)) == 0
+    assert [len(file.read_text().split("/in/")) - 1 for file in sorted((tmp_path / "out/_dataprep").glob("scan-*/*"))] == [1, 2, 1]

@@ -168,7 +168,8 @@ def small_units(monkeypatch: pytest.MonkeyPatch) -> None:
     for module in (tfrecord, sequence_file, webdataset):
         monkeypatch.setattr(module, "_UNIT_BYTES", 64)
     monkeypatch.setattr(avro, "UNIT_BYTES", 64)
-    monkeypatch.setattr(scans, "PART_BYTES", 2 * FILE_BYTES)
+    monkeypatch.setattr(scans, "PART_BYTES", FILE_BYTES)
+    monkeypatch.setattr(scans, "LEAST_PART_BYTES", 1)
 
 
 def put(folder: Path, kind: Kind, number: int, content: bytes) -> None:

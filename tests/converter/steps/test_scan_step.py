@@ -23,7 +23,7 @@ from dataprep_converter.readers.text import stretches
 from dataprep_converter.readers.text_scan import files
 from dataprep_converter.runtime import scans
 from dataprep_converter.steps import plan_step
-from dataprep_converter.steps.conversion.scan_step import remove_scan, run_scan_step
+from dataprep_converter.steps.conversion.scan_step import remove_scan, run_scan_step, scan_request
 from dataprep_converter.steps.kinds import Conversion
 from dataprep_converter.stores.files import FileStore
 
@@ -41,6 +41,7 @@ def small_sizes(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(stretches, "UNIT_BYTES", 32)
     monkeypatch.setattr(files, "CELL_BYTES", 128)
     monkeypatch.setattr(scans, "PART_BYTES", 300)
+    monkeypatch.setattr(scans, "LEAST_PART_BYTES", 1)
 
 
 def content_of(kind: str, rows: int, first: int) -> bytes:
@@ -82,12 +83,12 @@ def planned(job: DataPrepJob) -> tuple[bytes, str, Any]:
         return plan.head.to_bytes(), plan.sha256, [vars(plan.units.unit(number)) for number in range(len(plan.units))]
 
 
-def scan(job: DataPrepJob, *, group: int = 1) -> int:
-    """Scans all parts. Each part contains the pieces of `group` small parts. Returns the number of parts."""
-    count = -(-divide(job.spec, Access()).parts // group)
-    for part in range(count):
-        run_scan_step(job.spec, Access(), part, scan=f"{group:056x}")
-    return count
+def scan(job: DataPrepJob, *, most: int | None = None) -> int:
+    """Scans all parts, by default as many as one pod would scan. Returns the number of parts."""
+    division = divide(job.spec, Access(), most=most)
+    for part in range(division.parts):
+        run_scan_step(job.spec, Access(), part, scan=f"{division.part_bytes:056x}")
+    return division.parts
 
 
 def scan_files(folder: Path) -> list[Path]:
@@ -116,7 +117,7 @@ def opened_files(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     after=st.lists(st.integers(0, 40) | st.none(), max_size=6),
     cut=st.integers(1, 600),
     cell=st.integers(1, 8),
-    group=st.integers(1, 3),
+    most=st.integers(1, 20) | st.none(),
     size=st.sampled_from([1, 500, 1 << 20]),
     fates=st.lists(st.sampled_from(["lost", "damaged", "kept"]), max_size=8),
 )
@@ -127,7 +128,7 @@ def test_the_plan_is_that_of_one_process(
     after: list[int | None],
     cut: int,
     cell: int,
-    group: int,
+    most: int | None,
     size: int,
     fates: list[str],
 ) -> None:
@@ -139,7 +140,7 @@ def test_the_plan_is_that_of_one_process(
         patch.setattr(scans, "PART_BYTES", cut)
         patch.setattr(scans, "RESULTS_BYTES", size)
         patch.setattr(files, "CELL_BYTES", 32 * cell)
-        scan(job, group=group)
+        scan(job, most=most)
         for fate, file in zip(fates, scan_files(folder), strict=False):
             if fate == "lost":
                 file.unlink()
@@ -317,6 +318,36 @@ def test_eight_results_are_removed_at_the_same_time(tmp_path: Path, monkeypatch:
     monkeypatch.setattr(FileStore, "delete", meet_and_delete)
     remove_scan(job.spec, Access())
     assert scan_files(tmp_path) == []
+
+
+@pytest.mark.parametrize(
+    ("number_of_files", "pods", "parts"),
+    [(16, 8, 0), (17, 1, 2), (17, 8, 8), (17, 100, 17), (64, 1, 4), (64, 2, 4), (64, 3, 6), (64, 8, 8), (64, 1000, 64), (144, 8, 16)],
+)
+def test_the_pods_of_a_job_have_equally_many_parts(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, number_of_files: int, pods: int, parts: int
+) -> None:
+    """Files of 64 MiB. A scan needs more than 1 GiB, and its parts have between 64 MiB and 1 GiB."""
+    monkeypatch.undo()
+    (tmp_path / "in").mkdir()
+    for number in range(number_of_files):
+        with (tmp_path / f"in/{number:03}").open("wb") as file:
+            file.truncate(1 << 26)
+    request = scan_request(a_job(tmp_path, "text", workers={"parallelism": pods}), Access())
+    assert (request.parts if request is not None else 0) == parts
+
+
+def test_a_scan_goes_on_with_its_parts_when_the_number_of_pods_changes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    put(tmp_path, "text", [20, 30, 5, 10, 40])
+    request = scan_request(a_job(tmp_path, "text", workers={"parallelism": 2}), Access())
+    assert request is not None
+    job = a_job(tmp_path, "text", workers={"parallelism": 7})
+    for part in range(request.parts):
+        run_scan_step(job.spec, Access(), part, scan=request.scan)
+    opened = opened_files(monkeypatch)
+    planned(job)
+    # The planner reads a few records of the first file to estimate sizes.
+    assert {Path(uri).name for uri in opened} == {"00"}
 
 
 def test_other_sources_have_no_parts(tmp_path: Path) -> None:

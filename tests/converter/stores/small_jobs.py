@@ -132,6 +132,7 @@ def of_a_shuffle(place: Place) -> SmallJob:
 def small_parts(monkeypatch: pytest.MonkeyPatch) -> None:
     """Let a scan have a part for each file or cell."""
     monkeypatch.setattr(scans, "PART_BYTES", 1)
+    monkeypatch.setattr(scans, "LEAST_PART_BYTES", 1)
 
 
 def small_cells(monkeypatch: pytest.MonkeyPatch) -> None:

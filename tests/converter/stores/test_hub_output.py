@@ -745,6 +745,7 @@ def test_an_output_in_the_source_is_refused_with_and_without_a_branch(hub: FakeH
 def test_the_input_of_an_output_on_the_hub_is_not_scanned(hub: FakeHub, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A scan would need a commit for each result, and the Hub would keep these files even after they are removed."""
     monkeypatch.setattr(scans, "PART_BYTES", 1)
+    monkeypatch.setattr(scans, "LEAST_PART_BYTES", 1)
     on_disk = a_job(hub, tmp_path, days=3, uri=str(tmp_path / "out"))
     job = a_job(hub, tmp_path, days=3)
     assert scan_step.scan_request(on_disk, access_of(on_disk)) is not None

@@ -17,7 +17,7 @@ from dataprep_converter.stores import Entry, Input, ReadsFiles, Store
 
 FILES_AT_ONCE: Final = 8
 FILE_BYTES: Final = 100 << 10
-"""In a scan, opening a file counts as this many bytes, so a part has at most 10,485 files (`scans.PART_BYTES`).
+"""In a scan, opening a file counts as this many bytes, so a part has at most about 10,000 files (`scans.PART_BYTES`).
 
 If eight files are examined at a time, the two requests for a footer take about 5 ms for each file, as long as reading these bytes at 20
 MB/s. So a part with the maximum number of files takes 50 s. This is several times as long as starting its pod, and about half as long as

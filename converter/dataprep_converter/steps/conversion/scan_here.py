@@ -30,8 +30,8 @@ from dataprep_converter.steps.processes import MOST_RESTARTS, DoTask, may_hang, 
 logger = logging.getLogger(__name__)
 
 _PARTS_OF_A_PROCESS: Final = 4
-"""Each process examines about this many parts, so that all processes end at about the same time. Having more parts would only mean that the
-source is listed more often."""
+"""Each process examines at most about this many parts, so that all processes end at about the same time. With more parts, the source would
+only be listed more often."""
 
 
 def scan_here(job: DataPrepJob, *, access: Access, workers: int, watch: Watch) -> None:
@@ -41,8 +41,7 @@ def scan_here(job: DataPrepJob, *, access: Access, workers: int, watch: Watch) -
     """
     if workers < 2 or not can_be_scanned(job.spec):
         return
-    most = workers * _PARTS_OF_A_PROCESS
-    division = divide(job.spec, access, part_bytes=scans.PART_BYTES // _PARTS_OF_A_PROCESS, most=most)
+    division = divide(job.spec, access, most=workers * _PARTS_OF_A_PROCESS)
     if division.bytes <= scans.PART_BYTES or division.parts < 2:
         return
     refuse_finished(job.spec, access)
@@ -67,7 +66,7 @@ def _scan_parts(
     job: DataPrepJob, division: Division, access: Access, folder: Path, *, workers: int, show: Callable[[int, int], None]
 ) -> None:
     """Examines all parts. Their results are in the folder."""
-    parts = _Parts(job.spec, division.part_bytes, division.group, folder)
+    parts = _Parts(job.spec, division.part_bytes, folder)
     remaining = list(range(division.parts))
     for restarts in range(1 + MOST_RESTARTS):
         own = None if may_hang(job) or restarts else parts.begin(access)
@@ -94,7 +93,6 @@ class _Parts:
 
     spec: DataPrepJobSpec
     part_bytes: int
-    group: int
     folder: Path
 
     def begin(self, access: Access, *, is_stopped: Callable[[], bool] | None = None) -> DoTask[int, None]:
@@ -103,7 +101,7 @@ class _Parts:
             ahead.end_when(is_stopped)
 
         def do(part: int, tell: Callable[[int], None]) -> None:
-            division = Division(part_bytes=self.part_bytes, group=self.group)
+            division = Division(self.part_bytes)
             numbers = count()
 
             def store(content: bytes) -> None:

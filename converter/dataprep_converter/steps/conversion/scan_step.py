@@ -21,7 +21,7 @@ from dataprep_converter.core.errors import BadSpec
 from dataprep_converter.dataset.output_folder import OutputFolder
 from dataprep_converter.inputs.access import Access
 from dataprep_converter.planning.scan import can_be_scanned, digest_of_rules, divide, scan_part
-from dataprep_converter.runtime import plugins
+from dataprep_converter.runtime import plugins, scans
 from dataprep_converter.runtime.ahead import mapped_ahead
 from dataprep_converter.runtime.scan_results import FILES_AT_ONCE, StoredResults
 from dataprep_converter.runtime.scans import Division, Document, Piece, Results, ScannedBefore, ScanOfPart, results_in
@@ -29,10 +29,11 @@ from dataprep_converter.steps.plan_step import check_stores, refuse_finished
 
 logger = logging.getLogger(__name__)
 
-_DIGITS = 32
+_DIGITS: Final = 28
 """The number of digits of the listing's digest in the name of a scan."""
 _NAME: Final = re.compile("[0-9a-f]{56}")
-"""The name of a scan: the digest of its rules (16 digits), the digest of its listing, and `Division.group` (8 digits)."""
+"""The name of a scan: the digest of its rules (16 digits), the digest of its listing, and `Division.part_bytes` (12 digits). So all pods
+of the scan divide the source as the plan pod did, even if they run in a release that would divide it differently."""
 
 
 def scan_request(job: DataPrepJob, access: Access) -> ScanRequest | None:
@@ -45,10 +46,10 @@ def scan_request(job: DataPrepJob, access: Access) -> ScanRequest | None:
         return None
     check_stores(job, access)
     division = divide(job.spec, access)
-    if division.parts < 2:
+    if division.bytes <= scans.PART_BYTES or division.parts < 2:
         return None
     refuse_finished(job.spec, access)
-    scan = f"{digest_of_rules(job.spec)}{division.digest()[:_DIGITS]}{division.group:08x}"
+    scan = f"{digest_of_rules(job.spec)}{division.digest()[:_DIGITS]}{division.part_bytes:012x}"
     return ScanRequest(scan=scan, parts=division.parts, code_commit=plugins.commit())
 
 
@@ -80,7 +81,7 @@ def _division(spec: DataPrepJobSpec, scan: str) -> Division:
     if scan[:16] != digest_of_rules(spec):
         # The step may run in a newer release than the plan step. The merge step then runs in the newer release, too.
         logger.warning("the job's source, or this release of dataprep, is not that of the scan %s", scan)
-    return Division(group=max(1, int(scan[-8:], 16)))
+    return Division(max(1, int(scan[-12:], 16)))
 
 
 def scanned_before(spec: DataPrepJobSpec, access: Access) -> ScannedBefore | None:
