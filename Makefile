@@ -164,6 +164,10 @@ bench-operator: $(STAMP) ## measure the operator with thousands of simulated job
 scale: $(STAMP) ## plan 10 million played files, measure workers and commits, and write docs/scale.md (SCALE=all: 100 million; ROWS; AT: sizes)
 	PYTHONPATH=$(PYTHONPATH):. $(BIN)/python -m benchmarks.scale --sizes $(or $(SCALE),usual) $(if $(ROWS),--only $(ROWS)) $(if $(AT),--at $(AT))
 
+.PHONY: bench-start
+bench-start: $(STAMP) ## measure the processor time of a worker pod from its start to its first read of input
+	PYTHONPATH=$(PYTHONPATH):. $(BIN)/python -m benchmarks.worker_start
+
 .PHONY: bench-mnist
 bench-mnist: $(STAMP) ## measure a small job on an idle cluster beside dataprep run and an empty pod (root)
 	PYTHONPATH=$(PYTHONPATH):. $(BIN)/python -m benchmarks.mnist_on_cluster
