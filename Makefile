@@ -168,6 +168,10 @@ scale: $(STAMP) ## plan 10 million played files, measure workers and commits, an
 bench-scan: $(STAMP) ## measure how long 1, 2, 4 and 8 scan pods take behind a store that limits each connection (15 minutes)
 	PYTHONPATH=$(PYTHONPATH):. $(BIN)/python -m benchmarks.scan_pods
 
+.PHONY: bench-start
+bench-start: $(STAMP) ## measure the processor time of a worker pod from its start to its first read of input
+	PYTHONPATH=$(PYTHONPATH):. $(BIN)/python -m benchmarks.worker_start
+
 .PHONY: bench-mnist
 bench-mnist: $(STAMP) ## measure a small job on an idle cluster beside dataprep run and an empty pod (root)
 	PYTHONPATH=$(PYTHONPATH):. $(BIN)/python -m benchmarks.mnist_on_cluster

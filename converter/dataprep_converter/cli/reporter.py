@@ -6,10 +6,8 @@ A report that can't be delivered is dropped. Nothing is lost: the next report co
 finished.
 """
 
-import http.client
 import logging
 import os
-import socket
 import threading
 from collections.abc import Mapping
 from pathlib import Path
@@ -101,7 +99,7 @@ class Reporter:
         try:
             token = Path(self._token_file).read_text().strip()
             reply = post(self._url, report.model_dump_json(by_alias=True, exclude_none=True), token=token)
-        except (OSError, ValueError, http.client.HTTPException) as exc:
+        except (OSError, ValueError) as exc:
             logger.debug("progress report not delivered: %s", exc)
             self._failures += 1
             return min(_MOST_SECONDS_AFTER_FAILURE, _FIRST_SECONDS * 2.0**self._failures)
@@ -122,6 +120,10 @@ def post(url: str, body: str, *, token: str) -> ProgressReply:
 
     Returns the operator's reply. Raises OSError when no address accepts the report.
     """
+    # Not imported at the top, because a worker begins to read its input before it sends its first report.
+    import http.client
+    import socket
+
     parts = urlsplit(url)
     host, port = parts.hostname or "", parts.port or 80
     refused = "no address"
@@ -132,7 +134,7 @@ def post(url: str, body: str, *, token: str) -> ProgressReply:
             connection.request("POST", parts.path.rstrip("/") + PROGRESS_PATH, body=body.encode(), headers=headers)
             reply = connection.getresponse()
             content = reply.read(_LARGEST_REPLY)
-        except OSError as exc:
+        except (OSError, http.client.HTTPException) as exc:
             refused = str(exc)
             continue
         finally:

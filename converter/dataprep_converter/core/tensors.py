@@ -7,14 +7,26 @@ from typing import Any, Final, TypeAlias
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
-import pyarrow.compute
 
 from dataprep_converter.core.errors import BadSpec
 
 Array: TypeAlias = "pa.Array[Any]"
 """An Arrow array of any type. The array's DataType is checked at run time."""
 
-pc: Any = pyarrow.compute
+
+class _Compute:
+    """Imports `pyarrow.compute` when its first function is used. The import takes 40 ms, because it writes the documentation of all
+    functions, and a worker begins to read its input before it uses any of them."""
+
+    def __getattr__(self, name: str) -> Any:
+        import pyarrow.compute
+
+        function = getattr(pyarrow.compute, name)
+        setattr(self, name, function)
+        return function
+
+
+pc: Any = _Compute()
 """Arrow's compute functions. These functions are untyped here, because the stubs know only some of the types that each function accepts."""
 
 _arrow: Any = pa  # the stubs don't cover value types and buffers that are known only at run time

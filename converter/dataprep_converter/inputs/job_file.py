@@ -9,15 +9,10 @@ from dataclasses import replace
 from datetime import UTC, datetime
 from typing import Any, Final
 
-import yaml
-
 from dataprep_api import API_VERSION, CRON_KIND, KIND, PROFILE_KIND
 from dataprep_api.errors import Fault, SpecError
-from dataprep_api.resources.cron import DataPrepCronJob, job_document
 from dataprep_api.resources.job import DataPrepJob
-from dataprep_api.resources.profile import DEFAULT, DataPrepProfile, with_defaults
-from dataprep_converter.inputs import yaml_file
-from dataprep_converter.inputs.yaml_file import Document
+from dataprep_converter.inputs.documents import Document, read_documents
 
 logger = logging.getLogger(__name__)
 
@@ -31,13 +26,10 @@ def load(file: str, *, overrides: Sequence[str] = (), profile: str | None = None
     Fields that the job omits are taken from the DataPrepProfile in the file `profile`. `new` also applies the rules that stored jobs are
     allowed to break (see `DataPrepJob.parse`). Raises SpecError if a file can't be read or has faults.
     """
-    documents = yaml_file.documents(file)
+    documents = read_documents(file)
     chosen = _job(documents, file)
     below = _below(chosen)
-    if below:
-        with _placed(chosen):
-            DataPrepCronJob.parse(chosen.value)
-    document = job_document(chosen.value, scheduled=datetime.now(UTC)) if below else chosen.value
+    document = _job_of_cron_job(chosen) if below else chosen.value
     for override in overrides:
         set_field(document, override)
     if profile is not None and isinstance(document, dict) and isinstance(document.get("spec"), dict):
@@ -61,7 +53,7 @@ def job_in(file: str) -> tuple[Document, str]:
 
     Raises SpecError.
     """
-    chosen = _job(yaml_file.documents(file), file)
+    chosen = _job(read_documents(file), file)
     return chosen, _below(chosen)
 
 
@@ -69,6 +61,16 @@ def place_of(path: str, document: Document, overrides: Sequence[str], *, below: 
     """Returns where the user wrote a field of the job, in the document or in an override. Empty if the user didn't write the field."""
     place = _place(path, document, overrides, below)
     return place if place.startswith("--set") or document.has(f"{below}{path}") else ""
+
+
+def _job_of_cron_job(cron_job: Document) -> Any:
+    """Returns the job that a DataPrepCronJob would make now. The type is Any, because it is parsed YAML."""
+    # Not imported at the top, because a pod's job is neither made from a cron job nor completed with a profile.
+    from dataprep_api.resources.cron import DataPrepCronJob, job_document
+
+    with _placed(cron_job):
+        DataPrepCronJob.parse(cron_job.value)
+    return job_document(cron_job.value, scheduled=datetime.now(UTC))
 
 
 def _below(document: Document) -> str:
@@ -109,7 +111,9 @@ def _with_profile(spec: dict[str, Any], file: str) -> dict[str, Any]:
 
     If the file has several profiles, the profile that the job names is used, or else the profile called `default`.
     """
-    profiles = [each for each in yaml_file.documents(file) if isinstance(each.value, dict) and each.value.get("kind") == PROFILE_KIND]
+    from dataprep_api.resources.profile import DEFAULT, DataPrepProfile, with_defaults  # not at the top, as above
+
+    profiles = [each for each in read_documents(file) if isinstance(each.value, dict) and each.value.get("kind") == PROFILE_KIND]
     name = spec.get("profile")
     matching = [each for each in profiles if (each.value.get("metadata") or {}).get("name") == (name or DEFAULT)]
     if not matching and name is None and len(profiles) == 1:
@@ -205,6 +209,8 @@ def _key(parent: Any, part: str, path: str) -> str | int:
 def _value(text: str) -> Any:
     if text.startswith(("|", ">", "#")):
         return text  # YAML would take this as a comment, or as a block whose content must be on the next lines
+    import yaml  # not at the top, because a pod's job has no overrides
+
     try:
         return yaml.safe_load(text)
     except (yaml.YAMLError, ValueError, RecursionError):

@@ -1,13 +1,10 @@
-"""Reads a YAML file as `kubectl` reads it (YAML 1.1), and finds the line and column of each field.
+"""Parses YAML as `kubectl` parses it (YAML 1.1), and finds the line and column of each field.
 
 If a mapping has a key twice, PyYAML itself keeps only the last value. PyYAML also doesn't record where in the file each value was. So this
 module keeps the nodes that PyYAML creates while parsing.
 """
 
-import sys
 from collections.abc import Iterator
-from dataclasses import dataclass
-from pathlib import Path
 from typing import Any, Final
 
 import yaml
@@ -15,63 +12,52 @@ import yaml
 from dataprep_api.errors import Fault, SpecError
 
 _MERGE: Final = "tag:yaml.org,2002:merge"
-_STANDARD_INPUT: Final = "standard input"
 
 
-@dataclass(frozen=True)
-class Document:
-    """One document of a YAML file."""
+def parse(text: str, file: str) -> list[tuple[Any, yaml.Node]]:
+    """Returns the documents in the text of a file, except empty ones: their values and their nodes.
 
-    file: str
-    """The file's name for messages."""
-    value: Any
-    """The document as Python values. The type is Any, because YAML can contain any value."""
-    root: yaml.Node
-
-    def has(self, path: str) -> bool:
-        """Returns whether the document has a field at a path."""
-        node, rest = self.root, path
-        while rest and (found := _member(node, rest)) is not None:
-            _, node, rest = found
-        return not rest
-
-    def place(self, path: str, *, of_key: bool = False) -> str:
-        """Returns `FILE:LINE:COLUMN` of the field at a path such as `spec.output.uri`.
-
-        If the field doesn't exist, returns the place of the innermost enclosing field that exists. If the value of the requested field is a
-        scalar and `of_key` is false, the place is where the value begins. Otherwise, it is where the key begins.
-        """
-        node, mark, rest = self.root, self.root.start_mark, path
-        while rest and (found := _member(node, rest)) is not None:
-            key, node, rest = found
-            mark = node.start_mark if key is None or (isinstance(node, yaml.ScalarNode) and not rest and not of_key) else key.start_mark
-        return _place(self.file, mark)
-
-
-def documents(file: str) -> list[Document]:
-    """Returns a file's documents, except empty ones (`-` is standard input). Raises SpecError if they can't be read."""
-    name = _STANDARD_INPUT if file == "-" else file
+    The values have the type Any, because YAML can contain any value. Raises SpecError if the text isn't YAML.
+    """
     try:
-        text = sys.stdin.read() if file == "-" else Path(file).read_text(encoding="utf-8")
-    except (IsADirectoryError, UnicodeDecodeError) as exc:
-        fault = "is a folder" if isinstance(exc, IsADirectoryError) else "isn't text"
-        raise SpecError([Fault("", f"{file} {fault}; expected a job's YAML file (dataprep infer {file} proposes a job for data)")]) from exc
-    except OSError as exc:
-        advice = "; a job is a local file, so run dataprep infer for data at a URI" if "://" in file else ""
-        raise SpecError([Fault("", f"can't read {file}: {exc.strerror}{advice}")]) from exc
-    try:
-        return list(_documents(text, name))
+        return list(_documents(text, file))
     except RecursionError as exc:
-        raise SpecError([Fault("", f"{name} is nested more deeply than a job can be")]) from exc
+        raise SpecError([Fault("", f"{file} is nested more deeply than a job can be")]) from exc
     except yaml.MarkedYAMLError as exc:
         mark = exc.problem_mark
-        place = _place(name, mark) if mark is not None else name
-        raise SpecError([Fault("", f"not YAML: {_advice(exc, text)}", place=place)]) from exc
+        at = _place(file, mark) if mark is not None else file
+        raise SpecError([Fault("", f"not YAML: {_advice(exc, text)}", place=at)]) from exc
     except (yaml.YAMLError, ValueError) as exc:  # ValueError: an invalid date
-        raise SpecError([Fault("", f"{name} is not YAML: {' '.join(str(exc).split())}")]) from exc
+        raise SpecError([Fault("", f"{file} is not YAML: {' '.join(str(exc).split())}")]) from exc
 
 
-def _documents(text: str, file: str) -> Iterator[Document]:
+def root_of(text: str) -> yaml.Node | None:
+    """Returns the node of a JSON text, or None if PyYAML can't parse the text, for example because of its tabs."""
+    try:
+        root: yaml.Node | None = yaml.compose(text, yaml.SafeLoader)
+    except (yaml.YAMLError, RecursionError):
+        return None
+    return root
+
+
+def has(root: yaml.Node, path: str) -> bool:
+    """Returns whether a document has a field at a path."""
+    node, rest = root, path
+    while rest and (found := _member(node, rest)) is not None:
+        _, node, rest = found
+    return not rest
+
+
+def place(file: str, root: yaml.Node, path: str, *, of_key: bool) -> str:
+    """Returns `FILE:LINE:COLUMN` of the field at a path (see `Document.place`)."""
+    node, mark, rest = root, root.start_mark, path
+    while rest and (found := _member(node, rest)) is not None:
+        key, node, rest = found
+        mark = node.start_mark if key is None or (isinstance(node, yaml.ScalarNode) and not rest and not of_key) else key.start_mark
+    return _place(file, mark)
+
+
+def _documents(text: str, file: str) -> Iterator[tuple[Any, yaml.Node]]:
     loader = yaml.SafeLoader(text)
     try:
         while loader.check_node() and (root := loader.get_node()) is not None:
@@ -79,7 +65,7 @@ def _documents(text: str, file: str) -> Iterator[Document]:
                 raise SpecError(faults)
             value = loader.construct_document(root)
             if value is not None:
-                yield Document(file, value, root)
+                yield value, root
     finally:
         loader.dispose()
 

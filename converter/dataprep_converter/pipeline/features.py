@@ -39,7 +39,6 @@ from dataprep_converter.records.kept_types import kept_name, time_text
 from dataprep_converter.records.lossy import InexactIntegers, format_example, inexact
 
 _SHOWN_FEATURES = 5
-_TFRECORD: Final = Output(uri="out")
 _NO_DEFAULTS: Final = Defaults()
 
 
@@ -187,7 +186,7 @@ def resolve(
     *,
     schema: pa.Schema,
     default_label: str,
-    output: Output = _TFRECORD,
+    output: Output | None = None,
     nulls: NullRule = "Keep",
     defaults: Defaults = _NO_DEFAULTS,
     kept: KeptTypes | None = None,
@@ -195,12 +194,13 @@ def resolve(
     """Returns the projector for a spec and the available columns.
 
     Without `labels`, the column `default_label` is the label if it exists and no feature uses it. Without `features`, each column is a
-    feature, except labels and columns that are left out by default. If a feature can't be resolved, raises BadSpec naming the feature and
-    the column.
+    feature, except labels and columns that are left out by default. Without `output`, the format is `tfrecord`. If a feature can't be
+    resolved, raises BadSpec naming the feature and the column.
 
     `defaults` are the defaults that the source's columns can have, for messages about nulls. `kept` says which times and decimals keep
     their types; if None, all are written as numbers.
     """
+    output = output or Output(uri="out")
     names = [name for name in schema.names if name != SAMPLE]
     schema = pa.schema([schema.field(name) for name in names])
     feature_mappings = [_mapping(feature, schema, output, kept) for feature in features or []]

@@ -23,6 +23,7 @@ _TRIM_THRESHOLD: Final = (-1, 64 << 20)
 """M_TRIM_THRESHOLD: how many bytes may be free at the end of a heap."""
 _MMAP_THRESHOLD: Final = (-3, 32 << 20)
 """M_MMAP_THRESHOLD: larger blocks are mapped separately. This is glibc's maximum."""
+_OBJECTS_BETWEEN_COLLECTIONS: Final = 10_000
 
 
 @cache
@@ -33,6 +34,7 @@ def tune_allocator() -> None:
         for name, value in options(limits.memory_bytes()):
             mallopt(name, value)
     gc.freeze()
+    gc.set_threshold(_OBJECTS_BETWEEN_COLLECTIONS)
 
 
 def options(memory_bytes: int) -> Sequence[tuple[int, int]]:

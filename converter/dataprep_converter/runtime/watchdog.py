@@ -20,14 +20,16 @@ import os
 import select
 import signal
 import struct
-import subprocess
 import sys
 import threading
 import time
 import traceback
 from collections.abc import Callable, Iterator
 from types import FrameType, TracebackType
-from typing import Final, Self
+from typing import TYPE_CHECKING, Final, Self
+
+if TYPE_CHECKING:
+    import subprocess
 
 LIMIT_SECONDS: Final = 120.0
 KILLED: Final = 4
@@ -116,6 +118,8 @@ class Watchdog:
         if _current is not None:
             raise RuntimeError("This process is watched already.")
         self._beats = Heartbeats.create()
+        import subprocess  # not at the top, because a pod doesn't need it
+
         # No matter how this process ends, our end of the watcher's standard input closes, and then the watcher exits too. The options -I
         # and -S keep the watcher small.
         self._process = subprocess.Popen(  # noqa: S603 - our own file, our own numbers

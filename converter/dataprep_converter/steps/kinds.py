@@ -6,7 +6,7 @@
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pkgutil import resolve_name
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 from dataprep_api.dataset.messages import CommitResult, PlanResult
 from dataprep_api.dataset.plan import Shard
@@ -17,7 +17,9 @@ from dataprep_converter.inputs.access import Access
 from dataprep_converter.pipeline.task_progress import TaskProgress
 from dataprep_converter.runtime.plan_progress import PlanProgress
 from dataprep_converter.sampling.plan import Plan
-from dataprep_converter.steps.draft import Draft
+
+if TYPE_CHECKING:
+    from dataprep_converter.steps.draft import Draft
 
 
 class Watch(Protocol):
@@ -74,7 +76,7 @@ class Kind(Protocol):
         """Lets several processes on this machine scan the source before the plan, if that saves time. `access` keeps the results."""
         ...
 
-    def plan(self, spec: DataPrepJobSpec, access: Access) -> Draft:
+    def plan(self, spec: DataPrepJobSpec, access: Access) -> "Draft":
         """Plans the data set without writing anything."""
         ...
 
@@ -144,7 +146,7 @@ class Conversion(_InTasks):
 
         pool.run_rounds(job, self, plan=plan, access=access, workers=workers, watch=watch.progress, watch_shuffle=watch.shuffle_progress)
 
-    def plan(self, spec: DataPrepJobSpec, access: Access) -> Draft:
+    def plan(self, spec: DataPrepJobSpec, access: Access) -> "Draft":
         """If there is a data set to extend, plans its extension; otherwise plans the complete data set.
 
         Uses the results of a scan.

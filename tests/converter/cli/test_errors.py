@@ -307,10 +307,12 @@ def test_a_defect_of_ours_is_one_line_too(capsys: pytest.CaptureFixture[str], mo
 
 
 @pytest.mark.slow
-def test_a_missing_package_is_an_installation_at_fault() -> None:
+def test_a_missing_package_is_an_installation_at_fault(tmp_path: Path) -> None:
+    file = tmp_path / "job.yaml"
+    file.write_text("kind: DataPrepJob\n")
     program = "import sys; sys.modules['yaml'] = None; from dataprep_converter.__main__ import main; main()"
     done = subprocess.run(
-        [sys.executable, "-c", program, "validate", "job.yaml"], capture_output=True, text=True, check=False, env=environment()
+        [sys.executable, "-c", program, "validate", str(file)], capture_output=True, text=True, check=False, env=environment()
     )
     assert done.returncode == 70
     assert done.stderr == f"dataprep: error: {sys.executable} lacks the package yaml: pip install dataprep-operator in its environment\n"

@@ -1,16 +1,49 @@
 """Modules that a command loads when it starts. A command that loads libraries it doesn't need is slow even if it does little work."""
 
+import json
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
 from tests.availability import unavailable
+from tests.builders.specs import parse_job
 from tests.converter.cli.commandline import environment, mnist_run, new_dataprep
 
 from dataprep_converter import __version__
+from dataprep_converter.inputs.access import Access
+from dataprep_converter.steps.plan_step import run_plan_step
 
 _THEN_TELL = "\nfinally:\n    print('loaded', *sorted({name.partition('.')[0] for name in sys.modules}))"
+
+_UNTIL_FIRST_READ = """
+import os, sys
+
+def tell(event, arguments):
+    if event == "open" and isinstance(arguments[0], str) and arguments[0].startswith(sys.argv[1]):
+        os.write(1, " ".join(sys.modules).encode())
+        os._exit(0)
+
+sys.addaudithook(tell)
+from dataprep_converter.cli.commands import main
+main(sys.argv[2:])
+"""
+_NEEDED_LATER = {
+    "dataprep_converter.inputs.archives",  # the input is no archive
+    "dataprep_converter.inputs.yaml_file",  # a pod's job is JSON
+    "dataprep_converter.readers.shuffle.task_reader",  # the plan has no shuffle
+    "dataprep_converter.runtime.scan_results",  # the plan is made
+    "dataprep_converter.steps.conversion.gather",
+    "dataprep_converter.steps.conversion.table_output",  # the output is no table
+    "dataprep_converter.steps.draft",
+    "dataprep_api.resources.cron",
+    "dataprep_api.resources.profile",
+    "http.client",  # the first report is sent a second later
+    "pyarrow.compute",  # used for the records
+    "subprocess",
+    "yaml",
+}
+"""Modules that a worker with a simple job imports after it has begun to read its input, or not at all."""
 
 
 def loaded_by(*arguments: str | Path) -> set[str]:
@@ -43,6 +76,32 @@ def test_a_job_runs_without_pandas_and_rich(few: Path, tmp_path: Path) -> None:
     assert (tmp_path / "out/_SUCCESS").is_file()
     assert "pyarrow" in loaded
     assert loaded.isdisjoint({"pandas", "rich"})
+
+
+@pytest.mark.slow
+def test_a_worker_loads_only_what_it_needs_until_its_first_read(tmp_path: Path) -> None:
+    source = tmp_path / "in" / "table.csv"
+    source.parent.mkdir()
+    source.write_text("a,b\n1,2\n")
+    spec = {"source": {"csv": {"uris": [str(source)], "header": True}}, "output": {"uri": str(tmp_path / "out")}}
+    job = parse_job(spec)
+    planned = run_plan_step(job, Access()).result
+    file = tmp_path / "job.json"
+    file.write_text(json.dumps({"apiVersion": job.api_version, "kind": job.kind, "metadata": {"name": "x"}, "spec": spec}))
+    pod = {"DATAPREP_MOUNTS": str(tmp_path), "DATAPREP_TERMINATION_LOG": str(tmp_path / "log")}
+
+    words = ["work", "--job", str(file), "--run", planned.run_id, "--plan-sha256", planned.plan_sha256, "--index", "0"]
+    done = subprocess.run(
+        [sys.executable, "-c", _UNTIL_FIRST_READ, str(source), *words],
+        capture_output=True,
+        text=True,
+        check=True,
+        timeout=300,
+        env=environment(pod),
+    )
+    loaded = set(done.stdout.split())
+    assert "pyarrow" in loaded
+    assert loaded & _NEEDED_LATER == set()
 
 
 @pytest.mark.slow

@@ -10,7 +10,7 @@ from typing import Final, Generic, TypeAlias, TypeVar, cast
 from dataprep_converter.core.closeable import Closeable
 from dataprep_converter.core.errors import BadData, BadSpec, ConvertError
 from dataprep_converter.inputs.access import Access
-from dataprep_converter.inputs.archives import ArchiveStore
+from dataprep_converter.inputs.archive_uris import split_archive_uri
 from dataprep_converter.runtime.ahead import mapped_ahead
 from dataprep_converter.runtime.scans import Document, Piece, Scan
 from dataprep_converter.stores import Entry, Input, ReadsFiles, Store
@@ -127,7 +127,7 @@ def _scanned(
 ) -> Iterator[tuple[FilePart, Result]]:
     def taken() -> Iterator[tuple[Store, FilePart]]:
         for store, part in with_stores:
-            if scan.takes(_piece(part, form)) if _is_divided(store, part.entry) else scan.lists_units:
+            if scan.takes(_piece(part, form)) if _is_divided(part.entry) else scan.lists_units:
                 yield store, part
 
     def call(item: tuple[Store, FilePart]) -> tuple[FilePart, Result | Document | None]:
@@ -149,13 +149,13 @@ def _scanned(
             scan.found(_piece(part, form), result)
 
 
-def _is_divided(store: Store, entry: Entry) -> bool:
+def _is_divided(entry: Entry) -> bool:
     """Whether another process may examine the file for the planner.
 
     A member of a compressed archive can't be examined by another process, because the members can only be read in order. Neither can a file
     whose server reports no version: the planner couldn't tell whether the file is still the one that the other process examined.
     """
-    return not isinstance(store, ArchiveStore) and entry.has_version
+    return split_archive_uri(entry.uri) is None and entry.has_version
 
 
 def _piece(part: FilePart, form: Form[Result]) -> Piece:
@@ -164,7 +164,7 @@ def _piece(part: FilePart, form: Form[Result]) -> Piece:
 
 def _in_turn(call: Callable[[tuple[Store, FilePart]], Item], with_stores: Iterable[tuple[Store, FilePart]], *, most: int) -> Iterator[Item]:
     """Yields the results of `call`, in order. Calls for files of a remote store run in threads."""
-    for in_order, group in groupby(with_stores, key=lambda item: _is_read_in_order(item[0])):
+    for in_order, group in groupby(with_stores, key=lambda item: _is_read_in_order(item[0], item[1].entry)):
         begin = _each if in_order else partial(mapped_ahead, most=most)
         with closing(begin(call, group)) as results:
             yield from results
@@ -192,20 +192,20 @@ def collect(
     return collected, first, None
 
 
-def _is_read_in_order(store: Store) -> bool:
+def _is_read_in_order(store: Store, entry: Entry) -> bool:
     """Whether the store's files are read one after the other.
 
     Several threads help only if they wait for a server; otherwise, they mostly wait for each other. The members of a compressed archive can
     only be read in order.
     """
-    return isinstance(store, ReadsFiles | ArchiveStore)
+    return isinstance(store, ReadsFiles) or split_archive_uri(entry.uri) is not None
 
 
 def open_once(store: Store, entry: Entry) -> Input:
     """Opens a file that is read once from its beginning. A small file of a remote store is read in a single request."""
     source = store.open(entry.uri)
     # The file might have been replaced by a larger one since it was listed.
-    if max(entry.size, source.size) > _SMALL_BYTES or _is_read_in_order(store):
+    if max(entry.size, source.size) > _SMALL_BYTES or _is_read_in_order(store, entry):
         return source
     with source:
         return _ContentInput(source.read_at(0, source.size))

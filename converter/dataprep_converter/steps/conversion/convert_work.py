@@ -5,6 +5,7 @@ from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Executor, Future, ThreadPoolExecutor
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 from dataprep_api.dataset.plan import Shard
 from dataprep_api.dataset.report import ShardReport
@@ -18,14 +19,14 @@ from dataprep_converter.pipeline.shard_samples import samples_of
 from dataprep_converter.pipeline.shard_writer import ShardWriter
 from dataprep_converter.pipeline.task_progress import Counts, TaskProgress
 from dataprep_converter.readers import AcceptsReadPlan
-from dataprep_converter.readers.shuffle.task_reader import task_reader
 from dataprep_converter.runtime import allocator
 from dataprep_converter.runtime.retry import RetryPolicy, retrying
 from dataprep_converter.sampling.plan import Plan, check_versions
 from dataprep_converter.sampling.selection import Samples
-from dataprep_converter.steps.conversion import table_output
-from dataprep_converter.steps.conversion.gather import gather_of
 from dataprep_converter.transforms.hash import digests_of_keys
+
+if TYPE_CHECKING:
+    from dataprep_converter.steps.conversion.table_output import TableRows
 
 logger = logging.getLogger(__name__)
 
@@ -64,10 +65,9 @@ def work(
         Pipeline(spec, plan.head.reader_state, access, plan.head.learned) as pipeline,
         ThreadPoolExecutor(1, thread_name_prefix="publish") as publishing,
     ):
-        gather = gather_of(spec, shards, plan=plan, reader=pipeline.reader, folder=folder, access=access)
-        if gather is not None:
-            pipeline.read_from(task_reader(pipeline.reader, gather))
-        rows = table_output.open_rows(spec, folder, access)
+        if plan.head.shuffle_tasks:
+            _read_from_shuffle(pipeline, spec, shards, plan, folder, access)
+        rows = _rows_of_table(spec, folder, access)
         bundles = BundleWriter(folder, plan.head)
         task = _Task(plan, pipeline, folder, access, attempt, publishing, progress, watch)
         for report, is_new in task.reports(shards):
@@ -79,6 +79,30 @@ def work(
             progress.finish(report, is_new=is_new)
             watch(progress)
     return progress
+
+
+# The functions below import modules that most jobs don't need, because a pod of a small job spends most of its time on imports.
+
+
+def _read_from_shuffle(
+    pipeline: Pipeline, spec: DataPrepJobSpec, shards: Sequence[Shard], plan: Plan, folder: RunFolder, access: Access
+) -> None:
+    """Makes the pipeline read the records that the first round of a shuffle has divided, if these shards are all shards of one task."""
+    from dataprep_converter.readers.shuffle.task_reader import task_reader
+    from dataprep_converter.steps.conversion.gather import gather_of
+
+    gather = gather_of(spec, shards, plan=plan, reader=pipeline.reader, folder=folder, access=access)
+    if gather is not None:
+        pipeline.read_from(task_reader(pipeline.reader, gather))
+
+
+def _rows_of_table(spec: DataPrepJobSpec, folder: RunFolder, access: Access) -> "TableRows | None":
+    """Returns the sender of rows, or None for a job without a table."""
+    if spec.output.table is None:
+        return None
+    from dataprep_converter.steps.conversion import table_output
+
+    return table_output.open_rows(spec, folder, access)
 
 
 @dataclass(frozen=True)
