@@ -106,12 +106,11 @@ def yarn(tmp_path: Path) -> Iterator[Path]:
             assert said == "ready\n", (tmp_path / "yarn.log").read_text()[-3000:]
             yield configuration
         finally:
-            cluster.stdin.close()
             try:
-                cluster.wait(60)
+                cluster.communicate(timeout=60)  # closes its standard input, which ends it
             except subprocess.TimeoutExpired:
                 cluster.kill()
-                cluster.wait()
+                cluster.communicate()
 
 
 def bytes_of_one_machine(folder: Path, spec: dict[str, Any]) -> dict[str, str]:
