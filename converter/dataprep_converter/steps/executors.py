@@ -29,7 +29,7 @@ from dataprep_converter.core.redaction import guard
 from dataprep_converter.inputs.access import Access
 from dataprep_converter.inputs.store_settings import settings_for
 from dataprep_converter.pipeline.task_progress import TaskProgress
-from dataprep_converter.runtime import plugins
+from dataprep_converter.runtime import limits, plugins
 from dataprep_converter.runtime.watchdog import Watchdog
 from dataprep_converter.steps.processes import Done, Tasks, may_hang
 
@@ -75,9 +75,11 @@ class Executors:
     ) -> "list[_Outcome]":
         """Runs each task once and returns the outcomes. After an error that no retry can mend, the other tasks are cancelled."""
         context, group = self._context, f"dataprep-{uuid.uuid4().hex}"
-        cores = int(context.getConf().get("spark.executor.cores") or 1)
+        cores = context.getConf().get("spark.executor.cores")
         outcomes = context.accumulator([], _Appended())
-        do = _Work(job, tasks, outcomes, _code(), at_once=min(context.defaultParallelism, len(numbers)), processes_here=cores)
+        do = _Work(
+            job, tasks, outcomes, _code(), at_once=min(context.defaultParallelism, len(numbers)), cores=int(cores) if cores else None
+        )
         context.setJobGroup(group, f"dataprep: {job.metadata.name}", interruptOnCancel=True)
         try:
             with _watched(outcomes, len(numbers), watch, cancel=lambda: context.cancelJobGroup(group)):
@@ -108,8 +110,9 @@ class _Work:
     code: "_Code | None"
     at_once: int
     """Number of tasks that run at the same time on all executors. They share the request limits."""
-    processes_here: int
-    """Number of tasks that run at the same time on this executor. They share its memory."""
+    cores: int | None
+    """Number of tasks that run at the same time on an executor, or None if Spark gives it all cores of its machine. The tasks share the
+    machine's memory."""
     version: str = __version__
 
     def __call__(self, numbers: Iterable[int]) -> None:
@@ -144,7 +147,7 @@ class _Work:
         access = Access(settings_for(self.job.spec.stores, os.environ.get("DATAPREP_MOUNTS")))
         access.write_to(self.job.spec.output.uri)
         access.share_among(self.at_once)
-        access.processes_here = self.processes_here
+        access.processes_here = self.cores or limits.processors()
         return self.tasks.begin(access, is_stopped=lambda: False)
 
 
@@ -269,27 +272,35 @@ def executors_of(master: str | None, settings: Mapping[str, str], *, name: str) 
         context.stop()
 
 
-_CAUSES: Final = (
-    ("JAVA_GATEWAY_EXITED", "Spark's Java process didn't start. Spark 4 needs Java 17 or later: set JAVA_HOME to its folder"),
-    ("UnsupportedClassVersionError", "This Java is too old for Spark. Spark 4 needs Java 17 or later: set JAVA_HOME to its folder"),
-    ("PYTHON_VERSION_MISMATCH", "The executors have another Python version than the driver. Set PYSPARK_PYTHON to the same version"),
-    ("No module named 'dataprep", "The executors' Python has no dataprep-operator. Install the driver's release there"),
-    ("exited unexpectedly", "The process of a task was killed again and again. It may have run out of memory"),
-    ("All masters are unresponsive", "Spark's master can't be reached"),
-    ("SparkContext was shut down", "Spark's application was stopped, or its master was lost, before all tasks were done"),
-    ("Could not parse Master URL", "Spark doesn't know such a master. Expected for example local[4], spark://host:7077 or yarn"),
-    ("HADOOP_CONF_DIR", "For --master yarn, set HADOOP_CONF_DIR to the folder with the cluster's core-site.xml and yarn-site.xml"),
+_CAUSES: Final[Sequence[tuple[str, type[ConvertError], str]]] = (
+    ("JAVA_GATEWAY_EXITED", BadSpec, "Spark's Java process didn't start. Spark 4 needs Java 17 or later: set JAVA_HOME to its folder"),
+    (
+        "UnsupportedClassVersionError",
+        BadSpec,
+        "This Java is too old for Spark. Spark 4 needs Java 17 or later: set JAVA_HOME to its folder",
+    ),
+    (
+        "PYTHON_VERSION_MISMATCH",
+        BadSpec,
+        "The executors have another Python version than the driver. Set PYSPARK_PYTHON to the same version",
+    ),
+    ("No module named 'dataprep", BadSpec, "The executors' Python has no dataprep-operator. Install the driver's release there"),
+    ("Could not parse Master URL", BadSpec, "Spark doesn't know such a master. Expected for example local[4], spark://host:7077 or yarn"),
+    ("HADOOP_CONF_DIR", BadSpec, "For --master yarn, set HADOOP_CONF_DIR to the folder with the cluster's core-site.xml and yarn-site.xml"),
+    ("All masters are unresponsive", Unreachable, "Spark's master can't be reached"),
+    ("SparkContext was shut down", Unreachable, "Spark's application was stopped, or its master was lost, before all tasks were done"),
+    ("exited unexpectedly", ConvertError, "The process of a task was killed again and again. It may have run out of memory"),
 )
-"""Words in the errors of Spark, and what to do."""
+"""Words in Spark's errors, the error to raise, and what to do."""
 
 
 def _translate(error: Exception) -> ConvertError:
     """Returns an error with one sentence that says what to do. Spark's own text is in the log."""
     text = str(error)
     logger.info("Spark failed: %s", text)
-    for words, sentence in _CAUSES:
+    for words, kind, sentence in _CAUSES:
         if words in text:
-            return BadSpec(f"{sentence}. Spark says: {_first_line(text)}")
+            return kind(f"{sentence}. Spark says: {_first_line(text)}")
     return ConvertError(f"Spark failed: {_first_line(text)}")
 
 

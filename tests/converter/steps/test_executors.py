@@ -12,6 +12,7 @@ import pytest
 from tests.builders.digits import EIGHT, digits_job, sha256s
 from tests.builders.specs import parse_job
 
+from dataprep_api.exits import Exit
 from dataprep_converter import __version__
 from dataprep_converter.cli.display import Display
 from dataprep_converter.core.errors import BadData, BadSpec, ConvertError, Unreachable
@@ -49,7 +50,7 @@ class PlayedContext:
         self.accumulators: list[PlayedAccumulator] = []
 
     def getConf(self) -> dict[str, str]:  # noqa: N802 - PySpark's name
-        return {}
+        return {"spark.executor.cores": "3"}
 
     def accumulator(self, _value: list[Any], _rule: Any) -> PlayedAccumulator:
         self.accumulators.append(PlayedAccumulator())
@@ -84,7 +85,7 @@ class PlayedTasks:
         self.errors = errors
 
     def begin(self, access: Access, *, is_stopped: Callable[[], bool]) -> Callable[[int, Callable[[TaskProgress], None]], None]:
-        assert access.processes_here == 1
+        assert access.processes_here == 3
         assert not is_stopped()
 
         def do(index: int, tell: Callable[[TaskProgress], None]) -> None:
@@ -159,23 +160,29 @@ def test_the_driver_cancels_the_other_tasks_after_a_final_error() -> None:
 
 
 @pytest.mark.parametrize(
-    ("words", "sentence"),
+    ("words", "sentence", "code"),
     [
         (
             "[JAVA_GATEWAY_EXITED] Java gateway process exited before sending its port number.",
             "Spark 4 needs Java 17 or later: set JAVA_HOME",
+            Exit.BAD_SPEC,
         ),
-        ("o.a.s.SparkException: Could not parse Master URL: 'sparky://x'", "Expected for example local[4], spark://host:7077 or yarn"),
-        ("[PYTHON_VERSION_MISMATCH] Python in worker has different version", "Set PYSPARK_PYTHON to the same version"),
-        ("ModuleNotFoundError: No module named 'dataprep_converter'", "Install the driver's release there"),
-        ("Python worker exited unexpectedly (crashed)", "It may have run out of memory"),
-        ("x.SparkException: All masters are unresponsive! Giving up.", "Spark's master can't be reached"),
+        (
+            "o.a.s.SparkException: Could not parse Master URL: 'sparky://x'",
+            "Expected for example local[4], spark://host:7077 or yarn",
+            Exit.BAD_SPEC,
+        ),
+        ("[PYTHON_VERSION_MISMATCH] Python in worker has different version", "Set PYSPARK_PYTHON to the same version", Exit.BAD_SPEC),
+        ("ModuleNotFoundError: No module named 'dataprep_converter'", "Install the driver's release there", Exit.BAD_SPEC),
+        ("Python worker exited unexpectedly (crashed)", "It may have run out of memory", Exit.INTERNAL),
+        ("x.SparkException: All masters are unresponsive! Giving up.", "Spark's master can't be reached", Exit.UNREACHABLE),
     ],
 )
-def test_errors_of_spark_become_a_sentence(words: str, sentence: str, tmp_path: Path) -> None:
-    with pytest.raises(BadSpec) as error:
+def test_errors_of_spark_become_a_sentence(words: str, sentence: str, code: Exit, tmp_path: Path) -> None:
+    with pytest.raises(ConvertError) as error:
         played({}, tmp_path, failure=RuntimeError(f"An error occurred while calling o1.\n{words}\n\tat java.base/x"))
     assert sentence in str(error.value)
+    assert error.value.exit == code
     assert "\n" not in str(error.value)
 
 
@@ -189,7 +196,7 @@ def test_other_errors_of_spark_are_shown_in_a_line(tmp_path: Path) -> None:
 
 
 def test_executors_with_another_release_are_refused() -> None:
-    work = executors._Work(parse_job(SPEC), PlayedTasks({}), PlayedAccumulator(), None, 1, 1, version="0.0.1")
+    work = executors._Work(parse_job(SPEC), PlayedTasks({}), PlayedAccumulator(), None, 1, 3, version="0.0.1")
     work([0])
     (outcome,) = work.outcomes.value
     assert str(outcome.error) == (

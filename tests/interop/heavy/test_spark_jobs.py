@@ -217,7 +217,7 @@ def test_the_task_of_a_killed_process_is_done_again(tmp_path: Path) -> None:
 def test_a_process_that_is_killed_again_and_again_is_named(tmp_path: Path) -> None:
     spec = numbers(tmp_path, code={"configMapRef": {"name": "code"}}, transforms=[{"map": {"callable": "mine:dies"}}])
     done = dataprep(["run", written(tmp_path, spec, code=CODE), *CLUSTER])
-    assert done.returncode == 2
+    assert done.returncode == 70
     last = done.stderr.splitlines()[-1]
     assert last.startswith("dataprep: error: The process of a task was killed again and again. It may have run out of memory. Spark says: ")
     assert not (tmp_path / "out" / "_SUCCESS").exists()
