@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from dataprep_api import tracing
+from dataprep_api.errors import Fault, SpecError
 from dataprep_api.exits import Exit
 from dataprep_api.names import MAY_SCAN, ONE_POD, TWO_ROUNDS
 from dataprep_converter.cli import json_output
@@ -26,6 +27,7 @@ if TYPE_CHECKING:
     from dataprep_api.resources.job import DataPrepJob
     from dataprep_converter.inputs.access import Access
     from dataprep_converter.sampling.plan import Plan
+    from dataprep_converter.steps.executors import Executors
     from dataprep_converter.steps.kinds import Kind
     from dataprep_converter.steps.plan_step import PlannedRun
 
@@ -42,6 +44,16 @@ def _add_whole_jobs(commands: "argparse._SubParsersAction[argparse.ArgumentParse
     run = job_command(commands, "run", "plan, convert and commit on this machine")
     add_workers(run)
     _add_limit(run)
+    run.add_argument("--engine", choices=("local", "spark"), default="local", help="where the tasks run (default: local, this machine)")
+    run.add_argument("--master", metavar="URL", help="with --engine spark: local[4], spark://host:7077, yarn (default: spark-submit's)")
+    run.add_argument(
+        "--conf",
+        type=_setting,
+        action="append",
+        default=[],
+        metavar="KEY=VALUE",
+        help="with --engine spark: a setting of Spark (repeatable)",
+    )
     run.add_argument("--quiet", action="store_true", help="don't show progress")
     add_json(run, "the result")
     run.set_defaults(command=_run)
@@ -111,7 +123,8 @@ def _run(arguments: argparse.Namespace) -> Exit:
     display = Display(quiet=arguments.quiet)
     try:
         with tracing.span("run", job=job.metadata.name) as tell:
-            _, result = run(job, access=access_of(job), workers=workers, display=display)
+            with _executors(arguments, job) as executors:
+                _, result = run(job, access=access_of(job), workers=workers, display=display, executors=executors)
             tell(run_id=result.run_id)
     finally:
         display.close()
@@ -120,6 +133,28 @@ def _run(arguments: argparse.Namespace) -> Exit:
     else:
         sys.stdout.write(f"{result.manifest_uri}\n")
     return Exit.DONE
+
+
+def _setting(text: str) -> tuple[str, str]:
+    """Returns the name and the value of one of Spark's settings."""
+    name, equals, value = text.partition("=")
+    if not equals or not name.startswith("spark."):
+        raise argparse.ArgumentTypeError(f"expected a setting such as spark.executor.memory=2g, got {text!r}")
+    return name, value
+
+
+@contextmanager
+def _executors(arguments: argparse.Namespace, job: "DataPrepJob") -> "Iterator[Executors | None]":
+    """Starts a Spark application if the tasks run on its executors."""
+    if arguments.engine == "local":
+        if arguments.master is not None or arguments.conf:
+            raise SpecError([Fault("", "--master and --conf are for --engine spark")])
+        yield None
+        return
+    from dataprep_converter.steps.executors import executors_of
+
+    with executors_of(arguments.master, dict(arguments.conf), name=job.metadata.name) as executors:
+        yield executors
 
 
 def _plan(arguments: argparse.Namespace) -> Exit:

@@ -21,6 +21,9 @@ from dataprep_converter.sampling.plan import Plan
 if TYPE_CHECKING:
     from dataprep_converter.steps.draft import Draft
 
+if TYPE_CHECKING:
+    from dataprep_converter.steps.executors import Executors
+
 
 class Watch(Protocol):
     """Receives the events of a run in order to display them."""
@@ -80,8 +83,10 @@ class Kind(Protocol):
         """Plans the data set without writing anything."""
         ...
 
-    def work_here(self, job: DataPrepJob, *, plan: Plan, access: Access, workers: int, watch: Watch) -> None:
-        """Does all of the job's work on this machine."""
+    def work_here(
+        self, job: DataPrepJob, *, plan: Plan, access: Access, workers: int, watch: Watch, executors: "Executors | None" = None
+    ) -> None:
+        """Does all of the job's work on this machine, or on the executors of a Spark cluster if there are any."""
         ...
 
     def work(
@@ -123,11 +128,13 @@ class _WithoutScan:
 class _InTasks:
     """A kind of job whose shards are divided into tasks, which several processes share."""
 
-    def work_here(self: Kind, job: DataPrepJob, *, plan: Plan, access: Access, workers: int, watch: Watch) -> None:
+    def work_here(
+        self: Kind, job: DataPrepJob, *, plan: Plan, access: Access, workers: int, watch: Watch, executors: "Executors | None" = None
+    ) -> None:
         """Runs the tasks in several processes."""
         from dataprep_converter.steps import pool
 
-        pool.run_tasks(job, self, plan=plan, access=access, workers=workers, watch=watch.progress)
+        pool.run_tasks(job, self, plan=plan, access=access, workers=workers, watch=watch.progress, executors=executors)
 
 
 class Conversion(_InTasks):
@@ -140,11 +147,22 @@ class Conversion(_InTasks):
     commit = _step("conversion.convert_commit:commit")
     scan_here = _step("conversion.scan_here:scan_here")
 
-    def work_here(self, job: DataPrepJob, *, plan: Plan, access: Access, workers: int, watch: Watch) -> None:
+    def work_here(
+        self, job: DataPrepJob, *, plan: Plan, access: Access, workers: int, watch: Watch, executors: "Executors | None" = None
+    ) -> None:
         """Runs the tasks in several processes. A shuffle of much data begins with its first round."""
         from dataprep_converter.steps import pool
 
-        pool.run_rounds(job, self, plan=plan, access=access, workers=workers, watch=watch.progress, watch_shuffle=watch.shuffle_progress)
+        pool.run_rounds(
+            job,
+            self,
+            plan=plan,
+            access=access,
+            workers=workers,
+            watch=watch.progress,
+            watch_shuffle=watch.shuffle_progress,
+            executors=executors,
+        )
 
     def plan(self, spec: DataPrepJobSpec, access: Access) -> "Draft":
         """If there is a data set to extend, plans its extension; otherwise plans the complete data set.
@@ -186,11 +204,13 @@ class Script(_WithoutScan):
     work = _step("script_job:work")
     commit = _step("script_commit:commit")
 
-    def work_here(self, job: DataPrepJob, *, plan: Plan, access: Access, workers: int, watch: Watch) -> None:
-        """Runs the user's program."""
+    def work_here(
+        self, job: DataPrepJob, *, plan: Plan, access: Access, workers: int, watch: Watch, executors: "Executors | None" = None
+    ) -> None:
+        """Runs the user's program, always on this machine."""
         from dataprep_converter.steps import script_job
 
-        del access, workers
+        del access, workers, executors
         watch.step("running the script")
         script_job.execute(job.spec, plan=plan)
 

@@ -1,4 +1,5 @@
-"""Runs a plan's tasks in several processes on one machine (`processes.py`), just as Kubernetes runs them in pods.
+"""Runs a plan's tasks in several processes on one machine (`processes.py`), just as Kubernetes runs them in pods, or on the executors of a
+Spark cluster (`executors.py`).
 
 If a worker process is killed, another process retries its task. If a task fails, the other tasks stop at their next batch. Small jobs run
 in this process alone.
@@ -9,7 +10,7 @@ from collections.abc import Callable, Sequence
 from concurrent.futures.process import BrokenProcessPool
 from dataclasses import dataclass
 from functools import partial
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
 from dataprep_api.dataset.plan import Shard, shards, task
 from dataprep_api.resources.job import DataPrepJob
@@ -22,6 +23,9 @@ from dataprep_converter.pipeline.task_progress import TaskProgress
 from dataprep_converter.sampling.plan import Plan
 from dataprep_converter.steps.conversion import shuffle
 from dataprep_converter.steps.processes import MOST_RESTARTS, DoTask, may_hang, run_in_processes
+
+if TYPE_CHECKING:
+    from dataprep_converter.steps.executors import Executors
 
 logger = logging.getLogger(__name__)
 
@@ -104,14 +108,23 @@ class _ShuffleRound:
 
 
 def run_tasks(
-    job: DataPrepJob, worker: Worker, *, plan: Plan, access: Access, workers: int, watch: Watch, is_divided: bool = False
+    job: DataPrepJob,
+    worker: Worker,
+    *,
+    plan: Plan,
+    access: Access,
+    workers: int,
+    watch: Watch,
+    is_divided: bool = False,
+    executors: "Executors | None" = None,
 ) -> None:
     """Runs all convert tasks, `workers` at a time. Raises the first task's error after the other tasks have stopped.
 
-    `is_divided` says that the first round of a shuffle has been done, so that each task reads only its own records.
+    `is_divided` says that the first round of a shuffle has been done, so that each task reads only its own records. If there are
+    `executors`, they do all tasks.
     """
-    if is_divided or not _works_alone(job, plan, plan.head.tasks, workers):
-        _run_round(job, _ConvertRound(worker), plan, access, workers=workers, watch=watch)
+    if is_divided or executors is not None or not _works_alone(job, plan, plan.head.tasks, workers):
+        _run_round(job, _ConvertRound(worker), plan, access, workers=workers, watch=watch, executors=executors)
         return
     worker.work(
         job.spec, plan=plan, shards=list(shards(plan.head)), access=access, attempt="local", watch=lambda progress: watch(0, progress)
@@ -119,19 +132,27 @@ def run_tasks(
 
 
 def run_rounds(
-    job: DataPrepJob, worker: Worker, *, plan: Plan, access: Access, workers: int, watch: Watch, watch_shuffle: Watch = lambda *_: None
+    job: DataPrepJob,
+    worker: Worker,
+    *,
+    plan: Plan,
+    access: Access,
+    workers: int,
+    watch: Watch,
+    watch_shuffle: Watch = lambda *_: None,
+    executors: "Executors | None" = None,
 ) -> None:
     """Runs the first round of a shuffle, if it is needed, and then all convert tasks."""
-    works_alone = _works_alone(job, plan, plan.head.tasks, workers)
+    works_alone = executors is None and _works_alone(job, plan, plan.head.tasks, workers)
     is_divided = shuffle.is_needed(job.spec, plan=plan, access=access, works_alone=works_alone)
     if is_divided:
-        run_shuffle(job, plan=plan, access=access, workers=workers, watch=watch_shuffle)
-    run_tasks(job, worker, plan=plan, access=access, workers=workers, watch=watch, is_divided=is_divided)
+        run_shuffle(job, plan=plan, access=access, workers=workers, watch=watch_shuffle, executors=executors)
+    run_tasks(job, worker, plan=plan, access=access, workers=workers, watch=watch, is_divided=is_divided, executors=executors)
 
 
-def run_shuffle(job: DataPrepJob, *, plan: Plan, access: Access, workers: int, watch: Watch) -> None:
+def run_shuffle(job: DataPrepJob, *, plan: Plan, access: Access, workers: int, watch: Watch, executors: "Executors | None" = None) -> None:
     """Runs all tasks of a shuffle's first round, as `run_tasks` runs the convert tasks."""
-    _run_round(job, _ShuffleRound(), plan, access, workers=workers, watch=watch)
+    _run_round(job, _ShuffleRound(), plan, access, workers=workers, watch=watch, executors=executors)
 
 
 def _works_alone(job: DataPrepJob, plan: Plan, tasks: int, workers: int) -> bool:
@@ -139,9 +160,17 @@ def _works_alone(job: DataPrepJob, plan: Plan, tasks: int, workers: int) -> bool
     return not may_hang(job) and (workers <= 1 or tasks <= 1 or plan.head.bytes_in < INLINE_BYTES)
 
 
-def _run_round(job: DataPrepJob, round_: Round, plan: Plan, access: Access, *, workers: int, watch: Watch) -> None:
+def _run_round(
+    job: DataPrepJob, round_: Round, plan: Plan, access: Access, *, workers: int, watch: Watch, executors: "Executors | None"
+) -> None:
     """Runs all tasks of a round, `workers` at a time. Raises the first task's error after the other tasks have stopped."""
     tasks = round_.count(plan)
+    planned = _PlannedTasks(job, round_, plan.head.run_id, plan.sha256)
+    if executors is not None:
+        errors = executors.run(job, planned, range(tasks), watch=watch).errors
+        if errors:
+            raise errors[0]
+        return
     if _works_alone(job, plan, tasks, workers):
         for index in range(tasks):
             round_.do(index, job.spec, plan=plan, access=access, watch=partial(watch, index))
@@ -151,7 +180,7 @@ def _run_round(job: DataPrepJob, round_: Round, plan: Plan, access: Access, *, w
     while len(finished) < tasks:
         done = run_in_processes(
             job,
-            _PlannedTasks(job, round_, plan.head.run_id, plan.sha256),
+            planned,
             [index for index in range(tasks) if index not in finished],
             access,
             own=None if may_hang(job) or restarts else _doing(job, round_, plan, access),

@@ -1,16 +1,31 @@
-"""Runs all steps on one machine, the same steps as on a cluster: scan, part by part → plan → work, task by task → commit."""
+"""Runs all steps, the same steps as on a cluster: scan, part by part → plan → work, task by task → commit.
+
+All steps run on this machine, or only the work runs on the executors of a Spark cluster.
+"""
+
+from typing import TYPE_CHECKING
 
 from dataprep_api.dataset.messages import CommitResult, PlanResult
 from dataprep_api.resources.job import DataPrepJob
-from dataprep_converter.core.errors import NotWhole
+from dataprep_converter.core.errors import BadSpec, NotWhole
 from dataprep_converter.inputs.access import Access
 from dataprep_converter.runtime import makers
 from dataprep_converter.steps.kinds import Watch, kind_of
 from dataprep_converter.steps.plan_step import run_plan_step
 
+if TYPE_CHECKING:
+    from dataprep_converter.steps.executors import Executors
 
-def run(job: DataPrepJob, *, access: Access, workers: int, display: Watch) -> tuple[PlanResult, CommitResult]:
-    """Makes the data set and returns the results of the plan step and the commit step. A second run makes only the missing files."""
+
+def run(
+    job: DataPrepJob, *, access: Access, workers: int, display: Watch, executors: "Executors | None" = None
+) -> tuple[PlanResult, CommitResult]:
+    """Makes the data set and returns the results of the plan step and the commit step. A second run makes only the missing files.
+
+    Raises BadSpec for a script with `executors`.
+    """
+    if executors is not None and job.spec.script is not None:
+        raise BadSpec("A script is one program on one machine, so it can't run on Spark's executors. Run the job without --engine spark.")
     kind = kind_of(job.spec)
     display.planning(access.progress)
     # A script's program can keep running after this process has been killed, so this process isn't given as the maker of a script job.
@@ -24,7 +39,7 @@ def run(job: DataPrepJob, *, access: Access, workers: int, display: Watch) -> tu
         display.reused(plan_result.commit)
         return plan_result, plan_result.commit
 
-    kind.work_here(job, plan=prepared.plan, access=access, workers=workers, watch=display)
+    kind.work_here(job, plan=prepared.plan, access=access, workers=workers, watch=display, executors=executors)
 
     display.step("committing")
     result = kind.commit(job.spec, plan=prepared.plan, access=access)
