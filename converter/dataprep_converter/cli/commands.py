@@ -99,8 +99,8 @@ def _run_interruptible(arguments: argparse.Namespace, interrupts: Interrupts) ->
             # threads, so use a single thread.
             os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
             # The imports that follow create hundreds of thousands of long-lived objects. By default, Python's garbage collector would
-            # search the new objects each time there are 700 of them. A converting
-            # process lowers the number again (`allocator.py`).
+            # search the new objects each time there are 700 of them. A
+            # converting process lowers the number again (`allocator.py`).
             gc.set_threshold(_OBJECTS_BETWEEN_COLLECTIONS)
             without_pandas.hide()
         code = int(arguments.command(arguments))

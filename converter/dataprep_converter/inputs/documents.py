@@ -41,8 +41,8 @@ class Document:
     def place(self, path: str, *, of_key: bool = False) -> str:
         """Returns `FILE:LINE:COLUMN` of the field at a path such as `spec.output.uri`.
 
-        If the field doesn't exist, this is the place of the innermost enclosing field that does. The place of a field is that of its value
-        if the value is a scalar and `of_key` is false, and otherwise that of its key.
+        If the field doesn't exist, returns the place of the innermost enclosing field that exists. If the value of the requested field is a
+        scalar and `of_key` is false, the place is where the value begins. Otherwise, it is where the key begins.
         """
         from dataprep_converter.inputs import yaml_file
 
