@@ -61,7 +61,7 @@ def run_plan_step(
     allocator.tune_allocator()
     warnings = check_stores(job, access, check=check)
     with kind_of(job.spec).plan(job.spec, access) as draft:
-        return _take_output(draft, warnings, job=job.metadata.name, maker=maker, pods=pods)
+        return take_output(draft, warnings, job=job.metadata.name, maker=maker, pods=pods)
 
 
 def check_stores(job: DataPrepJob, access: Access, *, check: Callable[..., list[str]] = preflight) -> list[str]:
@@ -71,7 +71,7 @@ def check_stores(job: DataPrepJob, access: Access, *, check: Callable[..., list[
     return check(access, output_uri=job.spec.output.uri, source_uris=kind.source_uris(job.spec))
 
 
-def _take_output(draft: Draft, warnings: Sequence[str], *, job: str, maker: Maker | None, pods: str | None) -> PlannedRun:
+def take_output(draft: Draft, warnings: Sequence[str], *, job: str, maker: Maker | None, pods: str | None = None) -> PlannedRun:
     """Claims the output folder and stores the plan in it, unless the folder already contains the finished data set."""
     folder = OutputFolder(draft.spec.output.uri, draft.access).of_run(draft.plan.head.run_id)
     success = folder.success()

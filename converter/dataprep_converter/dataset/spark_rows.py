@@ -1,0 +1,21 @@
+"""Data sets of rows from a Spark DataFrame (`dataprep_spark`). Such rows exist only while the DataFrame is written, so nobody can read them
+again."""
+
+from typing import Any, Final
+
+from dataprep_api.spec import Source
+
+READER: Final = "arrow"
+"""The kind of source in the spec, because Spark passes the rows as Arrow batches. The columns follow the rules of this source."""
+URI: Final = "spark:DataFrame"
+"""The only URI in the spec's source."""
+
+
+def source() -> dict[str, Any]:
+    """Returns the source in the spec of such a data set."""
+    return {READER: {"uris": [URI]}}
+
+
+def is_of_spark(source: Source) -> bool:
+    """Returns whether this is the source of a data set that Spark writes."""
+    return source.arrow is not None and list(source.arrow.uris) == [URI]
