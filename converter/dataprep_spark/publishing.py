@@ -287,9 +287,7 @@ def _move(store: Store, source: str, target: str, sha256: str, folder: RunFolder
     """Moves a file to a name that no file has. On a store that can't move files, copies it. Returns the moved file's entry."""
     try:
         if not isinstance(store, MovesFiles):
-            return copy_file(
-                store, source, store, target, sha256=sha256, on_piece=lambda: None, before_publishing=folder.check_owner
-            )
+            return copy_file(store, source, store, target, sha256=sha256, on_piece=lambda: None, before_publishing=folder.check_owner)
         store.move(source, target)
     except NotFound as exc:
         # The response to an earlier request to move the file may have been lost.

@@ -158,8 +158,8 @@ def planned_write(options: WriteOptions, schema: pa.Schema, settings: Iterable[S
             uri=spec.output.uri,
         )
     write = replace(write, state=frozen_state(schema, write.source, access.structs))
-    with Pipeline(spec, write.state, access) as pipeline:
-        pipeline.encoder().close()  # raises BadSpec for features that the format can't store
+    with Pipeline(spec, write.state, access) as pipeline, pipeline.encoder():
+        pass  # the constructors raise BadSpec for features that the format can't store
     return write
 
 
@@ -167,7 +167,9 @@ def _check_split_column(name: str, schema: pa.Schema) -> None:
     if name not in schema.names:
         raise BadSpec(f"The DataFrame has no column {name!r}, which the option splitColumn names: it has {', '.join(schema.names)}.")
     if not pa.types.is_string(schema.field(name).type):
-        raise BadSpec(f"The column {name!r} (splitColumn) has the names of splits, so it must be text, but it is {schema.field(name).type}.")
+        raise BadSpec(
+            f"The column {name!r} (splitColumn) has the names of splits, so it must be text, but it is {schema.field(name).type}."
+        )
 
 
 def _check_store(uri: str, access: Access) -> None:

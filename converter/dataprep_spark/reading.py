@@ -1,0 +1,171 @@
+"""Reads a finished data set for Spark: its columns, its partitions, and the batches of a partition.
+
+The driver reads the manifest. Each partition has the entries of its shards, so the tasks read nothing but the shards.
+"""
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+
+import pyarrow as pa
+
+from dataprep_api import names
+from dataprep_api.dataset.report import Manifest, ManifestFile, MetadataFile
+from dataprep_converter.core.errors import BadSpec
+from dataprep_converter.dataset.listing import load_manifest
+from dataprep_converter.formats.columnar.hugging_face import unwrapped
+from dataprep_converter.formats.format import ReadUnit
+from dataprep_converter.formats.nested.descriptions import parse_description
+from dataprep_converter.formats.registry import format_of
+from dataprep_converter.inputs.access import Access
+from dataprep_converter.records.columns import similar
+from dataprep_converter.stores import StoreSettings
+from dataprep_reader.dataset import DataSet
+from dataprep_reader.shards import ShardLayout
+from dataprep_spark.options import ReadOptions
+from dataprep_spark.spark_types import as_spark_type, spark_type
+
+PARTITION_BYTES: Final = 128 << 20
+"""Consecutive shards of a split are read together, up to this many bytes. Spark's own sources have the same limit by default."""
+_TYPED: Final = (ReadUnit.ROW_GROUPS, ReadUnit.RECORD_BATCHES)
+"""How files are read that store times, decimals and nested values in their own types."""
+
+_arrow: Any = pa  # the stubs lack some functions
+
+
+@dataclass(frozen=True)
+class Partition:
+    """Shards of one split that one task reads."""
+
+    split: str
+    files: tuple[ManifestFile, ...]
+    indexes: tuple[MetadataFile, ...]
+    """The record indexes of these shards."""
+
+
+@dataclass(frozen=True)
+class Source:
+    """A finished data set, as the tasks know it. The driver sends it to them."""
+
+    options: ReadOptions
+    settings: tuple[StoreSettings, ...]
+    manifest: Manifest
+    """The manifest without its files."""
+    schema: pa.Schema
+    """The columns in Spark's types: the requested features, then the split."""
+
+    def partitions(self, manifest: Manifest) -> list[Partition]:
+        """Returns the partitions of the requested splits. `manifest` is the complete one."""
+        wanted = self.options.splits
+        indexes = {each.file: each for each in manifest.metadata if each.file.startswith(f"{names.INDEX}/")}
+        grouped = _grouped(file for file in manifest.files if file.records and (wanted is None or file.split in wanted))
+        return [
+            Partition(
+                group[0].split,
+                tuple(group),
+                tuple(indexes[path] for file in group if (path := names.index_file(file.file)) in indexes),
+            )
+            for group in grouped
+        ]
+
+    def with_columns(self, schema: pa.Schema) -> "Source":
+        """Returns the source with the columns that the user's schema names. Raises BadSpec if one doesn't exist or has another type."""
+        for field in schema:
+            if field.name not in self.schema.names:
+                raise BadSpec(
+                    f"{self.options.uri} has no column {field.name!r}.{similar(field.name, self.schema.names)} It has "
+                    f"{', '.join(self.schema.names)}."
+                )
+            own = self.schema.field(field.name).type
+            if field.type != own:
+                raise BadSpec(
+                    f"The schema gives the column {field.name!r} the type {field.type}, but in {self.options.uri} it is {own}. Read the column "
+                    "without a schema, and cast it."
+                )
+        return Source(self.options, self.settings, self.manifest, schema)
+
+    def batches(self, partition: Partition) -> Iterator[pa.RecordBatch]:
+        """Yields the records of a partition. Raises BadData naming a damaged file."""
+        features = [name for name in self.schema.names if name != self.options.split_column]
+        # A column that isn't needed is read if only the split is, because the number of records is needed.
+        read = features or [self.manifest.features[0]["name"]]
+        manifest = self.manifest.model_copy(update={"metadata": list(partition.indexes)})
+        data_set = DataSet(self.options.uri, manifest, partition.files)
+        layout = _Layout(data_set, Access(self.settings), tuple(read))
+        for shard in layout.shards():
+            for part, records in enumerate(shard.parts.tolist()):
+                for batch in shard.read(part, 0, records):
+                    yield self._converted(batch, partition.split)
+
+    def _converted(self, batch: pa.RecordBatch, split: str) -> pa.RecordBatch:
+        columns = [
+            _arrow.repeat(pa.scalar(split, pa.string()), batch.num_rows)
+            if field.name == self.options.split_column
+            else as_spark_type(batch.column(field.name), field.type)
+            for field in self.schema
+        ]
+        return pa.RecordBatch.from_arrays(columns, schema=self.schema)
+
+
+class _Layout(ShardLayout):
+    """A layout whose batches have the files' own types, if the files store times, decimals and nested values as they are."""
+
+    def conformed(self, batch: pa.RecordBatch) -> pa.RecordBatch:
+        """Returns the columns of a Parquet or Arrow file as they are."""
+        return _arrow.RecordBatch.from_arrays(  # type: ignore[no-any-return]  # the stubs lack from_arrays with names
+            [unwrapped(batch.column(field.name), field.type) for field in self.schema], names=self.schema.names
+        )
+
+
+def open_source(options: ReadOptions, settings: Iterable[StoreSettings] = ()) -> tuple[Source, Manifest]:
+    """Reads the manifest of a finished data set. Returns the data set as the tasks know it, and the complete manifest.
+
+    Raises NotFound if there is no finished data set, BadData if its manifest is damaged, and BadSpec for a column or a split that the data
+    set doesn't have, and for a column that Spark can't read.
+    """
+    settings = tuple(settings)
+    manifest = load_manifest(options.uri, Access(settings))
+    if not manifest.features:
+        raise BadSpec(
+            f"{options.uri} was made by a script, which doesn't say what its records contain. Read its files with Spark's own sources."
+        )
+    for split in options.splits or ():
+        if split not in (existing := [each.name for each in manifest.splits]):
+            raise BadSpec(f"{options.uri} has no split {split!r}.{similar(split, existing)} It has {', '.join(existing)}.")
+    head = manifest.model_copy(update={"files": [], "file_table": None, "metadata": [], "quarantine": []})
+    return Source(options, settings, head, _schema(manifest, options)), manifest
+
+
+def _schema(manifest: Manifest, options: ReadOptions) -> pa.Schema:
+    """Returns the requested columns in Spark's types, followed by the split."""
+    existing = [feature["name"] for feature in manifest.features]
+    for name in options.columns or ():
+        if name not in existing:
+            raise BadSpec(f"{options.uri} has no column {name!r}.{similar(name, existing)} It has {', '.join(existing)}.")
+    if options.split_column in (options.columns or existing):
+        raise BadSpec(
+            f"{options.uri} has a column {options.split_column!r}, which is also the name of the column with the splits. Set the option "
+            "splitColumn to another name."
+        )
+    layout = ShardLayout(DataSet(options.uri, manifest, ()), Access(), options.columns)
+    is_typed = format_of(manifest.format).read_unit in _TYPED
+    own = {**manifest.types, **manifest.nested} if is_typed else {}
+    fields = [
+        pa.field(field.name, spark_type(parse_description(own[field.name]) if field.name in own else field.type, field.name))
+        for field in layout.schema
+    ]
+    return pa.schema([*fields, pa.field(options.split_column, pa.string())])
+
+
+def _grouped(files: Iterable[ManifestFile]) -> Iterator[Sequence[ManifestFile]]:
+    """Groups consecutive files of a split, so that a group has at most PARTITION_BYTES or a single file."""
+    group: list[ManifestFile] = []
+    size = 0
+    for file in files:
+        if group and (file.split != group[0].split or size + file.size > PARTITION_BYTES):
+            yield group
+            group, size = [], 0
+        group.append(file)
+        size += file.size
+    if group:
+        yield group

@@ -1,0 +1,426 @@
+"""A DataFrame becomes a data set like any other: whole, verified, each record once, whatever happens to attempts and drivers."""
+
+from collections.abc import Callable
+from dataclasses import replace
+from decimal import Decimal
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pytest
+from tests.builders.dataframes import begin, files_of, numbers, rows_of, run_tasks, write_frame
+from tests.builders.jobs import run_spec
+
+from dataprep_api.dataset.plan import Owner
+from dataprep_converter.core.errors import BadData, BadSpec, ConvertError, NoInput, NotFound, NotWhole, OutputExists, OutputLost
+from dataprep_converter.dataset.output_folder import OutputFolder
+from dataprep_converter.inputs.access import Access
+from dataprep_converter.runtime import makers
+from dataprep_converter.stores.files import FileStore
+from dataprep_converter.tools import repair
+from dataprep_converter.tools.verification import verify
+from dataprep_spark import publishing
+from dataprep_spark.writing import write_partition
+
+PARTITIONS = [[numbers(0, 7), numbers(7, 3)], [], [numbers(10, 5)]]
+
+
+def checked(folder: Path) -> list[int]:
+    """Verify every record of the data set. Return the numbers in its records."""
+    verify(str(folder), Access(), every_record=True)
+    return [row["n"] for row in rows_of(folder)]
+
+
+def shards_of(folder: Path) -> list[str]:
+    return sorted(path for path in files_of(folder) if path[0] not in "_.")
+
+
+# --- what is written ----------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("format_", ["tfrecord", "parquet", "arrow", "jsonl", "csv", "sequenceFile", "mapFile", "webdataset", "mds", "arrayRecord"])
+def test_each_partition_with_rows_becomes_a_file_in_every_format(tmp_path: Path, format_: str) -> None:
+    write_frame(tmp_path / "out", PARTITIONS, format=format_)
+    manifest = verify(str(tmp_path / "out"), Access(), every_record=True)
+    assert [file.records for file in manifest.files] == [10, 5]
+    assert [row["n"] for row in rows_of(tmp_path / "out")] == list(range(15))
+
+
+def test_the_names_have_no_number_of_files(tmp_path: Path) -> None:
+    write_frame(tmp_path / "out", PARTITIONS)
+    assert shards_of(tmp_path / "out") == ["train-00000.tfrecords", "train-00001.tfrecords"]
+
+
+def test_a_large_partition_is_divided_at_a_number_of_records(tmp_path: Path) -> None:
+    write_frame(tmp_path / "out", PARTITIONS, shards_records="4")
+    manifest = verify(str(tmp_path / "out"), Access())
+    assert [file.records for file in manifest.files] == [4, 4, 2, 4, 1]
+    assert checked(tmp_path / "out") == list(range(15))
+
+
+def test_a_column_names_the_splits(tmp_path: Path) -> None:
+    partitions = [[numbers(0, 4, part=["test", "train", "train", "train"])], [numbers(4, 2, part=["test", "train"])]]
+    write_frame(tmp_path / "out", partitions, splitColumn="part")
+    manifest = verify(str(tmp_path / "out"), Access(), every_record=True)
+    assert {split.name: split.records for split in manifest.splits} == {"test": 2, "train": 4}
+    assert [feature["name"] for feature in manifest.features] == ["n", "word"]
+    assert [row["n"] for row in rows_of(tmp_path / "out", split="test")] == [0, 4]
+
+
+def test_a_split_that_comes_back_is_refused(tmp_path: Path) -> None:
+    rows = numbers(0, 3, part=["a", "b", "a"])
+    write = begin(tmp_path / "out", rows.schema, splitColumn="part")
+    with pytest.raises(BadSpec, match=r"df.sortWithinPartitions\('part'\)"):
+        run_tasks(write, [[rows]])
+
+
+def test_keys_and_row_numbers_are_unique_over_partitions_and_appends(tmp_path: Path) -> None:
+    write_frame(tmp_path / "out", PARTITIONS, format="sequenceFile", shards_records="4")
+    write_frame(tmp_path / "out", PARTITIONS, format="sequenceFile", shards_records="4")
+    write_frame(tmp_path / "web", PARTITIONS, format="webdataset", shards_records="4")
+    write_frame(tmp_path / "web", PARTITIONS, format="webdataset", shards_records="4")
+    from dataprep_converter.formats.registry import decoder
+
+    for name, count in (("out", 30), ("web", 30)):
+        manifest = verify(str(tmp_path / name), Access())
+        keys = []
+        for file in manifest.files:
+            content = (tmp_path / name / file.file).read_bytes()
+            for _, record in decoder(manifest).read(iter([content])):
+                keys.append(record[0] if isinstance(record, tuple) else record["__key__"] if "__key__" in record else repr(record))
+        assert len(set(keys)) == count
+
+
+def test_decimals_times_and_nested_values_keep_their_types(tmp_path: Path) -> None:
+    rows = pa.RecordBatch.from_arrays(
+        [
+            pa.array([Decimal("12345678901234567890.123"), None], pa.decimal128(38, 3)),
+            pa.array([1, None], pa.timestamp("us", "UTC")),
+            pa.array([{"x": 1, "y": ["a"]}, None], pa.struct([("x", pa.int64()), ("y", pa.list_(pa.string()))])),
+            pa.array([[("k", 1)], []], pa.map_(pa.string(), pa.int64())),
+            pa.array([b"\0\xff", None], pa.binary()),
+        ],
+        names=["decimal", "time", "nested", "map", "bytes"],
+    )
+    write_frame(tmp_path / "out", [[rows]], format="parquet")
+    verify(str(tmp_path / "out"), Access(), every_record=True)
+    import pyarrow.parquet as pq
+
+    stored: Any = pq
+    assert stored.read_table(tmp_path / "out/train-00000.parquet").select(rows.schema.names).to_pylist() == rows.to_pylist()
+
+
+def test_the_sessions_time_zone_does_not_matter(tmp_path: Path) -> None:
+    here = pa.RecordBatch.from_arrays([pa.array([1, 2], pa.timestamp("us", "Asia/Tokyo"))], names=["t"])
+    write = begin(tmp_path / "out", pa.schema([("t", pa.timestamp("us", "UTC"))]), format="parquet")
+    publishing.commit(write, run_tasks(write, [[here]]))
+    assert [row["t"] for row in rows_of(tmp_path / "out")] == [1, 2]
+
+
+def test_statistics_count_every_record(tmp_path: Path) -> None:
+    write_frame(tmp_path / "out", PARTITIONS)
+    assert b'"records": 15' in files_of(tmp_path / "out")["_dataprep/statistics.json"].replace(b'"records":15', b'"records": 15')
+
+
+# --- what is refused ----------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("columns", "options", "message"),
+    [
+        ({"x": pa.null()}, {}, "The DataFrame's column 'x' is null, which records can't contain. Drop the column, or cast it"),
+        ({}, {}, "The DataFrame has no columns to write."),
+        ({"x": pa.string()}, {"format": "npz"}, "The feature 'x' holds bytes or text, but npz holds only arrays of numbers"),
+        ({"x": pa.string()}, {"splitColumn": "y"}, "The DataFrame has no column 'y', which the option splitColumn names: it has x."),
+        ({"x": pa.int64()}, {"splitColumn": "x"}, "The column 'x' (splitColumn) has the names of splits, so it must be text, but it is int64."),
+        ({"x": pa.int64()}, {"format": "recordioProtobuf", "split": "test"}, "needs a channel named train"),
+        ({"x": pa.int64()}, {"fileName": "_{shard}"}, "no part of the file name may begin with _"),
+    ],
+)
+def test_what_can_not_be_written_is_refused_before_a_task_begins(
+    tmp_path: Path, columns: dict[str, pa.DataType], options: dict[str, str], message: str
+) -> None:
+    with pytest.raises(BadSpec) as caught:
+        begin(tmp_path / "out", pa.schema(list(columns.items())), **options)
+    assert message in str(caught.value)
+    assert not (tmp_path / "out").exists()
+
+
+def test_a_null_that_the_format_lacks_names_the_row_and_sparks_remedy(tmp_path: Path) -> None:
+    rows = pa.RecordBatch.from_pydict({"n": [1, None]})
+    write = begin(tmp_path / "out", rows.schema, format="mds")
+    with pytest.raises(BadData) as caught:
+        run_tasks(write, [[numbers(0, 0)], [rows]][1:])
+    assert "spark:partition-0, record 1: n has no value" in str(caught.value)
+    assert "replace the nulls of n in the DataFrame, with fillna or coalesce" in str(caught.value)
+    assert "source" not in str(caught.value)
+
+
+def test_a_row_without_a_split_is_refused(tmp_path: Path) -> None:
+    rows = numbers(0, 2, part=["a", None])
+    write = begin(tmp_path / "out", rows.schema, splitColumn="part")
+    with pytest.raises(BadData, match="The column 'part' has no value in some rows"):
+        run_tasks(write, [[rows]])
+
+
+def test_no_rows_are_no_data_set_and_replace_none(tmp_path: Path) -> None:
+    write_frame(tmp_path / "out", PARTITIONS)
+    before = files_of(tmp_path / "out")
+    write = begin(tmp_path / "out", numbers(0, 1).schema, overwrite=True)
+    with pytest.raises(NoInput, match="The DataFrame has no rows"):
+        publishing.commit(write, run_tasks(write, [[], []]))
+    publishing.abort(write)
+    assert files_of(tmp_path / "out") == before
+
+
+# --- save modes ---------------------------------------------------------------------------------------------------
+
+
+def test_errorifexists_names_the_run_that_is_there(tmp_path: Path) -> None:
+    first = write_frame(tmp_path / "out", PARTITIONS, mode="errorifexists")
+    with pytest.raises(OutputExists, match=f"the finished data set of run {first.run_id}, and the save mode is errorifexists"):
+        begin(tmp_path / "out", numbers(0, 1).schema, mode="errorifexists")
+
+
+def test_overwrite_replaces_the_data_set_in_the_commit(tmp_path: Path) -> None:
+    write_frame(tmp_path / "out", [[numbers(0, 3)], [numbers(3, 3)]], format="parquet")
+    before = files_of(tmp_path / "out")
+    write = begin(tmp_path / "out", numbers(0, 1).schema, overwrite=True)
+    written = run_tasks(write, [[numbers(50, 2)]])
+    assert {path: files_of(tmp_path / "out")[path] for path in before} == before
+    publishing.commit(write, written)
+    assert checked(tmp_path / "out") == [50, 51]
+    assert shards_of(tmp_path / "out") == ["train-00000.tfrecords"]
+
+
+def test_overwrite_replaces_the_data_set_of_a_job(tmp_path: Path) -> None:
+    (tmp_path / "rows.csv").write_text("n\n1\n2\n")
+    source = {"csv": {"uris": [str(tmp_path / "rows.csv")], "header": True, "columns": [{"name": "n", "type": "Int64"}]}}
+    run_spec({"source": source, "output": {"uri": str(tmp_path / "out"), "fileName": "{split}-{shard}.{ext}"}})
+    with pytest.raises(BadSpec, match="The job is not the one that made the data set"):
+        begin(tmp_path / "out", numbers(0, 1).schema)
+    write_frame(tmp_path / "out", PARTITIONS, overwrite=True)
+    assert checked(tmp_path / "out") == list(range(15))
+
+
+def test_append_adds_files_and_keeps_the_earlier_ones(tmp_path: Path) -> None:
+    write_frame(tmp_path / "out", PARTITIONS, overwrite=True)
+    before = {path: content for path, content in files_of(tmp_path / "out").items() if path.startswith("train")}
+    write_frame(tmp_path / "out", [[numbers(15, 2)], [numbers(17, 1)]])
+    write_frame(tmp_path / "out", [[numbers(18, 1)]], split="test")
+    after = files_of(tmp_path / "out")
+    assert {path: after[path] for path in before} == before
+    assert checked(tmp_path / "out") == list(range(18))
+    assert rows_of(tmp_path / "out", split="test") == [{"n": 18, "word": "word 18"}]
+    assert shards_of(tmp_path / "out") == ["test-00000.tfrecords", *(f"train-{number:05}.tfrecords" for number in range(4))]
+
+
+@pytest.mark.parametrize(
+    ("rows", "options", "message"),
+    [
+        (pa.RecordBatch.from_pydict({"n": [1]}), {}, "its columns are n: int64, word: string, but those of the DataFrame are n: int64"),
+        (numbers(0, 1), {"format": "parquet"}, "output.format"),
+        (numbers(0, 1), {"tfrecord_compression": "Gzip"}, "output.tfrecord"),
+    ],
+)
+def test_other_columns_and_other_options_can_not_be_appended(
+    tmp_path: Path, rows: pa.RecordBatch, options: dict[str, str], message: str
+) -> None:
+    write_frame(tmp_path / "out", PARTITIONS)
+    with pytest.raises(BadSpec) as caught:
+        begin(tmp_path / "out", rows.schema, **options)
+    assert message in str(caught.value)
+
+
+def test_a_data_set_that_was_changed_is_not_appended_to(tmp_path: Path) -> None:
+    write_frame(tmp_path / "out", PARTITIONS)
+    write = begin(tmp_path / "out", numbers(0, 1).schema)
+    written = run_tasks(write, [[numbers(15, 1)]])
+    (tmp_path / "out/train-00000.tfrecords").write_bytes(b"")
+    with pytest.raises(NotWhole, match="has changed since it was written, so it isn't extended"):
+        publishing.commit(write, written)
+    assert (tmp_path / "out/_SUCCESS").exists()
+
+
+def test_ignore_writes_nothing_if_there_is_a_data_set(tmp_path: Path) -> None:
+    write_frame(tmp_path / "out", PARTITIONS, mode="ignore")
+    before = files_of(tmp_path / "out")
+    write = begin(tmp_path / "out", pa.schema([("other", pa.int64())]), mode="ignore")
+    assert publishing.commit(write, run_tasks(write, [[numbers(50, 2)]])) is None
+    publishing.abort(write)
+    assert files_of(tmp_path / "out") == before
+    assert checked(tmp_path / "out") == list(range(15))
+
+
+def test_files_of_others_are_never_replaced(tmp_path: Path) -> None:
+    (tmp_path / "out").mkdir()
+    (tmp_path / "out/mine.txt").write_text("x")
+    with pytest.raises(OutputExists, match=r"contains mine.txt, which no dataprep run planned there"):
+        begin(tmp_path / "out", numbers(0, 1).schema, overwrite=True)
+
+
+# --- attempts, speculation, killed drivers --------------------------------------------------------------------------
+
+
+def test_nothing_is_visible_before_the_commit(tmp_path: Path) -> None:
+    write = begin(tmp_path / "out", numbers(0, 1).schema)
+    run_tasks(write, PARTITIONS)
+    assert shards_of(tmp_path / "out") == []
+    assert all(path.startswith("_dataprep/") for path in files_of(tmp_path / "out"))
+
+
+def test_only_the_winners_records_are_published_and_the_losers_files_are_removed(tmp_path: Path) -> None:
+    write = begin(tmp_path / "out", numbers(0, 1).schema)
+    run_tasks(write, PARTITIONS, first_attempt=100)  # a speculative attempt of each task, which also ended
+    broken = iter([numbers(0, 4)])
+
+    def failing() -> Any:
+        yield next(broken)
+        raise ConnectionError("a fetch failed")
+
+    with pytest.raises(ConnectionError):
+        write_partition(write, failing(), partition=0, attempt="7")
+    publishing.commit(write, run_tasks(write, PARTITIONS, first_attempt=200))
+    assert checked(tmp_path / "out") == list(range(15))
+    assert sorted({path.split("/")[2] for path in files_of(tmp_path / "out") if path.startswith(f"_dataprep/{write.run_id}/")}) == [
+        "manifest.json",
+        "plan.json",
+        "reports",
+        "units.parquet",
+    ]
+    assert not (tmp_path / f"out/_dataprep/{write.run_id}/made").exists()
+
+
+def test_an_attempt_that_goes_on_after_the_commit_publishes_nothing(tmp_path: Path) -> None:
+    write = begin(tmp_path / "out", numbers(0, 1).schema)
+
+    def slow() -> Any:
+        yield numbers(0, 4)
+        publishing.commit(write, run_tasks(write, PARTITIONS, first_attempt=200))
+        yield numbers(4, 6)
+
+    with pytest.raises((OutputLost, ConvertError)):
+        write_partition(write, slow(), partition=0, attempt="7")
+    assert checked(tmp_path / "out") == list(range(15))
+    assert not [path for path in files_of(tmp_path / "out") if "/made/" in path]
+
+
+def test_two_attempts_of_a_partition_are_not_published_together(tmp_path: Path) -> None:
+    write = begin(tmp_path / "out", numbers(0, 1).schema)
+    written = run_tasks(write, [[numbers(0, 1)]]) + run_tasks(write, [[numbers(0, 1)]], first_attempt=9)
+    with pytest.raises(NotWhole, match="two successful attempts for partition 0"):
+        publishing.commit(write, written)
+
+
+def test_an_aborted_write_leaves_no_file(tmp_path: Path) -> None:
+    write_frame(tmp_path / "out", PARTITIONS)
+    before = files_of(tmp_path / "out")
+    write = begin(tmp_path / "out", numbers(0, 1).schema, overwrite=True)
+    run_tasks(write, PARTITIONS)
+    publishing.abort(write)
+    assert files_of(tmp_path / "out") == before
+    assert checked(tmp_path / "out") == list(range(15))
+
+
+def test_a_driver_that_was_killed_before_the_commit_leaves_nothing_that_stops_the_next(tmp_path: Path) -> None:
+    run_tasks(begin(tmp_path / "out", numbers(0, 1).schema, mode="errorifexists"), PARTITIONS)
+    write_frame(tmp_path / "out", PARTITIONS, mode="errorifexists")
+    assert checked(tmp_path / "out") == list(range(15))
+    assert not [path for path in files_of(tmp_path / "out") if "/made/" in path]
+
+
+class Killed(BaseException):
+    """The process ends here."""
+
+
+def killed_after(monkeypatch: pytest.MonkeyPatch, count: int, commit: Callable[[], object]) -> bool:
+    """Run a commit that is killed at its operation on the store with this number. Return whether it was."""
+    done = 0
+    with monkeypatch.context() as patched:
+        for name in ("put", "create", "move", "remove_folder", "delete"):
+            original = getattr(FileStore, name)
+
+            def counted(*args: Any, original: Any = original, **kwargs: Any) -> Any:
+                nonlocal done
+                done += 1
+                if done > count:
+                    raise Killed
+                return original(*args, **kwargs)
+
+            patched.setattr(FileStore, name, counted)
+        # The process would be gone, so it can't be asked whether it has ended.
+        try:
+            commit()
+        except Killed:
+            return True
+    return False
+
+
+@pytest.mark.parametrize("mode", ["overwrite", "append"])
+def test_a_driver_killed_anywhere_in_its_commit_is_followed_by_another(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, mode: str
+) -> None:
+    for count in (*range(0, 40, 3), 1000):
+        out = tmp_path / f"{mode}-{count}"
+        write_frame(out, [[numbers(0, 3)], [numbers(3, 3)]])
+        overwrite = mode == "overwrite"
+        write = begin(out, numbers(0, 1).schema, overwrite=overwrite)
+        written = run_tasks(write, [[numbers(6, 2)], [numbers(8, 2)]])
+        was_killed = killed_after(monkeypatch, count, lambda write=write, written=written: publishing.commit(write, written))  # type: ignore[misc]  # mypy can't type a lambda's default
+        if (out / "_SUCCESS").exists():
+            # The data set is either the earlier one or the new one, and whole.
+            new = list(range(6, 10)) if overwrite else list(range(10))
+            found = [row["n"] for row in rows_of(out)]
+            assert found in ((list(range(6)), new) if was_killed else (new,))
+        if was_killed:
+            with monkeypatch.context() as patched:
+                patched.setattr(makers, "has_ended", lambda _: True)
+                is_done = not overwrite and (out / "_SUCCESS").exists() and len(rows_of(out)) == 10
+                write_frame(out, [] if is_done else [[numbers(6, 2)], [numbers(8, 2)]], overwrite=overwrite) if not is_done else None
+        assert checked(out) == (list(range(6, 10)) if overwrite else list(range(10)))
+        assert not [path for path in files_of(out) if "/made/" in path or "tmp" in path]
+
+
+def test_a_commit_that_another_run_overtakes_ends_and_names_it(tmp_path: Path) -> None:
+    out = tmp_path / "out"
+    first, second = (begin(out, numbers(0, 1).schema, overwrite=True) for _ in range(2))
+    written = run_tasks(first, [[numbers(0, 1)]])
+    publishing.commit(second, run_tasks(second, [[numbers(5, 1)]]))
+    with pytest.raises((NotWhole, NotFound, OutputLost)):
+        publishing.commit(first, written)
+
+
+# --- afterwards ---------------------------------------------------------------------------------------------------
+
+
+def test_repair_refuses_by_name(tmp_path: Path) -> None:
+    write_frame(tmp_path / "out", PARTITIONS)
+    (tmp_path / "out/train-00000.tfrecords").unlink()
+    with pytest.raises(BadSpec, match="was written by Spark. The rows of a DataFrame can't be read again"):
+        repair.repair(str(tmp_path / "out"), Access())
+
+
+def test_two_writes_have_different_runs_and_equal_records(tmp_path: Path) -> None:
+    first, second = (write_frame(tmp_path / name, PARTITIONS) for name in ("a", "b"))
+    assert first.run_id != second.run_id
+    assert rows_of(tmp_path / "a") == rows_of(tmp_path / "b")
+
+
+def test_the_finished_data_set_names_no_process(tmp_path: Path) -> None:
+    write = write_frame(tmp_path / "out", PARTITIONS)
+    owner = OutputFolder(str(tmp_path / "out"), Access()).owner()
+    assert owner == Owner(run_id=write.run_id)
+
+
+def test_tensors_are_lists_of_any_length(tmp_path: Path) -> None:
+    rows = pa.RecordBatch.from_pydict({"v": [[0.5, 1.5], [], [2.5]]})
+    write_frame(tmp_path / "out", [[rows]])
+    assert [row["v"] for row in rows_of(tmp_path / "out")] == [[0.5, 1.5], [], [2.5]]
+
+
+def test_rows_are_cut_into_batches_of_the_pipeline(tmp_path: Path) -> None:
+    wide = pa.RecordBatch.from_pydict({"text": ["x" * 1000] * 20_000})
+    write_frame(tmp_path / "out", [[wide]], format="parquet")
+    assert len(rows_of(tmp_path / "out")) == 20_000
+    assert np.int64(replace(begin(tmp_path / "new", wide.schema)).first_partition) == 0
