@@ -28,7 +28,7 @@ Mode = Literal["errorifexists", "overwrite", "append", "ignore"]
 SPLIT: Final = "train"
 SPLIT_COLUMN: Final = "split"
 _READ: Final = ("columns", "job", "path", "split", "splitColumn")
-_WRITE: Final = ("format", "job", "mode", "path", "split", "splitColumn")
+_WRITE: Final = ("format", "job", "mode", "nested", "path", "split", "splitColumn")
 _OVERWRITE: Final[Mapping[Mode, str]] = {"errorifexists": "Never", "overwrite": "Always", "append": "Extend", "ignore": "Never"}
 """The value of `output.overwrite` for each save mode."""
 _REFUSED: Final = {
@@ -106,7 +106,7 @@ def write_options(options: Mapping[str, str], *, overwrite: bool) -> WriteOption
     uri, mode = _path(own, "save"), _mode(own.get("mode"), overwrite=overwrite)
     format_ = own.get("format", "tfrecord")
     if format_ not in RULES:
-        raise BadSpec(f"There is no format {format_!r}.{similar(format_, RULES)} The formats are {', '.join(RULES)}.")
+        raise BadSpec(f"There is no format {format_!r}.{similar(format_, list(RULES))} The formats are {', '.join(RULES)}.")
     output: dict[str, Any] = {"uri": uri, "format": format_, "overwrite": _OVERWRITE[mode]}
     for name, text in others.items():
         _set(output, name, text)
@@ -122,7 +122,7 @@ def write_options(options: Mapping[str, str], *, overwrite: bool) -> WriteOption
         "apiVersion": API_VERSION,
         "kind": KIND,
         "metadata": {"name": "spark"},
-        "spec": {"source": spark_rows.source(), "output": output},
+        "spec": {"source": spark_rows.source(_list(own.get("nested"), "nested")), "output": output},
     }
     try:
         spec = DataPrepJob.parse(document).spec

@@ -72,7 +72,7 @@ def begin_write(options: WriteOptions, schema: pa.Schema, settings: Iterable[Sto
     """Decides how a DataFrame with these columns is written. Called on the driver before any task begins. Changes nothing in the store.
 
     Raises the errors of `planned_write`, OutputExists if the folder has files that must not be replaced, and BadSpec if the rows can't be
-    appended to the data set that is there.
+    appended to the existing data set.
     """
     write = planned_write(options, schema, settings)
     if write.is_skipped:

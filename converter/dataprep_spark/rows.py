@@ -24,7 +24,8 @@ from dataprep_spark.options import WriteOptions
 
 _BATCH_BYTES: Final = 8 << 20
 """Batches are cut to about this many bytes, as a reader's batches are."""
-_OF: Final = f"source.{spark_rows.READER}"
+_OF: Final = "df.write"
+"""The name of the source in messages."""
 
 _any: Any = pa  # the stubs lack some functions
 
@@ -42,7 +43,7 @@ def frozen_state(schema: pa.Schema, source: ArrowSource, structs: StructRule) ->
                 "text, bytes, decimals, times, or arrays, maps and structs of these."
             ) from exc
     common = CommonSchema(source, of=_OF, structs=structs)
-    common.settle(schema, "The DataFrame")
+    common.settle(schema, "the DataFrame")
     return common.state()
 
 
@@ -123,6 +124,8 @@ def _conformed(column: Any, kind: pa.DataType) -> Any:
 
 class RowsReader(ArrowReader):
     """A reader that yields the rows that it is given, whatever samples it is asked for."""
+
+    of = "the options of df.write"
 
     def __init__(self, source: ArrowSource, state: Mapping[str, Any], access: Access) -> None:
         super().__init__(source, state, access)

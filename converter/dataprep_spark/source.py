@@ -1,5 +1,6 @@
 """The data source `dataprep` for PySpark. This is the only module here that imports PySpark."""
 
+import logging
 from collections.abc import Iterator
 from typing import Any
 
@@ -11,6 +12,8 @@ from dataprep_converter.inputs import job_file
 from dataprep_converter.stores import StoreSettings
 from dataprep_spark import publishing, reading, writing
 from dataprep_spark.options import read_options, write_options
+
+logger = logging.getLogger(__name__)
 
 _NEEDED = "dataprep_spark needs PySpark 4.1 or later: pip install 'dataprep-operator[spark]'"
 
@@ -95,7 +98,9 @@ class Writer(DataSourceArrowWriter):  # type: ignore[misc]  # see above
 
     def commit(self, messages: list[Message | None]) -> None:
         """Publishes the files of the successful attempts."""
-        publishing.commit(self._write, [message.written for message in messages if message is not None])
+        result = publishing.commit(self._write, [message.written for message in messages if message is not None])
+        for warning in result.warnings if result is not None else ():
+            logger.warning("%s", warning)
 
     def abort(self, messages: list[Message | None]) -> None:
         """Removes the files of all attempts."""

@@ -3,6 +3,7 @@
 Spark has neither unsigned numbers nor tensors, counts times in microseconds, and takes only lists, texts and bytes with 32-bit offsets.
 """
 
+from collections.abc import Mapping
 from typing import Any, Final
 
 import numpy as np
@@ -12,7 +13,7 @@ from dataprep_converter.core.errors import BadSpec
 from dataprep_converter.core.tensors import is_tensor, null_mask, to_arrow
 
 _MOST_DIGITS: Final = 38
-_WIDER: Final = {
+_WIDER: Final[Mapping[pa.DataType, pa.DataType]] = {
     pa.uint8(): pa.int16(),
     pa.uint16(): pa.int32(),
     pa.uint32(): pa.int64(),
@@ -60,7 +61,8 @@ def spark_type(kind: Any, column: str) -> pa.DataType:
         return _list_of(spark_type(kind.value_type, column))
     if _types.is_map(kind):
         key = pa.field("key", spark_type(kind.key_type, column), nullable=False)
-        return pa.map_(key, pa.field("value", spark_type(kind.item_type, column)))  # type: ignore[arg-type]  # the stubs lack fields
+        maps: pa.DataType = _arrow.map_(key, pa.field("value", spark_type(kind.item_type, column)))
+        return maps
     if _types.is_struct(kind):
         return pa.struct([pa.field(field.name, spark_type(field.type, column)) for field in kind])
     raise BadSpec(
@@ -92,7 +94,7 @@ def _lists_of_tensors(tensors: Any) -> Any:
     outer, *inner = tensors.type.shape
     values = tensors.storage.flatten()  # without those of nulls
     for size in reversed(inner):
-        values = pa.ListArray.from_arrays(to_arrow(np.arange(0, len(values) + 1, size, dtype=np.int32)), values)
+        values = _arrow.ListArray.from_arrays(to_arrow(np.arange(0, len(values) + 1, size, dtype=np.int32)), values)
     is_missing = null_mask(tensors)
     offsets = np.concatenate((np.zeros(1, np.int32), np.cumsum(np.where(is_missing, 0, outer), dtype=np.int32)))
     return _arrow.ListArray.from_arrays(to_arrow(offsets), values, mask=to_arrow(is_missing) if is_missing.any() else None)

@@ -46,7 +46,7 @@ def test_the_save_mode_is_sparks_flag_or_an_option(options: dict[str, str], over
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"fromat": "parquet"}, "There is no option 'fromat'. Did you mean 'format'? The options are format, job, mode, "),
+        ({"fromat": "parquet"}, "There is no option 'fromat'. Did you mean 'format'? The options are format, job, mode, nested, "),
         ({"format": "tfrecrod"}, "There is no format 'tfrecrod'. Did you mean 'tfrecord'? The formats are tfrecord, "),
         ({"tfrecord.compresion": "Gzip"}, "There is no option 'tfrecord.compresion'. Did you mean 'tfrecord.compression'?"),
         ({"tfrecord.compression": "Zip"}, "The option tfrecord.compression can't be 'Zip': input should be "),
@@ -90,5 +90,7 @@ def test_a_list_without_names_is_refused(text: str) -> None:
 
 
 def test_an_unknown_option_of_a_read_is_named() -> None:
-    with pytest.raises(BadSpec, match=r"There is no option 'column'. Did you mean 'columns'\? The options are columns, job, path, split, splitColumn."):
+    with pytest.raises(
+        BadSpec, match=r"There is no option 'column'. Did you mean 'columns'\? The options are columns, job, path, split, splitColumn."
+    ):
         read_options({"path": "/set", "column": "a"})

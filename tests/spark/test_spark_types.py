@@ -26,8 +26,12 @@ UTC = dt.UTC
         (pa.array([b"ab"], _any.binary(2)), pa.binary(), [b"ab"]),
         (pa.array(["a", "b", "a"]).dictionary_encode(), pa.string(), ["a", "b", "a"]),
         (pa.array([86_400_000], _any.date64()), pa.date32(), [dt.date(1970, 1, 2)]),
-        (pa.array([-1], pa.timestamp("s")), pa.timestamp("us"), [dt.datetime(1969, 12, 31, 23, 59, 59)]),
-        (pa.array([1_001], pa.timestamp("ns", "Asia/Tokyo")), pa.timestamp("us", "UTC"), [dt.datetime(1970, 1, 1, microsecond=1, tzinfo=UTC)]),
+        (pa.array([-1], pa.timestamp("s", "UTC")), pa.timestamp("us", "UTC"), [dt.datetime(1969, 12, 31, 23, 59, 59, tzinfo=UTC)]),
+        (
+            pa.array([1_001], pa.timestamp("ns", "Asia/Tokyo")),
+            pa.timestamp("us", "UTC"),
+            [dt.datetime(1970, 1, 1, microsecond=1, tzinfo=UTC)],
+        ),
         (pa.array([Decimal("1.50")], _any.decimal256(38, 2)), pa.decimal128(38, 2), [Decimal("1.50")]),
         (pa.array([[1], None, []], pa.large_list(pa.uint8())), pa.list_(pa.field("element", pa.int16())), [[1], None, []]),
     ],
@@ -50,7 +54,10 @@ def test_tensors_become_lists_of_lists() -> None:
 
 
 def test_nested_values_keep_their_structure() -> None:
-    column = pa.array([[{"x": np.uint8(1), "y": [("k", 2)]}], None], pa.large_list(pa.struct([("x", pa.uint8()), ("y", pa.map_(pa.large_string(), pa.int8()))])))
+    column = pa.array(
+        [[{"x": np.uint8(1), "y": [("k", 2)]}], None],
+        pa.large_list(pa.struct([("x", pa.uint8()), ("y", pa.map_(pa.large_string(), pa.int8()))])),
+    )
     kind = spark_type(column.type, "x")
     assert as_spark_type(column, kind).to_pylist() == [[{"x": 1, "y": [("k", 2)]}], None]
 

@@ -1,12 +1,9 @@
 """A DataFrame becomes a data set like any other: whole, verified, each record once, whatever happens to attempts and drivers."""
 
-from collections.abc import Callable
-from dataclasses import replace
 from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pyarrow as pa
 import pytest
 from tests.builders.dataframes import begin, files_of, numbers, rows_of, run_tasks, write_frame
@@ -21,7 +18,8 @@ from dataprep_converter.stores.files import FileStore
 from dataprep_converter.tools import repair
 from dataprep_converter.tools.verification import verify
 from dataprep_spark import publishing
-from dataprep_spark.writing import write_partition
+from dataprep_spark.rows import Rows
+from dataprep_spark.writing import Write, write_partition
 
 PARTITIONS = [[numbers(0, 7), numbers(7, 3)], [], [numbers(10, 5)]]
 
@@ -39,7 +37,9 @@ def shards_of(folder: Path) -> list[str]:
 # --- what is written ----------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("format_", ["tfrecord", "parquet", "arrow", "jsonl", "csv", "sequenceFile", "mapFile", "webdataset", "mds", "arrayRecord"])
+@pytest.mark.parametrize(
+    "format_", ["tfrecord", "parquet", "arrow", "jsonl", "csv", "sequenceFile", "mapFile", "webdataset", "mds", "arrayRecord"]
+)
 def test_each_partition_with_rows_becomes_a_file_in_every_format(tmp_path: Path, format_: str) -> None:
     write_frame(tmp_path / "out", PARTITIONS, format=format_)
     manifest = verify(str(tmp_path / "out"), Access(), every_record=True)
@@ -111,6 +111,18 @@ def test_decimals_times_and_nested_values_keep_their_types(tmp_path: Path) -> No
     assert stored.read_table(tmp_path / "out/train-00000.parquet").select(rows.schema.names).to_pylist() == rows.to_pylist()
 
 
+def test_lists_with_nulls_are_kept_if_the_options_name_them(tmp_path: Path) -> None:
+    rows = pa.RecordBatch.from_pydict({"x": [[1, None]], "s": [{"y": 1}]})
+    with pytest.raises(
+        BadData, match=r"column 'x' has a null among its values; add nested: \[\"x\"\] to the options of df.write to keep such"
+    ):
+        write_frame(tmp_path / "out", [[rows]])
+    write_frame(tmp_path / "out", [[rows]], nested="x,s")
+    assert rows_of(tmp_path / "out") == [{"s": '{"y":1}', "x": "[1,null]"}]
+    with pytest.raises(BadSpec, match="df.write.nested: there is no column 'z' in the DataFrame"):
+        begin(tmp_path / "out", rows.schema, nested="z", overwrite=True)
+
+
 def test_the_sessions_time_zone_does_not_matter(tmp_path: Path) -> None:
     here = pa.RecordBatch.from_arrays([pa.array([1, 2], pa.timestamp("us", "Asia/Tokyo"))], names=["t"])
     write = begin(tmp_path / "out", pa.schema([("t", pa.timestamp("us", "UTC"))]), format="parquet")
@@ -133,13 +145,17 @@ def test_statistics_count_every_record(tmp_path: Path) -> None:
         ({}, {}, "The DataFrame has no columns to write."),
         ({"x": pa.string()}, {"format": "npz"}, "The feature 'x' holds bytes or text, but npz holds only arrays of numbers"),
         ({"x": pa.string()}, {"splitColumn": "y"}, "The DataFrame has no column 'y', which the option splitColumn names: it has x."),
-        ({"x": pa.int64()}, {"splitColumn": "x"}, "The column 'x' (splitColumn) has the names of splits, so it must be text, but it is int64."),
+        (
+            {"x": pa.int64()},
+            {"splitColumn": "x"},
+            "The column 'x' (splitColumn) has the names of splits, so it must be text, but it is int64.",
+        ),
         ({"x": pa.int64()}, {"format": "recordioProtobuf", "split": "test"}, "needs a channel named train"),
         ({"x": pa.int64()}, {"fileName": "_{shard}"}, "no part of the file name may begin with _"),
     ],
 )
 def test_what_can_not_be_written_is_refused_before_a_task_begins(
-    tmp_path: Path, columns: dict[str, pa.DataType], options: dict[str, str], message: str
+    tmp_path: Path, columns: dict[str, pa.DataType], options: dict[str, Any], message: str
 ) -> None:
     with pytest.raises(BadSpec) as caught:
         begin(tmp_path / "out", pa.schema(list(columns.items())), **options)
@@ -225,7 +241,7 @@ def test_append_adds_files_and_keeps_the_earlier_ones(tmp_path: Path) -> None:
     ],
 )
 def test_other_columns_and_other_options_can_not_be_appended(
-    tmp_path: Path, rows: pa.RecordBatch, options: dict[str, str], message: str
+    tmp_path: Path, rows: pa.RecordBatch, options: dict[str, Any], message: str
 ) -> None:
     write_frame(tmp_path / "out", PARTITIONS)
     with pytest.raises(BadSpec) as caught:
@@ -334,52 +350,54 @@ class Killed(BaseException):
     """The process ends here."""
 
 
-def killed_after(monkeypatch: pytest.MonkeyPatch, count: int, commit: Callable[[], object]) -> bool:
-    """Run a commit that is killed at its operation on the store with this number. Return whether it was."""
+def kill_commit(monkeypatch: pytest.MonkeyPatch, write: Write, partitions: list[list[pa.RecordBatch]], *, after: int) -> bool:
+    """Commit a write, and end at the operation on the store that follows `after` others. Return whether there were that many."""
+    written = run_tasks(write, partitions)
     done = 0
     with monkeypatch.context() as patched:
         for name in ("put", "create", "move", "remove_folder", "delete"):
-            original = getattr(FileStore, name)
 
-            def counted(*args: Any, original: Any = original, **kwargs: Any) -> Any:
+            def counted(*args: Any, original: Any = getattr(FileStore, name), **kwargs: Any) -> Any:  # noqa: B008 - of this name
                 nonlocal done
                 done += 1
-                if done > count:
+                if done > after:
                     raise Killed
                 return original(*args, **kwargs)
 
             patched.setattr(FileStore, name, counted)
-        # The process would be gone, so it can't be asked whether it has ended.
         try:
-            commit()
+            publishing.commit(write, written)
         except Killed:
             return True
     return False
 
 
-@pytest.mark.parametrize("mode", ["overwrite", "append"])
-def test_a_driver_killed_anywhere_in_its_commit_is_followed_by_another(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, mode: str
-) -> None:
-    for count in (*range(0, 40, 3), 1000):
-        out = tmp_path / f"{mode}-{count}"
-        write_frame(out, [[numbers(0, 3)], [numbers(3, 3)]])
-        overwrite = mode == "overwrite"
-        write = begin(out, numbers(0, 1).schema, overwrite=overwrite)
-        written = run_tasks(write, [[numbers(6, 2)], [numbers(8, 2)]])
-        was_killed = killed_after(monkeypatch, count, lambda write=write, written=written: publishing.commit(write, written))  # type: ignore[misc]  # mypy can't type a lambda's default
+@pytest.mark.slow
+@pytest.mark.parametrize("mode", ["overwrite", "append", "errorifexists"])
+def test_a_driver_that_was_killed_in_its_commit_is_followed_by_another(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, mode: str) -> None:
+    # A process that has been killed is known to have ended.
+    monkeypatch.setattr(makers, "has_ended", lambda _: True)
+    options: dict[str, Any] = {"overwrite": True} if mode == "overwrite" else {"mode": mode}
+    earlier = [] if mode == "errorifexists" else list(range(6))
+    added = [[numbers(6, 2)], [numbers(8, 2)]]
+    finished = [*(earlier if mode == "append" else []), *range(6, 10)]
+    was_killed, after = True, 0
+    while was_killed:
+        out = tmp_path / str(after)
+        if earlier:
+            write_frame(out, [[numbers(0, 3)], [numbers(3, 3)]])
+        was_killed = kill_commit(monkeypatch, begin(out, added[0][0].schema, **options), added, after=after)
+        has_finished = False
         if (out / "_SUCCESS").exists():
-            # The data set is either the earlier one or the new one, and whole.
-            new = list(range(6, 10)) if overwrite else list(range(10))
             found = [row["n"] for row in rows_of(out)]
-            assert found in ((list(range(6)), new) if was_killed else (new,))
-        if was_killed:
-            with monkeypatch.context() as patched:
-                patched.setattr(makers, "has_ended", lambda _: True)
-                is_done = not overwrite and (out / "_SUCCESS").exists() and len(rows_of(out)) == 10
-                write_frame(out, [] if is_done else [[numbers(6, 2)], [numbers(8, 2)]], overwrite=overwrite) if not is_done else None
-        assert checked(out) == (list(range(6, 10)) if overwrite else list(range(10)))
-        assert not [path for path in files_of(out) if "/made/" in path or "tmp" in path]
+            has_finished = found == finished
+            assert has_finished or (was_killed and found == earlier)
+        if not has_finished:
+            write_frame(out, added, **options)
+        assert checked(out) == finished
+        assert not [path for path in files_of(out) if (not has_finished and "/made/" in path) or ".dataprep-tmp-" in path]
+        after += 5
+    assert after > 20
 
 
 def test_a_commit_that_another_run_overtakes_ends_and_names_it(tmp_path: Path) -> None:
@@ -419,8 +437,11 @@ def test_tensors_are_lists_of_any_length(tmp_path: Path) -> None:
     assert [row["v"] for row in rows_of(tmp_path / "out")] == [[0.5, 1.5], [], [2.5]]
 
 
-def test_rows_are_cut_into_batches_of_the_pipeline(tmp_path: Path) -> None:
-    wide = pa.RecordBatch.from_pydict({"text": ["x" * 1000] * 20_000})
-    write_frame(tmp_path / "out", [[wide]], format="parquet")
-    assert len(rows_of(tmp_path / "out")) == 20_000
-    assert np.int64(replace(begin(tmp_path / "new", wide.schema)).first_partition) == 0
+def test_a_large_batch_is_cut_into_batches_of_the_pipeline(tmp_path: Path) -> None:
+    rows = pa.RecordBatch.from_pydict({"n": list(range(40_000))})
+    write = begin(tmp_path / "out", rows.schema)
+    cut = Rows([rows], write.schema, write.options, most_in_batch=16_384)
+    assert [[batch.num_rows for batch in batches] for _, batches in cut.files(None)] == [[16_384, 16_384, 7_232]]
+    wide = pa.RecordBatch.from_pydict({"n": ["x" * 1000] * 20_000})
+    cut = Rows([wide], wide.schema, write.options, most_in_batch=16_384)
+    assert [[batch.num_rows for batch in batches] for _, batches in cut.files(None)] == [[8_355, 8_355, 3_290]]

@@ -1,6 +1,7 @@
 """Data sets of rows from a Spark DataFrame (`dataprep_spark`). Such rows exist only while the DataFrame is written, so nobody can read them
 again."""
 
+from collections.abc import Sequence
 from typing import Any, Final
 
 from dataprep_api.spec import Source
@@ -11,9 +12,9 @@ URI: Final = "spark:DataFrame"
 """The only URI in the spec's source."""
 
 
-def source() -> dict[str, Any]:
-    """Returns the source in the spec of such a data set."""
-    return {READER: {"uris": [URI]}}
+def source(nested: Sequence[str] | None = None) -> dict[str, Any]:
+    """Returns the source in the spec of such a data set. `nested` are the structs and lists that the data set keeps as nested values."""
+    return {READER: {"uris": [URI], **({} if nested is None else {"nested": list(nested)})}}
 
 
 def is_of_spark(source: Source) -> bool:
