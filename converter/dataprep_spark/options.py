@@ -3,6 +3,7 @@
 Spark passes options as texts, with names in any case. `tfrecord.compression` is the field `compression` of `tfrecord`.
 """
 
+import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -151,7 +152,10 @@ def _list(text: str | None, name: str) -> tuple[str, ...] | None:
     """Returns the names in a list: a JSON list, or names between commas."""
     if text is None:
         return None
-    items = yaml.safe_load(text) if text.lstrip().startswith("[") else [item.strip() for item in text.split(",")]
+    try:
+        items = json.loads(text) if text.lstrip().startswith("[") else [item.strip() for item in text.split(",")]
+    except ValueError:
+        items = []
     if not items or not all(isinstance(item, str) and item for item in items):
         raise BadSpec(f"The option {name} is a list of names, such as 'a,b' or '[\"a\", \"b\"]', got {text!r}.")
     return tuple(items)

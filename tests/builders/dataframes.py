@@ -7,6 +7,7 @@ from typing import Any
 
 import pyarrow as pa
 
+from dataprep_converter.stores import StoreSettings
 from dataprep_reader import open as open_data_set
 from dataprep_spark import publishing
 from dataprep_spark.options import write_options
@@ -19,10 +20,12 @@ def numbers(first: int, count: int, **columns: Any) -> pa.RecordBatch:
     return pa.RecordBatch.from_pydict({"n": list(rows), "word": [f"word {row}" for row in rows], **columns})
 
 
-def begin(folder: Path, schema: pa.Schema, *, overwrite: bool = False, **options: str) -> Write:
+def begin(
+    folder: Path | str, schema: pa.Schema, *, overwrite: bool = False, settings: Sequence[StoreSettings] = (), **options: str
+) -> Write:
     """Return what the driver decides. Like Spark, this function passes it to the tasks as a pickle."""
     named = {name.replace("_", "."): value for name, value in options.items()}
-    write = publishing.begin_write(write_options({"path": str(folder), **named}, overwrite=overwrite), schema)
+    write = publishing.begin_write(write_options({"path": str(folder), **named}, overwrite=overwrite), schema, settings)
     made: Write = pickle.loads(pickle.dumps(write))  # noqa: S301 - it was pickled just now
     return made
 
@@ -34,7 +37,7 @@ def run_tasks(write: Write, partitions: Sequence[Sequence[pa.RecordBatch]], *, f
     ]
 
 
-def write_frame(folder: Path, partitions: Sequence[Sequence[pa.RecordBatch]], *, overwrite: bool = False, **options: str) -> Write:
+def write_frame(folder: Path, partitions: Sequence[Sequence[pa.RecordBatch]], *, overwrite: bool = False, **options: Any) -> Write:
     """Write a DataFrame whose partitions have these batches. The first partition must have a batch."""
     write = begin(folder, partitions[0][0].schema, overwrite=overwrite, **options)
     publishing.commit(write, run_tasks(write, partitions))

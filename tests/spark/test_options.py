@@ -83,7 +83,7 @@ def test_lists_of_names_are_read() -> None:
     assert (options.uri, options.columns, options.splits, options.split_column) == ("/set", ("a", "b"), ("train", "x,y"), "part")
 
 
-@pytest.mark.parametrize("text", ["", "a,,b", "[1]"])
+@pytest.mark.parametrize("text", ["", "a,,b", "[1]", "[a"])
 def test_a_list_without_names_is_refused(text: str) -> None:
     with pytest.raises(BadSpec, match="The option columns is a list of names"):
         read_options({"path": "/set", "columns": text})

@@ -67,7 +67,8 @@ def test_only_the_requested_columns_are_read(tmp_path: Path, format_: str) -> No
     folder = data_set(tmp_path, lines(5), format=format_)
     assert in_order(read(folder, columns="word,n")) == [{"word": f"word {n}", "n": n, "split": "train"} for n in range(5)]
     source, manifest = opened(folder)
-    only = source.with_columns(pa.schema([pa.field("split", pa.string()), pa.field("n", pa.int64())]))
+    fields: list[Any] = [pa.field("split", pa.string()), pa.field("n", pa.int64())]
+    only = source.with_columns(pa.schema(fields))
     assert next(list(batch.schema.names) for part in only.partitions(manifest) for batch in only.batches(part)) == ["split", "n"]
     splits = source.with_columns(pa.schema([("split", pa.string())]))
     assert sum(batch.num_rows for part in splits.partitions(manifest) for batch in splits.batches(part)) == 5

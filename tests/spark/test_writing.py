@@ -322,6 +322,18 @@ def test_an_attempt_that_goes_on_after_the_commit_publishes_nothing(tmp_path: Pa
     assert not [path for path in files_of(tmp_path / "out") if "/made/" in path]
 
 
+def test_files_are_copied_on_a_store_that_can_not_move_them(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    class MovesNothing:
+        """No store is of this class."""
+
+    monkeypatch.setattr(publishing, "MovesFiles", MovesNothing)
+    for format_ in ("tfrecord", "mapFile"):
+        write_frame(tmp_path / format_, PARTITIONS, format=format_)
+        write_frame(tmp_path / format_, [[numbers(15, 2)]], format=format_)
+        assert checked(tmp_path / format_) == list(range(17))
+        assert not [path for path in files_of(tmp_path / format_) if "/made/" in path]
+
+
 def test_two_attempts_of_a_partition_are_not_published_together(tmp_path: Path) -> None:
     write = begin(tmp_path / "out", numbers(0, 1).schema)
     written = run_tasks(write, [[numbers(0, 1)]]) + run_tasks(write, [[numbers(0, 1)]], first_attempt=9)

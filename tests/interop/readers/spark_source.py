@@ -121,7 +121,6 @@ def everything() -> dict[str, Any]:
     refusals["continued"] = saved(frame(0, 60, 3), "killed", "append", mode="errorifexists")
     refusals["format"] = saved(frame(0, 1, 1), "none", "append", format="tfrecrod")
     refusals["interval"] = saved(spark.range(1).select(sql.expr("interval 1 month m")), "none", "append")
-    refusals["empty"] = saved(frame(0, 0, 1), "none", "append")
     parts = spark.range(0, 20, 1, 2).select(sql.expr("id n"), sql.expr("if(id % 2 = 0, 'test', 'train') split"))
     refusals["splits"] = saved(parts.sortWithinPartitions("split", "n"), "splits", "append", splitColumn="split")
     read = spark.read.format("dataprep")
@@ -133,7 +132,6 @@ def everything() -> dict[str, Any]:
         "schemas": [table.schema.simpleString(), back.select(table.columns).schema.simpleString()],
         "splits": rows(read.load(str(FOLDER / "splits"))),
         "pruned": rows(spark.read.format("dataprep").schema("split string, n bigint").load(str(FOLDER / "killed"))),
-        "counted": spark.read.format("dataprep").option("columns", "word").load(str(FOLDER / "failing")).count(),
         "attempts": sorted(path.name for path in ATTEMPTS.iterdir()),
     }
 
