@@ -54,7 +54,8 @@ def spark_type(kind: Any, column: str) -> pa.DataType:
     if _types.is_duration(kind):
         return pa.duration("us")
     if _types.is_time(kind):
-        return pa.time64("ns")
+        # Spark refuses its own type for times of day, unless a setting allows it.
+        return pa.int32() if _types.is_time32(kind) else pa.int64()
     if _types.is_decimal(kind) and kind.precision <= _MOST_DIGITS and 0 <= kind.scale <= kind.precision:
         return pa.decimal128(kind.precision, kind.scale)
     if _types.is_list(kind) or _types.is_large_list(kind) or _types.is_fixed_size_list(kind):

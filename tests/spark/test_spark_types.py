@@ -26,6 +26,10 @@ UTC = dt.UTC
         (pa.array([b"ab"], _any.binary(2)), pa.binary(), [b"ab"]),
         (pa.array(["a", "b", "a"]).dictionary_encode(), pa.string(), ["a", "b", "a"]),
         (pa.array([86_400_000], _any.date64()), pa.date32(), [dt.date(1970, 1, 2)]),
+        (pa.array([1, None], pa.time32("ms")), pa.int32(), [1, None]),
+        (pa.array([[1]], pa.list_(pa.time32("s"))), pa.list_(pa.field("element", pa.int32())), [[1]]),
+        (pa.array([[1]], pa.list_(pa.time64("us"))), pa.list_(pa.field("element", pa.int64())), [[1]]),
+        (pa.array([1], pa.duration("ms")), pa.duration("us"), [dt.timedelta(milliseconds=1)]),
         (pa.array([-1], pa.timestamp("s", "UTC")), pa.timestamp("us", "UTC"), [dt.datetime(1969, 12, 31, 23, 59, 59, tzinfo=UTC)]),
         (
             pa.array([1_001], pa.timestamp("ns", "Asia/Tokyo")),
