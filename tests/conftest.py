@@ -1,9 +1,10 @@
 """Fixtures and hooks that all tests share. Quick tests run first. See `tests/run` for the order of test runs."""
 
 import contextlib
+import gc
 import os
 import sys
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
 from multiprocessing import resource_tracker
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -51,6 +52,17 @@ def pytest_configure_node(node: Any) -> None:  # Any: as above
     from tests.sharing_out import collect_one_after_the_other  # imported here, as above
 
     collect_one_after_the_other(node)
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_collection() -> Generator[None, object, object]:
+    """Leave the thousands of collected tests out of the garbage collector's work, which is a sixth of the work of collecting them."""
+    gc.disable()
+    try:
+        return (yield)
+    finally:
+        gc.freeze()
+        gc.enable()
 
 
 def pytest_collection_finish(session: pytest.Session) -> None:
@@ -116,7 +128,7 @@ def pytest_terminal_summary(terminalreporter: "TerminalReporter") -> None:
 @pytest.fixture(scope="session")
 def digits(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Synthetic MNIST files with 70,000 images."""
-    return mnist.write(tmp_path_factory.mktemp("digits"))
+    return mnist.copy_to(tmp_path_factory.mktemp("digits"))
 
 
 @pytest.fixture(scope="session")

@@ -110,7 +110,7 @@ MEANING: Final[dict[Reason, str]] = {
     Reason.REUSED: "A finished data set of the same spec and inputs was found, so no conversion was needed.",
     Reason.SUSPENDED: "spec.suspend is true. Finished shards are kept.",
     Reason.RESUMED: "spec.suspend is false again.",
-    Reason.RETRYING: "The annotation dataprep.io/retry requested another attempt. Only the missing shards are written.",
+    Reason.RETRYING: "The annotation dataprep.io/retry requested another attempt, or a rollback made the status incomplete. Only the missing shards are written.",
     Reason.EDITED: "The spec of a job that had failed before its start was edited, so the job is validated again.",
     Reason.RESCALED: "workers.parallelism was changed.",
     Reason.MEMORY_RAISED: "Tasks ran out of memory. The tasks run again with more memory, as spec.retry specifies.",

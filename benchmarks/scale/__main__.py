@@ -15,8 +15,8 @@ from pathlib import Path
 from typing import Any, Final
 
 from benchmarks.scale.measured_process import ROOT, MeasurementFailed
-from benchmarks.scale.measurements import Figures
 from benchmarks.scale.page import page_of
+from benchmarks.scale.played_job import Figures
 from benchmarks.scale.rows import ROWS, Bench, Row, Sizes
 
 RESULTS: Final = ROOT / "docs" / "scale.json"

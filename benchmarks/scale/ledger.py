@@ -8,8 +8,10 @@ from typing import Any, Final, Literal, Self
 from benchmarks.scale.played_store import KEYS_OF_A_PAGE
 
 from dataprep_api.dataset.messages import MOST_TASKS
-from dataprep_converter.planning.planner import TASK_BYTES, TASKS_PER_WORKER
+from dataprep_converter.planning.planner import TASK_BYTES, TASKS_PER_WORKER, count_shuffle_tasks
 from dataprep_converter.planning.splits import DEFAULT_SHARD_BYTES
+from dataprep_converter.readers.base import examined
+from dataprep_converter.runtime import scans
 from dataprep_converter.stores.objects.parts import PART_BYTES
 from dataprep_converter.stores.ranged import AHEAD_BYTES, AHEAD_CONNECTIONS
 
@@ -37,6 +39,8 @@ FILE_BYTES: Final[Mapping[Kind, int]] = {"images": 110_000, "parquet": 256 * MIB
 
 _FILES_AT_ONCE: Final = 8
 """The number of files that a process examines or reads at the same time, if each file takes one or two requests."""
+_RANGES_AT_ONCE: Final = 4
+"""The number of ranges of a shuffle's first round that a worker reads at the same time."""
 _BUNDLES_AT_ONCE: Final = 4
 """The bundles of reports that the commit step reads at the same time."""
 
@@ -93,7 +97,7 @@ class Cost:
 
     step: str
     pods: str
-    """`plan`, `workers` or `commit`."""
+    """`plan`, `scan`, `merge`, `shuffle`, `workers` or `commit`."""
     time: Time
     requests: float
     mib: float | None = None
@@ -146,8 +150,13 @@ class Coefficients:
 
     @property
     def text_mib(self) -> float:
-        """MiB of text that the plan step reads in a CPU second."""
+        """MiB of text that is read in a CPU second for the ends of records."""
         return 1024 * self.per("plan-csv", "gib", "plan_cpu_seconds")
+
+    @property
+    def merge_cpu(self) -> float:
+        """CPU seconds of the merge step for each unit."""
+        return self.line("merge-csv", "merge_cpu_seconds")[1] * self.per("merge-csv", "files", "units")
 
     def fraction_cpu(self, kind: Kind) -> float:
         """Additional CPU seconds for each sample if the splits are fractions."""
@@ -166,8 +175,25 @@ class Coefficients:
         return self.per(f"work-{kind}", "mib", "work_cpu_seconds")
 
     @property
-    def shuffle_mib(self) -> float:
-        """MiB of the source that a worker reads in a CPU second if the job shuffles."""
+    def divided_mib(self) -> float:
+        """MiB of the source that the first round of a shuffle divides in a CPU second."""
+        return self.per("shuffle-csv", "mib", "divide_cpu_seconds")
+
+    @property
+    def shuffled_mib(self) -> float:
+        """MiB of the source that a worker converts in a CPU second from the records of a first round."""
+        share = self.figure("work-csv-divided", "shards") / self.figure("work-csv-divided", "all_shards")
+        return 1024 * self.figure("work-csv-divided", "gib") * share / self.figure("work-csv-divided", "work_cpu_seconds")
+
+    @property
+    def range_requests(self) -> float:
+        """Requests of a worker for the records of one slice."""
+        row = "work-csv-divided"
+        return (self.figure(row, "work_head_requests") + self.figure(row, "work_get_requests")) / self.figure(row, "slices")
+
+    @property
+    def pass_mib(self) -> float:
+        """MiB of the source that a worker reads in a CPU second if the job shuffles without a first round."""
         return 1024 * self.per("work-csv-shuffled", "gib", "work_cpu_seconds")
 
     def work_requests(self, kind: Kind) -> float:
@@ -191,11 +217,15 @@ def costs(job: Job, known: Coefficients) -> Iterator[Cost]:
     yield Cost("list the files", "plan", listing, pages, base + growth * units)
     if job.kind == "parquet":
         requests = job.files * known.footer_requests
-        footers = Time.longest({"answers": requests * ANSWER_SECONDS / _FILES_AT_ONCE, "CPU": job.files * known.footer_cpu})
-        yield Cost("read the footers", "plan", footers, requests)
+        footers: dict[Limit, float] = {"answers": requests * ANSWER_SECONDS / _FILES_AT_ONCE, "CPU": job.files * known.footer_cpu}
+        yield _scan(job, "read the footers", footers, requests, job.files * examined.FILE_BYTES, listing)
     if job.kind == "csv":
-        text = Time.longest({"bandwidth": job.mib / TEXT_CONNECTIONS / STREAM_MIB, "CPU": job.mib / known.text_mib})
-        yield Cost("read all text for the ends of records", "plan", text, job.size / AHEAD_BYTES)
+        text: dict[Limit, float] = {"bandwidth": job.mib / TEXT_CONNECTIONS / STREAM_MIB, "CPU": job.mib / known.text_mib}
+        peak = known.figure("scan-csv", "peak_mib")
+        yield _scan(job, "read all text for the ends of records", text, job.size / AHEAD_BYTES, job.size, listing, peak)
+        base, growth = known.line("merge-csv", "peak_mib")
+        merged = Time(units * known.merge_cpu, "CPU")
+        yield Cost("plan from the results of the scan", "merge", merged, _parts(job.size) + pages, base + growth * job.files)
     if job.kind != "parquet":
         samples = job.files if job.kind == "images" else job.size / _row_bytes(known)
         yield Cost("assign splits by fraction", "plan", Time(samples * known.fraction_cpu(job.kind), "CPU"), 0, always=False)
@@ -205,8 +235,28 @@ def costs(job: Job, known: Coefficients) -> Iterator[Cost]:
     yield Cost("load the plan", "workers", Time(per_task * ANSWER_SECONDS, "answers"), per_task * job.tasks)
     yield _work(job, known)
     if job.kind == "csv":
-        yield _shuffle(job, known)
+        yield from _shuffle(job, known)
     yield _commit(job, known)
+
+
+def _parts(size: int) -> int:
+    """The number of parts of a scan of this many bytes."""
+    small_parts = -(-size // scans.PART_BYTES)
+    return -(-small_parts // -(-small_parts // MOST_TASKS))
+
+
+def _scan(job: Job, step: str, alone: Mapping[Limit, float], requests: float, size: int, listing: Time, peak: float | None = None) -> Cost:
+    """`alone` are the times of one process, and `size` are the bytes that the scan divides into parts. Each part lists the source. A single
+    part is examined in the plan step."""
+    parts = _parts(size)
+    if parts < 2:
+        return Cost(step, "scan", Time.longest(alone), requests, peak)
+    rounds = -(-parts // WORKERS)
+    requests += parts * -(-job.files // KEYS_OF_A_PAGE)
+    times: dict[Limit, float] = {limit: seconds * rounds / parts for limit, seconds in alone.items()}
+    times[listing.limit] = times.get(listing.limit, 0.0) + rounds * listing.seconds
+    times["requests"] = requests / REQUESTS
+    return Cost(step, "scan", Time.longest(times), requests, peak)
 
 
 def _work(job: Job, known: Coefficients) -> Cost:
@@ -221,16 +271,27 @@ def _work(job: Job, known: Coefficients) -> Cost:
     return Cost("read, convert, publish", "workers", Time.longest(times), requests, known.figure(f"work-{job.kind}", "peak_mib"))
 
 
-def _shuffle(job: Job, known: Coefficients) -> Cost:
-    """Each worker has one task, which reads everything."""
-    requests = WORKERS * job.size / AHEAD_BYTES
+def _shuffle(job: Job, known: Coefficients) -> Iterator[Cost]:
+    """The first round reads the source once and writes its records, and the workers read these records instead of the source."""
+    written = known.per("shuffle-csv", "mib_out", "mib") * job.mib
+    requests = known.per("shuffle-csv", "divide_all_requests", "mib") * job.mib
     times: dict[Limit, float] = {
-        "CPU": job.mib / known.shuffle_mib,
-        "bandwidth": job.mib / STREAM_MIB,
+        "CPU": job.mib / WORKERS / known.divided_mib,
+        "bandwidth": (job.mib + written) / WORKERS / STREAM_MIB,
         "requests": requests / REQUESTS,
     }
-    peak = known.figure("work-csv-shuffled", "peak_mib")
-    return Cost("read in a shuffled order", "workers", Time.longest(times), requests, peak, always=False)
+    peak = known.figure("shuffle-csv", "peak_mib")
+    yield Cost("divide the records among the tasks", "shuffle", Time.longest(times), requests, peak, always=False)
+    slices = count_shuffle_tasks(job.size, job.files * 16, tasks=job.tasks, parallelism=WORKERS)
+    requests = job.tasks * slices * known.range_requests
+    times = {
+        "CPU": job.mib / WORKERS / known.shuffled_mib,
+        "bandwidth": written / WORKERS / STREAM_MIB,
+        "requests": requests / REQUESTS,
+        "answers": requests / WORKERS * ANSWER_SECONDS / _RANGES_AT_ONCE,
+    }
+    peak = known.figure("work-csv-divided", "peak_mib")
+    yield Cost("read the divided records, convert, publish", "workers", Time.longest(times), requests, peak, always=False)
 
 
 def _commit(job: Job, known: Coefficients) -> Cost:

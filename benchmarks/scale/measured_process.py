@@ -4,12 +4,18 @@ import json
 import os
 import subprocess
 import sys
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, Final
 
-from benchmarks.scale.measurements import MEASUREMENTS, MIB, Figures
+from benchmarks.scale.divided_steps import divide, merge, scan, scan_all
+from benchmarks.scale.measurements import commit, plan, prepare_commit, work
+from benchmarks.scale.played_job import MIB, Figures
 
 ROOT: Final = Path(__file__).resolve().parents[2]
+MEASUREMENTS: Final[Mapping[str, Callable[..., Figures]]] = {
+    function.__name__: function for function in (plan, scan, scan_all, merge, work, divide, prepare_commit, commit)
+}
 
 
 class MeasurementFailed(RuntimeError):

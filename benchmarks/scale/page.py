@@ -65,7 +65,7 @@ def _measurements(results: Results) -> Iterator[str]:
         title = row.title
         for size, found in sorted(entry.get("sizes", {}).items(), key=lambda item: int(item[0])):
             figures = found["figures"]
-            step = next(name for name in ("commit", "work", "plan") if f"{name}_seconds" in figures)
+            step = next(name for name in ("commit", "work", "divide", "merge", "scan", "plan") if f"{name}_seconds" in figures)
             played = figures.get("played_cpu_seconds", 0.0) if step == "plan" else 0.0
             cpu = max(0.0, figures[f"{step}_cpu_seconds"] - played)
             peak = f"{figures['peak_mib']:,.0f}{' ✗' if figures['peak_mib'] > MOST_MIB else ''}"
@@ -90,6 +90,7 @@ def _measurements(results: Results) -> Iterator[str]:
 
 def _formulas(known: Coefficients) -> str:
     base, growth = known.line("plan-images", "peak_mib")
+    merge_base, merge_growth = known.line("merge-csv", "peak_mib")
     commit_base, commit_growth = known.line("commit", "peak_mib")
     worker = [known.figure("work-images", "peak_mib", size=size) for size in known.sizes("work-images")]
     stored = known.per("plan-images", "stored_mib", "units") * MIB
@@ -97,9 +98,12 @@ def _formulas(known: Coefficients) -> str:
     reads, pages = (1000 * known.per("commit", f"commit_{kind}_requests", "shards") for kind in ("get", "list"))
     rows = [
         ("list", "plan", "F / 1000 pages, one after another; CPU for each file", f"{1e6 * known.list_cpu:.1f} CPU s per million files"),
-        ("read footers (Parquet; Arrow, ORC and Avro alike)", "plan", "F · (requests · answer time / 8); CPU for each file",
+        ("read footers (Parquet; ORC alike)", "scan", "F · requests · answer time / (8 P) and a listing for each part; CPU for each file",
          f"{known.footer_requests:.1f} requests and {1e3 * known.footer_cpu:.2f} CPU ms per file"),
-        ("read text for record ends (CSV, JSONL, text, libsvm)", "plan", f"N / min({TEXT_CONNECTIONS} b, rate)", f"{known.text_mib:,.0f} MiB per CPU s"),
+        ("read text for record ends (CSV, JSONL, text, libsvm)", "scan", f"N / (P · min({TEXT_CONNECTIONS} b, rate)) and a listing for each part",
+         f"{known.text_mib:,.0f} MiB per CPU s"),
+        ("plan from the results of the scan", "merge", "U · CPU", f"{1e6 * known.merge_cpu:.0f} CPU µs per unit"),
+        ("memory of the merge pod", "merge", "constant + U · bytes", f"{merge_base:.0f} MiB + {1024 * merge_growth:.1f} KiB per file of 64 MiB"),
         ("assign splits by fraction", "plan", "a hash for each sample; a key for each file",
          f"{1e6 * known.fraction_cpu('images'):.2f} CPU s per million files, {1e6 * known.fraction_cpu('csv'):.3f} per million rows"),
         ("keep the table of units", "plan", "U · bytes in `$TMPDIR`", f"{table:.0f} bytes per unit"),
@@ -110,8 +114,12 @@ def _formulas(known: Coefficients) -> str:
         ("read, convert, publish: images", "workers", "N / (P · min(8 b, rate)), or requests / r", _work(known, "images")),
         ("read, convert, publish: Parquet", "workers", "N / (P · min(b, rate)), or requests / r", _work(known, "parquet")),
         ("read, convert, publish: CSV", "workers", "N / (P · min(b, rate)), or requests / r", _work(known, "csv")),
-        ("read in a shuffled order (sources decoded in units)", "workers", "P · N bytes; N / min(b, rate)",
-         f"{known.shuffle_mib:,.0f} MiB of the source per CPU s"),
+        ("divide the records among the tasks (shuffles of sources decoded in units)", "shuffle", "N / (P · min(b, rate))",
+         f"{known.divided_mib:,.0f} MiB of the source per CPU s, {known.per('shuffle-csv', 'mib_out', 'mib'):.2f} bytes written per byte read"),
+        ("read the divided records", "workers", "N / (P · min(b, rate)); slices · T · requests / r",
+         f"{known.shuffled_mib:,.0f} MiB of the source per CPU s, {known.range_requests:.1f} requests per slice and task"),
+        ("read in a shuffled order without a first round", "workers", "P · N bytes; N / min(b, rate)",
+         f"{known.pass_mib:,.0f} MiB of the source per CPU s"),
         ("memory of a worker", "workers", "constant",
          f"{worker[0]:.0f} MiB with {known.sizes('work-images')[0]:,} units, {worker[-1]:.0f} MiB with {known.sizes('work-images')[-1]:,}"),
         ("commit: requests", "commit", "a bundle of reports for each task, 4 at a time (a task with fewer than 8 shards: its reports); several listings of S / 1000 pages",
@@ -133,7 +141,9 @@ _FORMULAS: Final = """\
 
 N are the bytes and F the files of the input, U the units of the plan (for images and whole files U = F, for Parquet the row groups, for CSV
 pieces of 4 MiB), S the shards, P the worker pods, T the tasks, b the bytes per second over one connection, and r the requests per second
-that the store answers. T is the larger of 4 P and N / 256 MiB, but at most 10,000 and at most S.
+that the store answers. T is the larger of 4 P and N / 256 MiB, but at most 10,000 and at most S. The pods of a scan are worker pods. A scan
+has a part for each GiB, where opening a file counts as 100 KiB, but at most 10,000 parts. An input of a single part is examined in the plan
+pod, and so is any input of a job that may not be scanned.
 """
 
 
@@ -214,14 +224,14 @@ _LIMITS: Final = f"""\
 
 - **A listing is one sequence of pages**, from one pod. At {1000 * PAGE_SECONDS:.0f} ms a page, a billion names take {1e6 * PAGE_SECONDS / 3600:.0f} hours. Fewer, larger files
   (WebDataset, Parquet, TFRecord) avoid this, and also the two requests for each image.
-- **Text is read by the plan pod alone** (CSV, JSONL, text, libsvm), over {TEXT_CONNECTIONS} connections, to find the ends of records. TFRecord files with
-  small records are read over a single connection. The workers then read the files a second time, all at once. More workers don't shorten
-  the first pass. Parquet, Arrow, ORC and Avro need no such pass.
+- **Each part of a scan lists the complete source**, one page after another, so a scan takes at least as long as the listing. The workers then
+  read text, TFRecord, Avro and tar files a second time. Members of archives are examined by one process.
 - **Each of the following reads the complete input once more in the plan pod**: a split rule on a column, `groupBy`, `stratifyBy`,
   `deduplicate`, a vocabulary, and a `standardize` that collects statistics. The bandwidth of one pod limits them, as it limits text.
-- **A shuffle of a source that is decoded in units** (CSV, Parquet, TFRecord and so on) makes each task read the complete source: P · N bytes.
-  Only with a [first round](splits.md#two-rounds) are 2 · N bytes decoded.
-  With a thousand workers and 100 TB, these are 100 PB. Shuffle such a source while training, or shuffle files whose samples are files.
+- **A shuffle of a source that is decoded in units** (CSV, Parquet, TFRecord and so on) decodes 2 · N bytes with a
+  [first round](splits.md#two-rounds), whose files take up to about N bytes of the output's store, and each task requests a range of each of
+  them. Without it, each task reads the complete source, which is P · N bytes: with a thousand workers and 100 TB, 100 PB. Then shuffle such
+  a source while training, or shuffle files whose samples are files.
 - **A join is computed by the plan pod**, and its rows must fit on the disk of this pod. A retry of the plan step computes the join again.
 - **The commit step is one pod.** It reads the bundles of reports, and lists the shards, their indexes and their reports, each in one
   sequence of pages. Its time grows with the number of shards, and its memory by several hundred bytes for each shard (see the formulas).

@@ -81,9 +81,11 @@ class PlayedStore:
         self._computed |= computed
 
     def list(self, uri: str, *, recursive: bool = True) -> Iterator[Entry]:
-        if not recursive:
-            raise NotImplementedError("The played store lists complete folders only.")
         folder = f"{uri.rstrip('/')}/"
+        if not recursive:
+            self.requests.add("list")
+            yield from (entry for entry in self._written(folder) if "/" not in entry.uri[len(folder) :])
+            return
         listings = [_below(folder, prefix, files) for prefix, files in self._computed.items() if _overlap(prefix, folder)]
         if folder.startswith(f"{OUTPUT}/"):
             listings.append(self._written(folder))

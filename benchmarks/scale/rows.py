@@ -7,7 +7,8 @@ from pathlib import Path
 from typing import Any, Final, Literal
 
 from benchmarks.scale.measured_process import measure
-from benchmarks.scale.measurements import BUCKET, Fields, Figures
+from benchmarks.scale.measurements import BUCKET
+from benchmarks.scale.played_job import Fields, Figures
 
 from storeservers import S3Server
 
@@ -35,6 +36,28 @@ class Bench:
             disk = self.fresh()
             self.plans[key] = disk, self.measured("plan", disk=str(disk), kind=kind, count=count, fields=fields)
         return self.plans[key]
+
+    def scan(self, kind: str, count: int) -> Figures:
+        """Scans one part of a job's source."""
+        return self.measured("scan", disk=str(self.fresh()), kind=kind, count=count)
+
+    def merge(self, kind: str, count: int) -> Figures:
+        """Scans all parts of a job's source, and plans the job from the results in another process."""
+        disk = self.fresh()
+        scanned = self.measured("scan_all", disk=str(disk), kind=kind, count=count)
+        return {**self.measured("merge", disk=str(disk), kind=kind, count=count), "parts": scanned["parts"]}
+
+    def divide(self, kind: str, count: int, fields: Fields) -> Figures:
+        """Plans a job that shuffles, and divides one slice of its input."""
+        disk, _ = self.plan(kind, count, fields)
+        return self.measured("divide", disk=str(disk), kind=kind, count=count, fields=fields, most_slices=1)
+
+    def work_on_divided(self, kind: str, count: int, fields: Fields) -> Figures:
+        """Divides all slices of such a job, and makes the shards of one task in another process."""
+        disk, planned = self.plan(kind, count, fields)
+        divided = self.measured("divide", disk=str(disk), kind=kind, count=count, fields=fields, most_slices=None)
+        figures = self.measured("work", disk=str(disk), kind=kind, count=count, fields=fields, most_shards=None)
+        return figures | {"gib": planned["gib"], "all_shards": planned["shards"], "slices": divided["slices"]}
 
     def work(self, kind: str, count: int, fields: Fields, *, most_shards: int) -> Figures:
         """Plans a job, and makes some of its shards in another process."""
@@ -152,6 +175,22 @@ ROWS: Final = (
         small=(1,),
     ),
     Row(
+        "scan-csv",
+        "scan: read one part of CSV files of 64 MiB (1 GiB) for the ends of records",
+        lambda bench, size: bench.scan("csv", size),
+        usual=(32, 15_000),
+        small=(32,),
+    ),
+    Row(
+        "merge-csv",
+        "merge: plan from the results of the scan",
+        lambda bench, size: bench.merge("csv", size),
+        usual=(32, 512),
+        small=(32,),
+        large=(2048,),
+        grows_per_item={"merge_cpu_seconds": 1.5},
+    ),
+    Row(
         "work-images",
         "worker: two shards of image files, in the middle of the plan",
         lambda bench, size: bench.work("images", size, {}, most_shards=2),
@@ -175,10 +214,24 @@ ROWS: Final = (
     ),
     Row(
         "work-csv-shuffled",
-        "worker: the same, shuffled (the worker reads all files)",
+        "worker: the same, shuffled without a first round (the worker reads all files)",
         lambda bench, size: bench.work("csv", size, _SHUFFLE, most_shards=2),
         usual=(32,),
         small=(1,),
+    ),
+    Row(
+        "shuffle-csv",
+        "shuffle: divide one slice of CSV files of 64 MiB among the tasks",
+        lambda bench, size: bench.divide("csv", size, _SHUFFLE),
+        usual=(32,),
+        small=(8,),
+    ),
+    Row(
+        "work-csv-divided",
+        "worker: the shards of one task, from the records that the first round divided",
+        lambda bench, size: bench.work_on_divided("csv", size, _SHUFFLE),
+        usual=(32,),
+        small=(8,),
     ),
     Row(
         "commit",

@@ -56,16 +56,19 @@ def _put(where: Any, path: str, value: object) -> None:
 
 @pytest.fixture(scope="session")
 def a_full_status() -> Callable[[str], DataPrepJobStatus]:
-    """Builds a status in which every list and text has its maximum length. Texts consist of one repeated character."""
+    """Builds a status in which every field is set, and every list and text has its maximum length.
+
+    Texts consist of one repeated character. Words, which only the operator and Kubernetes choose, are ASCII.
+    """
     return _full_status
 
 
 def _full_status(fill: str) -> DataPrepJobStatus:
     short, uri = fill * 256, fill * 2048
     failure = status.Failure(
-        reason=fill * 64,
+        reason="x" * 64,
         message=fill * 1024,
-        step="Convert",
+        step="Shuffle",
         index=NUMBER,
         shard=short,
         input=uri,
@@ -79,11 +82,11 @@ def _full_status(fill: str) -> DataPrepJobStatus:
         phase="Committing",
         conditions=[
             status.Condition(
-                type=f"{number}{fill * 63}",
+                type=f"{number}{'x' * 63}",
                 status="Unknown",
                 observed_generation=NUMBER,
                 last_transition_time=TIME,
-                reason=fill * 128,
+                reason="x" * 128,
                 message=fill * 2048,
             )
             for number in range(8)
@@ -91,14 +94,17 @@ def _full_status(fill: str) -> DataPrepJobStatus:
         start_time=TIME,
         completion_time=TIME,
         attempt=NUMBER,
+        step="Shuffle",
+        scan=status.ScanStatus(id="f" * 64, parts=NUMBER),
         run_id="f" * 64,
         plan_sha256="f" * 64,
         reused=False,
         tasks=NUMBER,
+        shuffle_tasks=NUMBER,
         failed_indexes="1" * 2048,
         progress=status.Progress(
             percent=100,
-            summary=fill * 64,
+            summary="x" * 64,
             shards=status.ShardProgress(total=NUMBER, done=NUMBER, active=NUMBER, failed=NUMBER),
             records=status.RecordProgress(total=NUMBER, in_=NUMBER, out=NUMBER, bad=NUMBER, filtered=NUMBER),
             bytes_in=NUMBER,
@@ -106,10 +112,11 @@ def _full_status(fill: str) -> DataPrepJobStatus:
             records_per_second=1e300,
             bytes_per_second=1e300,
             estimated_seconds_remaining=NUMBER,
-            eta=fill * 32,
+            eta="x" * 32,
             updated_at=TIME,
         ),
-        splits=[status.SplitStatus(name=short, records=NUMBER, shards=NUMBER, bytes=NUMBER)] * 16,
+        ignored_files=NUMBER,
+        splits=[status.SplitStatus(name=short, records=NUMBER, shards=NUMBER, bytes=NUMBER, expected=NUMBER, tolerance=NUMBER)] * 16,
         labels=[status.LabelStatus(feature=short, num_classes=NUMBER, classes=[short] * 1000)] * 8,
         output=status.OutputStatus(
             uri=uri, manifest_uri=uri, manifest_sha256="f" * 64, digest="f" * 64, files=NUMBER, records=NUMBER, bytes=NUMBER
@@ -119,9 +126,41 @@ def _full_status(fill: str) -> DataPrepJobStatus:
         failures=[failure] * 20,
         bad_records=[failure] * 20,
         warnings=[fill * 1024] * 10,
-        effective=status.Effective(parallelism=2**31 - 1, image=fill * 512, accelerator=fill * 64),
-        timings=status.Timings(
-            planning_seconds=1e300, running_seconds=1e300, committing_seconds=1e300, total_seconds=1e300, read_wait_seconds=1e300
+        evictions=status.Evictions(
+            count=NUMBER, in_a_row=NUMBER, shards_done=NUMBER, last_time=TIME, at_last_time=NUMBER, reason="x" * 256
         ),
+        rejected_spec="f" * 64,
+        waiting_since=TIME,
+        effective=status.Effective(
+            parallelism=2**31 - 1,
+            image="x" * 512,
+            accelerator="x" * 64,
+            memory="x" * 32,
+            plan_memory="x" * 32,
+            commit_memory="x" * 32,
+        ),
+        selector="x" * 256,
+        child_prefix="x" * 63,
+        timings=status.Timings(
+            planning_seconds=1e300,
+            running_seconds=1e300,
+            committing_seconds=1e300,
+            total_seconds=1e300,
+            read_wait_seconds=1e300,
+            bottleneck="x" * 256,
+        ),
+        code=status.CodeStatus(commit="f" * 40),
+        runs=[
+            status.Run(
+                attempt=NUMBER,
+                phase="Succeeded",
+                reason="x" * 128,
+                message=short,
+                run_id="f" * 64,
+                started_at=TIME,
+                ended_at=TIME,
+            )
+        ]
+        * status.MAX_RUNS,
         handled_retry=short,
     )

@@ -7,13 +7,14 @@ import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
 import pytest
 import yaml
 from tests.builders.definitions import SHARED_LISTS, every_schema, with_second_version
 from tests.compat.stored_objects import RESOURCES
 
+from dataprep_api import API_VERSION, KIND
 from dataprep_api.generate import crd
 from dataprep_api.resources import status
 from dataprep_api.resources.defaults import without_defaults
@@ -21,6 +22,7 @@ from dataprep_api.resources.status import DataPrepJobStatus
 from dataprep_api.spec import Source, Transform
 from kubecluster.cluster import Cluster
 from kubecluster.errors import StartFailed
+from workbench import dry_runs
 
 ROOT = Path(__file__).parents[2]
 EXAMPLES = sorted((ROOT / "examples").glob("*.yaml"))
@@ -48,12 +50,7 @@ def namespace(cluster: Cluster) -> Iterator[str]:
 
 def answer_to(cluster: Cluster, job: dict[str, Any]) -> str:
     """Return the API server's response to creating `job` in a dry run."""
-    try:
-        return cluster.kubectl(
-            "create", "--dry-run=server", "--validate=strict", f"--namespace={NAMESPACE}", "--filename=-", stdin=json.dumps(job)
-        )
-    except StartFailed as refused:
-        return str(refused)
+    return dry_runs.answer_to_object(cluster, NAMESPACE, job)
 
 
 ACCEPTED: dict[str, dict[str, object]] = {
@@ -631,11 +628,8 @@ def started(cluster: Cluster, namespace: str, a_job: Builder) -> str:
 
 def answer_to_change(cluster: Cluster, job: str, change: dict[str, Any]) -> str:
     """Return the API server's response to a merge patch of the spec in a dry run."""
-    patch = json.dumps({"spec": change})
-    try:
-        return cluster.kubectl("patch", f"dpj/{job}", f"--namespace={NAMESPACE}", "--type=merge", "--dry-run=server", f"--patch={patch}")
-    except StartFailed as refused:
-        return str(refused)
+    changed = {"apiVersion": API_VERSION, "kind": KIND, "metadata": {"name": job}}
+    return dry_runs.answer_to_patch(cluster, NAMESPACE, changed, {"spec": change})
 
 
 FROZEN: dict[str, tuple[str, dict[str, Any]]] = {
@@ -776,6 +770,27 @@ def test_jobs_are_selected_by_phase(cluster: Cluster, started: str) -> None:
 
     assert names("Failed") == [f"dataprepjob.dataprep.io/{started}"]
     assert names("Running") == []
+
+
+@pytest.mark.parametrize("step", get_args(status.StepName))
+def test_each_step_is_accepted_in_a_status(cluster: Cluster, started: str, step: status.StepName) -> None:
+    failure = status.Failure(reason="StoreUnreachable", message="m", step=step, index=1)
+    written = DataPrepJobStatus(step=step, failures=[failure]).model_dump(mode="json", by_alias=True, exclude_none=True)
+    patch = f"--patch={json.dumps({'status': written})}"
+
+    kept = cluster.kubectl(
+        "patch",
+        f"dpj/{started}",
+        f"--namespace={NAMESPACE}",
+        "--subresource=status",
+        "--type=merge",
+        "--dry-run=server",
+        "--output=json",
+        patch,
+    )
+
+    status_kept = json.loads(kept)["status"]
+    assert (status_kept["step"], status_kept["failures"]) == (step, written["failures"])
 
 
 @pytest.mark.parametrize("fill", ["x", "漢"], ids=["ascii", "three bytes"])

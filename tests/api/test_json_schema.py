@@ -1,11 +1,11 @@
 """The JSON Schema for editors is current, accepts what the models accept, and names fields that they refuse."""
 
+import functools
 import json
 from copy import deepcopy
 from pathlib import Path
 from typing import Any
 
-import jsonschema  # type: ignore[import-untyped]  # it ships no types
 import pytest
 import yaml
 
@@ -20,20 +20,27 @@ JOBS = [
     for document in yaml.safe_load_all(file.read_text())
     if document and document.get("kind") in (KIND, CRON_KIND, PROFILE_KIND)
 ]
-VALIDATOR = jsonschema.Draft202012Validator(SCHEMA)
 
 
 def a_job() -> Any:  # Any: YAML
     return deepcopy(yaml.safe_load((ROOT / "examples/csv-local.yaml").read_text()))
 
 
+@functools.cache
+def validator() -> Any:  # Any: jsonschema ships no types
+    # Imported here, because the import takes two seconds, which each process that collects tests would need.
+    import jsonschema  # type: ignore[import-untyped]
+
+    return jsonschema.Draft202012Validator(SCHEMA)
+
+
 def faults(document: object) -> list[str]:
-    return [f"{error.json_path}: {error.message}" for error in VALIDATOR.iter_errors(document)]
+    return [f"{error.json_path}: {error.message}" for error in validator().iter_errors(document)]
 
 
 def test_the_committed_schema_is_current() -> None:
     assert (ROOT / json_schema.FILE).read_text() == json_schema.text(), "run `make generate`"
-    VALIDATOR.check_schema(SCHEMA)
+    validator().check_schema(SCHEMA)
 
 
 @pytest.mark.parametrize("document", JOBS)

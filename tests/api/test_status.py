@@ -26,6 +26,10 @@ def test_the_largest_status_stays_below_64_kib(a_full_status: Full, fill: str) -
     assert DataPrepJobStatus.model_validate(cut.model_dump()) == cut
 
 
+def test_the_largest_status_has_every_field(a_full_status: Full) -> None:
+    assert DataPrepJobStatus.model_fields.keys() - a_full_status("x").model_fields_set == set()
+
+
 def test_a_cut_status_keeps_phase_counts_and_the_manifest(a_full_status: Full) -> None:
     full = a_full_status("漢")
     cut = status.bounded(full)

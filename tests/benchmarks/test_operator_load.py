@@ -184,7 +184,7 @@ def test_what_played_pods_say_is_believed(part: str) -> None:
 
     assert isinstance(plan, PlanResult)
     assert isinstance(commit, CommitResult)
-    assert results.plan_fault(plan, spec) is None
+    assert results.plan_fault(plan, spec, step="plan") is None
     assert results.commit_fault(commit, run_id=plan.run_id) is None
     assert (plan.reused, plan.commit == commit) == ((True, True) if part == played.FOUND else (False, False))
 

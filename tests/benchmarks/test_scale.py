@@ -8,18 +8,21 @@ from typing import Any
 
 import pytest
 from benchmarks.scale import __main__ as program
-from benchmarks.scale import measurements
-from benchmarks.scale.ledger import FILE_BYTES, TB, Coefficients, Cost, Job, Kind, costs, job_of
+from benchmarks.scale import divided_steps, measurements, played_job
+from benchmarks.scale.ledger import FILE_BYTES, TB, WORKERS, Coefficients, Cost, Job, Kind, costs, job_of
 from benchmarks.scale.measured_process import MeasurementFailed
-from benchmarks.scale.measurements import Figures
 from benchmarks.scale.page import page_of
 from benchmarks.scale.played_files import INPUT, Content, PlayedFiles
+from benchmarks.scale.played_job import Figures
 from benchmarks.scale.played_store import KEYS_OF_A_PAGE, OUTPUT, PlayedStore
 from benchmarks.scale.rows import ROWS, Bench, Row
 
 from dataprep_converter.core.errors import AlreadyExists, NotFound
+from dataprep_converter.planning import planner
+from dataprep_converter.runtime import scans
 from dataprep_converter.stores import Entry
 from dataprep_converter.stores.objects.parts import PART_BYTES
+from dataprep_converter.stores.ranged import AHEAD_BYTES
 
 # --- the played store -------------------------------------------------------------------------------------------------
 
@@ -129,12 +132,37 @@ def test_a_played_data_set_is_committed(tmp_path: Path) -> None:
 
 
 def test_the_bundles_of_a_played_data_set_are_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(measurements, "WORKERS", 1)
+    monkeypatch.setattr(played_job, "WORKERS", 1)
     measurements.prepare_commit(str(tmp_path), 80, {})
     committed = measurements.commit(str(tmp_path), 80, {})
 
     assert committed["shards"] == 80
     assert committed["commit_get_requests"] < 20
+
+
+def test_a_part_is_scanned_and_a_plan_is_made_from_all_parts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(scans, "PART_BYTES", 64 << 20)
+    scanned = divided_steps.scan(str(tmp_path / "one"), "csv", 2)
+    divided_steps.scan_all(str(tmp_path / "all"), "csv", 2)
+    merged = divided_steps.merge(str(tmp_path / "all"), "csv", 2)
+
+    assert scanned["parts"] == 2
+    assert scanned["scan_put_requests"] == 1
+    # Only the header and the first rows are read again.
+    assert merged["merge_get_requests"] < scanned["scan_get_requests"]
+    assert merged["units"] == 2 * 16
+
+
+def test_a_shuffle_is_divided_and_a_task_is_made_from_its_records(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(planner, "KEPT_BYTES", 0)
+    fields = {"shuffle": {"seed": 1}, "limit": 1000}
+    measurements.plan(str(tmp_path), "csv", 1, fields)
+    divided = divided_steps.divide(str(tmp_path), "csv", 1, fields, most_slices=None)
+    worked = measurements.work(str(tmp_path), "csv", 1, fields, most_shards=None)
+
+    assert divided["slices"] >= 1
+    assert 0 < divided["mib_out"] < divided["mib"]
+    assert worked["shards"] >= 1
 
 
 @pytest.mark.slow
@@ -240,8 +268,27 @@ def test_costs_grow_with_the_job() -> None:
     for kind in kinds:
         small, large = by_step(kind, TB), by_step(kind, 100 * TB)
         assert large.keys() == small.keys()
-        for step in small.keys() - {"load the plan"}:
+        # The number of tasks is limited, so the ranges of a shuffle become larger.
+        for step in small.keys() - {"load the plan", "read the divided records, convert, publish", *SCANNED.values()}:
             assert large[step].time.seconds == pytest.approx(100 * small[step].time.seconds, rel=0.1)
+
+
+SCANNED: dict[Kind, str] = {"parquet": "read the footers", "csv": "read all text for the ends of records"}
+
+
+def test_a_scan_of_footers_takes_longer_than_a_listing_but_less_than_one_process() -> None:
+    small, large = by_step("parquet", TB), by_step("parquet", 100 * TB)  # one part, 36 parts
+    alone, scan, listing = small["read the footers"], large["read the footers"], large["list the files"]
+    assert listing.time.seconds < scan.time.seconds < 100 * alone.time.seconds / 10
+    assert scan.requests - 100 * alone.requests == pytest.approx(36 * listing.requests, rel=0.05)
+
+
+def test_a_scan_of_text_has_at_most_ten_thousand_parts() -> None:
+    large = by_step("csv", 100 * TB)
+    scan, listing = large["read all text for the ends of records"], large["list the files"]
+    parts = 9_314
+    assert scan.time.seconds > -(-parts // WORKERS) * listing.time.seconds
+    assert scan.requests == pytest.approx(parts * listing.requests + 100 * TB / AHEAD_BYTES, rel=0.01)
 
 
 def test_a_listing_of_a_billion_files_takes_a_million_pages() -> None:

@@ -61,14 +61,14 @@ class Keys:
 LABELS = {names.LABEL_JOB_UID: "job-uid", names.LABEL_STEP: "convert", names.LABEL_ATTEMPT: "1"}
 OF_PLAN = LABELS | {names.LABEL_STEP: "plan"}
 OF_SCAN = LABELS | {names.LABEL_STEP: "scan"}
+OF_SHUFFLE = LABELS | {names.LABEL_STEP: "shuffle"}
 
 
 def a_cache() -> Cache:
     cache = Cache()
     job = {"name": "mnist", "namespace": "team-a", "uid": "job-uid", "creationTimestamp": "2026-01-01T00:00:00Z", "resourceVersion": "1"}
-    cache.put(
-        Kind.DATAPREPJOBS, {"metadata": job, "spec": {}, "status": {"phase": "Running", "tasks": 4, "startTime": "2026-01-01T00:00:00Z"}}
-    )
+    status = {"phase": "Running", "tasks": 4, "shuffleTasks": 3, "startTime": "2026-01-01T00:00:00Z"}
+    cache.put(Kind.DATAPREPJOBS, {"metadata": job, "spec": {}, "status": status})
     other = job | {"name": "other", "uid": "other-uid"}
     cache.put(Kind.DATAPREPJOBS, {"metadata": other, "spec": {}, "status": {"tasks": 4}})
     owner = [{"kind": "DataPrepJob", "name": "mnist", "uid": "job-uid", "controller": True}]
@@ -83,9 +83,10 @@ def a_cache() -> Cache:
     of_plan = [{"kind": "Job", "name": "mnist-plan", "uid": "plan-uid", "controller": True}]
     planner = {"name": "planner", "namespace": "team-a", "uid": "planner-uid", "labels": OF_PLAN, "ownerReferences": of_plan}
     cache.put(Kind.PODS, {"metadata": planner, "status": {"phase": "Running"}})
-    scan = {"name": "mnist-scan-1", "namespace": "team-a", "uid": "scan-uid", "labels": OF_SCAN, "ownerReferences": owner}
-    cache.put(Kind.JOBS, {"metadata": scan, "spec": {}})
-    of_scan = [{"kind": "Job", "name": "mnist-scan-1", "uid": "scan-uid", "controller": True}]
-    scanner = {"name": "scanner", "namespace": "team-a", "uid": "scanner-uid", "labels": OF_SCAN, "ownerReferences": of_scan}
-    cache.put(Kind.PODS, {"metadata": scanner, "status": {"phase": "Running"}})
+    for step, labels, name in (("scan", OF_SCAN, "scanner"), ("shuffle", OF_SHUFFLE, "divider")):
+        child = {"name": f"mnist-{step}-1", "namespace": "team-a", "uid": f"{step}-uid", "labels": labels, "ownerReferences": owner}
+        cache.put(Kind.JOBS, {"metadata": child, "spec": {}})
+        of_step = [{"kind": "Job", "name": f"mnist-{step}-1", "uid": f"{step}-uid", "controller": True}]
+        pod = {"name": name, "namespace": "team-a", "uid": f"{name}-uid", "labels": labels, "ownerReferences": of_step}
+        cache.put(Kind.PODS, {"metadata": pod, "status": {"phase": "Running"}})
     return cache

@@ -131,15 +131,15 @@ def namespace(cluster: Cluster, operator: Installation, stores: Stores) -> Itera
     name = f"test-{uuid.uuid4().hex[:8]}"
     labels = {"pod-security.kubernetes.io/enforce": "restricted"}
     made = Namespace(cluster, name)
-    made.apply({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name, "labels": labels}}, *stores.secrets())
+    made.create(*stores.secrets(), labels=labels)
     yield made
-    cluster.kubectl("delete", "namespace", name, "--wait=false", "--ignore-not-found")
+    made.delete()
 
 
 @pytest.fixture(scope="session")
 def digits(stores: Stores) -> Path:
     """Synthetic MNIST in the shared folder, 70,000 images."""
-    folder = mnist.write(stores.volume / "mnist")
+    folder = mnist.copy_to(stores.volume / "mnist")
     for file in folder.iterdir():
         file.chmod(0o644)
     return folder

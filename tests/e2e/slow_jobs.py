@@ -1,17 +1,22 @@
-"""Jobs that write slowly to the OSS fake, so that a test can catch them while they run."""
+"""Jobs that write slowly to the OSS fake, so that a test can catch them while they run, and faults of their pods."""
 
 import hashlib
 import json
+import os
+import signal
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import Any
+from pathlib import Path
+from typing import Any, Final
 
 from storeservers.oss.controls import Fault
 from workbench import mnist
 from workbench.jobs import PATIENCE_SECONDS, Document, Namespace
 from workbench.stores import BUCKET, Stores, a_job
 
+HELD_SECONDS: Final = 55
+"""Each write is held for this long. The converter's OSS client waits for a minute."""
 SHARDED = {"output__shards": {"count": 4}, "output__fileName": "{split}-{shard}-of-{shards}.{ext}"}
 
 
@@ -19,6 +24,18 @@ SHARDED = {"output__shards": {"count": 4}, "output__fileName": "{split}-{shard}-
 def slow_writes(stores: Stores, *, seconds: float, count: int = 1000) -> Iterator[None]:
     """Slows down every PUT to the OSS fake, so that a test can catch the job while it runs."""
     stores.oss.inject(Fault(kind="stall", method="PUT", matching=rf"/{BUCKET}/.*tfrecords", seconds=seconds, count=count))
+    try:
+        yield
+    finally:
+        stores.oss.clear_faults()
+
+
+@contextmanager
+def held_writes(stores: Stores, namespace: Namespace, matching: str) -> Iterator[None]:
+    """Holds every PUT to the OSS fake whose key, without the namespace's folder, matches the regular expression."""
+    stores.oss.inject(
+        Fault(kind="stall", method="PUT", matching=rf"/{BUCKET}/{namespace.name}[^/]*/{matching}", seconds=HELD_SECONDS, count=1000)
+    )
     try:
         yield
     finally:
@@ -57,5 +74,30 @@ def some_reports(stores: Stores, namespace: Namespace, *, at_least: int) -> dict
         time.sleep(0.2)
 
 
-def running_workers(namespace: Namespace) -> list[Document]:
-    return [pod for pod in namespace.pods("slow", step="convert") if pod.get("status", {}).get("phase") == "Running"]
+def running_workers(namespace: Namespace, job: str = "slow", *, step: str = "convert") -> list[Document]:
+    return [pod for pod in namespace.pods(job, step=step) if pod.get("status", {}).get("phase") == "Running"]
+
+
+def kill_processes(namespace: Namespace, job: str = "slow", *, step: str = "convert") -> int:
+    """Kills the converter process with SIGKILL from the machine that acts as the node. Returns the number of containers that were hit."""
+    killed: set[str] = set()
+    for pod in running_workers(namespace, job, step=step):
+        container = pod["status"]["containerStatuses"][0].get("containerID", "").removeprefix("containerd://")
+        for cgroup in Path("/proc").glob("[0-9]*/cgroup"):
+            try:
+                if container and container in cgroup.read_text():
+                    os.kill(int(cgroup.parent.name), signal.SIGKILL)
+                    killed.add(container)
+            except (OSError, ValueError):
+                continue
+    return len(killed)
+
+
+def evict(namespace: Namespace, job: str = "slow", *, step: str = "convert") -> int:
+    """Evicts all converter pods through the eviction API, as `kubectl drain` does. Returns their number."""
+    workers = [pod["metadata"]["name"] for pod in running_workers(namespace, job, step=step)]
+    for name in workers:
+        eviction = {"apiVersion": "policy/v1", "kind": "Eviction", "metadata": {"name": name, "namespace": namespace.name}}
+        path = f"/api/v1/namespaces/{namespace.name}/pods/{name}/eviction"
+        namespace.cluster.kubectl("create", f"--raw={path}", "--filename=-", stdin=json.dumps(eviction))
+    return len(workers)

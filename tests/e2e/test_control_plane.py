@@ -33,7 +33,7 @@ def test_jobs_survive_outages_of_the_api_server_and_etcd(
     namespace: Namespace, stores: Stores, cluster: Cluster, operator: Installation
 ) -> None:
     """One outage that is long enough for the leader to lose its Lease, then a short one."""
-    namespace.apply(*small_jobs(stores, namespace, [f"restarted-{n}" for n in range(4)]))
+    namespace.apply(*small_jobs(stores, namespace, [f"restarted-{n}" for n in range(3)]))
     at_work(namespace)
     try:
         cluster.stop_api_server()
@@ -62,7 +62,7 @@ def test_the_crd_may_be_upgraded_under_running_jobs(namespace: Namespace, stores
     newer = yaml.safe_load(file.read_text())
     spec = newer["spec"]["versions"][0]["schema"]["openAPIV3Schema"]["properties"]["spec"]["properties"]
     spec["ofANewerRelease"] = {"type": "string", "maxLength": 10}
-    namespace.apply(*small_jobs(stores, namespace, [f"upgraded-{n}" for n in range(3)]))
+    namespace.apply(*small_jobs(stores, namespace, [f"upgraded-{n}" for n in range(2)]))
     at_work(namespace)
     apply_crd(cluster, newer)
     try:
@@ -86,7 +86,7 @@ def test_objects_of_an_older_release_are_read_and_their_jobs_continue(
     namespace: Namespace, stores: Stores, own_operator: Installation
 ) -> None:
     """The statuses of the running jobs lack all fields that later releases added."""
-    namespace.apply(*small_jobs(stores, namespace, [f"older-{n}" for n in range(3)]))
+    namespace.apply(*small_jobs(stores, namespace, [f"older-{n}" for n in range(2)]))
     at_work(namespace)
     with nobody_inside(own_operator):
         for name in phases(namespace):

@@ -4,15 +4,22 @@ The output's bytes must stay the same, without duplicates or leftovers.
 """
 
 import hashlib
-import os
-import signal
 import threading
 import time
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from tests.e2e.slow_jobs import SHARDED, assert_whole, running_workers, slow_job, slow_writes, some_reports
+from tests.e2e.slow_jobs import (
+    HELD_SECONDS,
+    SHARDED,
+    assert_whole,
+    kill_processes,
+    running_workers,
+    slow_job,
+    slow_writes,
+    some_reports,
+)
 
 from kubecluster import Cluster
 from storeservers.hdfs import HdfsCluster
@@ -21,9 +28,6 @@ from workbench.installation import Installation
 from workbench.jobs import Document, Namespace
 from workbench.stores import Stores, a_job, mount
 
-HELD_SECONDS = 55
-"""Each write is held for this long. The converter's OSS client waits for a minute."""
-
 
 def delete_pods(namespace: Namespace) -> int:
     """Returns the number of deleted pods."""
@@ -31,21 +35,6 @@ def delete_pods(namespace: Namespace) -> int:
     for pod in workers:
         namespace.kubectl("delete", "pod", pod["metadata"]["name"], "--grace-period=0", "--force")
     return len(workers)
-
-
-def kill_processes(namespace: Namespace) -> int:
-    """Kills the converter process with SIGKILL from the machine that acts as the node. Returns the number of containers that were hit."""
-    killed: set[str] = set()
-    for pod in running_workers(namespace):
-        container = pod["status"]["containerStatuses"][0].get("containerID", "").removeprefix("containerd://")
-        for cgroup in Path("/proc").glob("[0-9]*/cgroup"):
-            try:
-                if container and container in cgroup.read_text():
-                    os.kill(int(cgroup.parent.name), signal.SIGKILL)
-                    killed.add(container)
-            except (OSError, ValueError):
-                continue
-    return len(killed)
 
 
 @pytest.mark.parametrize(

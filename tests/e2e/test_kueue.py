@@ -4,13 +4,11 @@ import json
 import time
 import uuid
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
 
 import pytest
-from tests.e2e.slow_jobs import assert_whole, slow_job, slow_writes, some_reports
+from tests.e2e.slow_jobs import assert_whole, held_writes, slow_job, slow_writes, some_reports
 
 from kubecluster import Cluster
-from storeservers.oss.controls import Fault
 from workbench import kueue
 from workbench.installation import Installation
 from workbench.jobs import Document, Namespace, condition
@@ -18,12 +16,12 @@ from workbench.kueue import FLAVOR, FLAVOR_LABEL, MANAGED
 from workbench.sharing import is_shared
 from workbench.smalljobs import assert_done_once, small_jobs, wait_all
 from workbench.stores import BUCKET, Stores
+from workbench.wide_rows import large_job
 
 QUEUE_LABEL = "kueue.x-k8s.io/queue-name"
 SAID_SECONDS = 30
 """A message from Kueue is shown within this time. The operator polls Kueue's status messages about every ten seconds."""
 DONE_SECONDS = 120
-HELD_SECONDS = 55
 
 
 @pytest.fixture(scope="module")
@@ -170,7 +168,7 @@ def test_a_job_is_preempted_in_its_plan_and_resumes(queues: Namespace, stores: S
     queues.apply(kueue.priority("urgent", 100), kueue.priority("patient", 1))
     [urgent] = small_jobs(stores, queues, ["urgent"], one_pod=True)
     urgent["spec"] |= {"stores": stores.settings(), "output": {"uri": f"oss://{BUCKET}/{queues.name}-urgent"}}
-    with held_plans(stores, queues):
+    with held_writes(stores, queues, "_dataprep/"):
         queues.apply(queued(slow_job(queues, stores, digits_on_s3, workers__parallelism=1), "research", priority_class="patient"))
         until(lambda: running(queues, "slow", step="plan"), what="a running plan pod", seconds=DONE_SECONDS)
         first = workload(queues, "slow")["metadata"]["uid"]
@@ -190,15 +188,23 @@ def test_a_job_is_preempted_in_its_plan_and_resumes(queues: Namespace, stores: S
     assert max(pod["status"]["startTime"] for pod in queues.pods("slow", step="plan")) >= ended
 
 
-@contextmanager
-def held_plans(stores: Stores, namespace: Namespace) -> Iterator[None]:
-    """Holds each write of the plan steps for almost as long as the converter's client waits."""
-    plans = rf"/{BUCKET}/{namespace.name}[^/]*/_dataprep/"
-    stores.oss.inject(Fault(kind="stall", method="PUT", matching=plans, seconds=HELD_SECONDS, count=1000))
-    try:
-        yield
-    finally:
-        stores.oss.clear_faults()
+def test_the_pods_of_a_scan_run_within_the_jobs_quota(queues: Namespace, stores: Stores) -> None:
+    """The job is evicted while its input is scanned, comes back, and is deleted. Nothing of it is left in the cluster."""
+    quota(queues, "10")
+    job = queued(large_job(queues, stores, files=3), "research")
+    with held_writes(stores, queues, "_dataprep/scan-"):
+        queues.apply(job)
+        until(lambda: running(queues, "large", step="scan"), what="a running pod of the scan", seconds=DONE_SECONDS)
+        first = workload(queues, "large")["metadata"]["uid"]
+        stop(queues, "HoldAndDrain")
+        held(queues, "large", reason="Queued", words=[f"ClusterQueue {queues.name}-research is "], seconds=60)
+        assert step_job(queues, "large", "scan")["spec"]["suspend"] is True
+        stop(queues, "None")
+        until(lambda: running(queues, "large", step="scan"), what="a running pod of the scan", seconds=DONE_SECONDS)
+        # A single Workload represents all steps, and was admitted twice.
+        assert [each["metadata"]["uid"] for each in queues.all("workloads")] == [first]
+        queues.kubectl("delete", "dpj", "large")
+        until(lambda: not (queues.all("workloads") or queues.all("jobs") or queues.all("pods")), what="nothing left", seconds=60)
 
 
 def running(namespace: Namespace, name: str, *, step: str) -> bool:

@@ -28,7 +28,7 @@ def test_many_jobs_at_once_have_one_plan_job_each(namespace: Namespace, stores: 
     ]
     namespace.apply(*jobs)
     deadline = time.monotonic() + 120
-    while (made := len(namespace.kubectl("get", "jobs", "--output=name").split())) < count:
+    while (made := len(namespace.all("jobs"))) < count:
         assert time.monotonic() < deadline, f"{made} of {count} plan Jobs after 120 s"
         time.sleep(1)
     time.sleep(5)

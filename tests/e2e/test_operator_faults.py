@@ -173,7 +173,7 @@ def test_an_operator_with_a_wrong_clock_uses_the_api_servers_time(
 @pytest.mark.long
 def test_the_operator_dies_again_and_again(namespace: Namespace, stores: Stores, kubeconfig: Path, port: int, tmp_path: Path) -> None:
     """`make chaos` kills the operator 100 times during 50 jobs, or during more jobs if these finish early."""
-    kills, jobs, seed = int(os.environ.get("CHAOS", "4")), int(os.environ.get("CHAOS_JOBS", "4")), int(os.environ.get("SEED", "8"))
+    kills, jobs, seed = int(os.environ.get("CHAOS", "4")), int(os.environ.get("CHAOS_JOBS", "3")), int(os.environ.get("SEED", "8"))
     chance = random.Random(seed)  # noqa: S311  # kills are reproducible by the seed
     outside = OutsideOperator(kubeconfig, port, namespaces=[namespace.name], log=tmp_path / "log")
     outside.start()

@@ -7,7 +7,7 @@ import json
 import time
 from collections.abc import Callable
 
-from tests.e2e.slow_jobs import assert_whole, running_workers, slow_job, slow_writes, some_reports
+from tests.e2e.slow_jobs import assert_whole, evict, running_workers, slow_job, slow_writes, some_reports
 
 from workbench.jobs import Document, Namespace, condition
 from workbench.smalljobs import assert_done_once, small_jobs, wait_all
@@ -41,16 +41,6 @@ def test_an_evicted_pod_is_replaced_and_not_counted_as_a_failure(namespace: Name
     reports = assert_whole(stores, namespace)
     assert {file: reports[file] for file in done} == done
     assert namespace.status("slow").get("failures", []) == []
-
-
-def evict(namespace: Namespace) -> int:
-    """Evicts all converter pods through the eviction API, as `kubectl drain` does. Returns their number."""
-    workers = [pod["metadata"]["name"] for pod in running_workers(namespace)]
-    for name in workers:
-        eviction = {"apiVersion": "policy/v1", "kind": "Eviction", "metadata": {"name": name, "namespace": namespace.name}}
-        path = f"/api/v1/namespaces/{namespace.name}/pods/{name}/eviction"
-        namespace.cluster.kubectl("create", f"--raw={path}", "--filename=-", stdin=json.dumps(eviction))
-    return len(workers)
 
 
 def test_a_pod_over_its_memory_limit_says_so(namespace: Namespace, stores: Stores) -> None:

@@ -20,9 +20,8 @@ def wait_until_gone(namespace: Namespace, name: str) -> None:
 
 
 def test_the_output_is_removed_with_its_job_and_foreign_files_stay(namespace: Namespace, stores: Stores, digits_on_hdfs: str) -> None:
-    namespace.apply(
-        a_job(stores, name="scratch", source=digits_on_hdfs, output=f"s3://{BUCKET}/{namespace.name}", deletionPolicy="Delete", limit=1000)
-    )
+    output = f"s3://{BUCKET}/{namespace.name}"
+    namespace.apply(a_job(stores, name="scratch", source=digits_on_hdfs, output=output, deletionPolicy="Delete", limit=1000, one_pod=True))
     namespace.wait_phase("scratch", "Succeeded")
     stores.s3.write(BUCKET, f"{namespace.name}/_dataprep/notes.txt", b"mine")
     assert len(stores.s3.keys(BUCKET, f"{namespace.name}/")) > 5
@@ -36,7 +35,7 @@ def test_the_output_is_removed_with_its_job_and_foreign_files_stay(namespace: Na
 def test_a_denied_removal_says_so_and_ends_once_the_policy_is_retain(namespace: Namespace, stores: Stores, digits_on_hdfs: str) -> None:
     stores.hdfs.mkdirs(f"/{namespace.name}", owner="nobody")
     output = f"{stores.hdfs.uri}/{namespace.name}"
-    job = a_job(stores, name="denied", source=digits_on_hdfs, output=output, deletionPolicy="Delete", limit=1000)
+    job = a_job(stores, name="denied", source=digits_on_hdfs, output=output, deletionPolicy="Delete", limit=1000, one_pod=True)
     job["spec"]["stores"] = [{"uriPrefix": "hdfs://", "user": "nobody"}]
     namespace.apply(job)
     namespace.wait_phase("denied", "Succeeded")

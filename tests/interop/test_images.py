@@ -1,8 +1,6 @@
 """Pixels equal TensorFlow's after decoding, cropping and standardizing, both for files written by Pillow and for photographs."""
 
-import importlib.util
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -14,6 +12,7 @@ from tests.converter.transforms.image_batches import file_of
 
 from dataprep_api.spec.transforms.images import Decode, Resize
 from dataprep_converter.images import image_files, resampling
+from workbench.example_inputs import scikit_learn_data
 
 pytestmark = pytest.mark.interop
 
@@ -23,10 +22,7 @@ Pixels = npt.NDArray[np.uint8]
 @pytest.fixture(scope="session")
 def photo() -> Image.Image:
     """A photograph with odd sides, so that blocks and chroma samples are incomplete at its edges."""
-    package = importlib.util.find_spec("sklearn")
-    assert package is not None
-    assert package.submodule_search_locations
-    with Image.open(Path(package.submodule_search_locations[0], "datasets/images/china.jpg")) as found:
+    with Image.open(scikit_learn_data() / "images/china.jpg") as found:
         return found.convert("RGB").crop((100, 50, 431, 297))
 
 

@@ -35,7 +35,7 @@ def digits_job(source: Path, output: Path, **options: Any) -> DataPrepJob:
 
 @pytest.fixture(scope="session")
 def source(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return mnist.write(tmp_path_factory.mktemp("mnist"))
+    return mnist.copy_to(tmp_path_factory.mktemp("mnist"))
 
 
 @pytest.fixture(scope="session")

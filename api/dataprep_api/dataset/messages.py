@@ -115,7 +115,7 @@ class ScanRequest(_Reported):
 
     kind: Literal["scan"] = "scan"
     scan: Annotated[str, Field(max_length=64, pattern=r"^[0-9a-f]{8,64}$")]
-    """The hex digest that names the scan. A scan that is repeated with the same parts has the same name, so it finds its finished parts."""
+    """The hex digest that names the scan. Scans with the same name and the same number of parts divide the same files in the same way. So a scan that is repeated finds its finished parts."""
     parts: Annotated[int, Field(ge=2, le=MOST_TASKS)]
     """The number of parts. Each part is scanned by one pod."""
     code_commit: Annotated[str, Field(max_length=40, pattern=r"^[0-9a-f]{40}$")] | None = None
@@ -220,7 +220,7 @@ class RequestCounts(Model):
 
 
 class ProgressReport(_Reported):
-    """One worker pod's counts since the start of its task. A plan pod that does a small job's work reports this work as task 0. The counts are totals, so a lost or repeated report does no harm."""
+    """One worker pod's counts since the start of its task. A plan pod that does a small job's work reports this work as task 0, and a pod of the shuffle step reports its slice. The counts are totals, so a lost or repeated report does no harm."""
 
     job: Annotated[str, Field(max_length=253)]
     """The name of the DataPrepJob. The token contains the namespace, and the pod's name and uid."""

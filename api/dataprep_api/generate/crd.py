@@ -144,7 +144,7 @@ def _version() -> Schema:
             _column("Phase", "string", ".status.phase", "Phase of the job."),
             _column("Reason", "string", '.status.conditions[?(@.type=="Ready")].reason', "Reason of the phase."),
             _column("Progress", "integer", ".status.progress.percent", "Percent done."),
-            _column("Shards", "string", ".status.progress.summary", "Shards done and all shards, or parts of a scan."),
+            _column("Shards", "string", ".status.progress.summary", "Finished and all shards, parts or slices."),
             _column("Records", "integer", ".status.progress.records.out", "Records written."),
             _column("Rate", "integer", ".status.progress.recordsPerSecond", "Records per second."),
             _column("ETA", "string", ".status.progress.eta", "Estimated time left."),

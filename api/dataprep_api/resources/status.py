@@ -89,7 +89,7 @@ class Progress(Model):
     percent: Annotated[int, Field(ge=0, le=100)] = 0
     """Percent done."""
     summary: Annotated[str, Field(max_length=64)] = ""
-    """Finished and total shards. An example is `3/8`. While the input is scanned, these are the parts of the scan."""
+    """Finished and total shards. An example is `3/8`. While the input is scanned, these are the parts of the scan. In the first round of a shuffle, these are the slices of the input."""
     shards: ShardProgress = ShardProgress()
     """Shards by state."""
     records: RecordProgress = RecordProgress()
@@ -246,7 +246,7 @@ class Timings(Model):
     planning_seconds: Annotated[float, Field(ge=0)] | None = None
     """Plan step. If the input was scanned, the scan and merge steps are included."""
     running_seconds: Annotated[float, Field(ge=0)] | None = None
-    """Convert step."""
+    """Convert step. The first round of a shuffle is included."""
     committing_seconds: Annotated[float, Field(ge=0)] | None = None
     """Commit step."""
     total_seconds: Annotated[float, Field(ge=0)] | None = None
@@ -440,5 +440,6 @@ def _short_texts(status: DataPrepJobStatus) -> DataPrepJobStatus:
             "bad_records": [cut(record) for record in status.bad_records],
             "failures": [cut(failure) for failure in status.failures],
             "warnings": [warning[:200] for warning in status.warnings],
+            "runs": [run.model_copy(update={"message": run.message[:60]}) for run in status.runs],
         }
     )

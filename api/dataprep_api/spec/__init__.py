@@ -120,7 +120,7 @@ class StepDeadlines(Model):
     plan_seconds: DeadlineSeconds | None = None
     """Time limit of the plan step. If the input is scanned by several pods, the scan step and the merge step have the same limit each."""
     convert_seconds: DeadlineSeconds | None = None
-    """Time limit of the convert step."""
+    """Time limit of the convert step. The first round of a shuffle has the same limit for itself."""
     commit_seconds: DeadlineSeconds | None = None
     """Time limit of the commit step."""
 
@@ -198,10 +198,10 @@ class DataPrepJobSpec(Model):
     stores: Stores | None = None
     """Access to stores, by URI prefix. An entry can have an endpoint, a Secret with credentials, and Hadoop's configuration."""
     workers: Workers = Workers()
-    """The converter pods. The pods of a scan have the same fields, but no devices."""
+    """The converter pods. The pods of a scan and of the first round of a shuffle have the same fields, but no devices."""
     # There is no default, because the API server would write it into each job, and earlier releases would refuse the job.
     planning: Planning | None = None
-    """Pods of the plan and commit steps. If the input is scanned by several pods, this includes the merge step."""
+    """Pods of the plan, merge and commit steps. There is a merge step only if several pods scan the input."""
     profile: Annotated[str, Field(min_length=1, max_length=253)] | None = None
     """DataPrepProfile with defaults for this job. The profile is in the same namespace. Its stores and workers fill in what this spec leaves out. Default: the profile named `default`, if it exists."""
     run_after: Annotated[list[JobName], Field(max_length=32), SharedList()] | None = None
@@ -219,9 +219,9 @@ class DataPrepJobSpec(Model):
     blocked_deadline_seconds: DeadlineSeconds | None = None
     """Time limit for pods that can't start. The limit applies to problems that someone has to solve: an image, Secret or ConfigMap is missing, or the API server refuses the pods. Default: the time for which the job has worked so far, but at least 30 s and at most 6 h. If the problem may be temporary, such as a network timeout, the default is at least 600 s."""
     backoff_limit: Annotated[int, Field(ge=0, le=100)] = 3
-    """Retries of the plan and commit steps. The merge step has the same number of retries."""
+    """Retries of the plan, merge and commit steps. There is a merge step only if several pods scan the input."""
     backoff_limit_per_index: Annotated[int, Field(ge=0, le=100)] = 3
-    """Retries of each convert task. Each part of a scan has the same number of retries."""
+    """Retries of each convert task. Each part of a scan and each slice of a shuffle's first round has the same number of retries."""
     max_evictions: Annotated[int, Field(ge=0, le=1_000_000)] | None = None
     """Evicted pods allowed before the job fails. Pods are evicted by preemption, by drains, and by nodes under pressure. Default: no limit."""
     retry: Retry | None = None

@@ -99,7 +99,7 @@ class Resources(Model):
 
 
 class Planning(Model):
-    """Pods of the plan and commit steps."""
+    """Pods of the plan, merge and commit steps."""
 
     resources: Resources | None = None
     """Container resources. They replace all of `workers.resources` for these pods. Devices (`nvidia.com/gpu`) are left out."""
@@ -206,7 +206,7 @@ class Workers(Model):
     one_pod: Literal["Auto", "Never"] | None = None
     """Whether one pod does all steps of a small job. `Auto` (default): it does if input and output have at most 128 MiB each and at most 100 shards, with the exceptions in docs/guide.md. `Never`: each step has its own pods."""
     resources: Resources | None = None
-    """Container resources. Without `planning.resources`, the plan and commit steps have them too, but no devices."""
+    """Container resources. The pods of a scan and of the first round of a shuffle have them too, but no devices. So do the pods of the plan, merge and commit steps if `planning.resources` isn't set."""
     accelerator: Accelerator = Accelerator()
     """Whether pods run on GPU nodes."""
     node_selector: StringMap | None = None

@@ -38,6 +38,13 @@ class Display:
         else:
             self._say("planning …")
 
+    def scanned(self, progress: PlanProgress) -> None:
+        """Shows how much of the input has been scanned. On a terminal, the bar of the plan shows it."""
+        now = time.monotonic()
+        if self._planning is None and now - self._shown_at >= _LINE_SECONDS:
+            self._shown_at = now
+            self._say(f"planning: {planning_text(progress)}")
+
     def step(self, name: str) -> None:
         """Shows that a step begins."""
         self.close()
@@ -62,7 +69,7 @@ class Display:
         if self._stream.isatty() and not self._quiet and plan.splits and not plan.reused:
             self._start_bar()
 
-    def shuffled(self, index: int, progress: TaskProgress) -> None:
+    def shuffle_progress(self, index: int, progress: TaskProgress) -> None:
         """Takes the new counts of one task of a shuffle's first round and shows the sums over all its tasks."""
         self._is_shuffling = True
         self._show("shuffling", index, progress)
@@ -142,8 +149,12 @@ class Display:
 
             def render(self, task: "Task") -> Text:
                 """Returns the text, and moves the bar once the number of records to read is known."""
-                if progress.to_read:
+                if progress.to_scan:
+                    task.total, task.completed = progress.to_scan, progress.scanned
+                elif progress.to_read:
                     task.total, task.completed = progress.to_read, progress.read
+                else:
+                    task.total = None
                 return Text(planning_text(progress))
 
         self._planning = Progress(
@@ -181,6 +192,8 @@ class Display:
 
 def planning_text(progress: PlanProgress) -> str:
     """Says what a plan has found and read so far, in at most 50 characters unless the numbers are very large."""
+    if progress.to_scan:
+        return f"scanned {progress.scanned / 1e6:,.0f} of {progress.to_scan / 1e6:,.0f} MB"
     if progress.to_read:
         return f"read {progress.read:,} of {progress.to_read:,} records"
     parts = [f"{progress.files:,} file{'s' * (progress.files != 1)}"] * bool(progress.files)

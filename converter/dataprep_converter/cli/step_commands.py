@@ -63,6 +63,7 @@ def _add_whole_jobs(commands: "argparse._SubParsersAction[argparse.ArgumentParse
 def _add_steps(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
     scan = job_command(commands, "scan", "scan one part of a large input for the plan (a pod of the scan step runs this)")
     scan.add_argument("--scan", required=True, metavar="ID", help="name of the scan that the plan step asked for")
+    scan.add_argument("--parts", required=True, type=positive, metavar="N", help="number of parts of the scan")
     scan.set_defaults(command=_scan, task=None)
 
     work = job_command(commands, "work", "convert one task of a plan (a converter pod runs this)")
@@ -137,10 +138,11 @@ def _plan(arguments: argparse.Namespace) -> Exit:
     else:
         # The operator sets this variable if it runs the first round of a shuffle.
         access.divides_shuffles = TWO_ROUNDS in os.environ
-        # The operator sets this variable if this pod also does the other steps of a small job.
-        pods = os.environ.get(ONE_POD) if arguments.scan is None else None
-        # The operator sets this variable if it runs a scan by several pods.
-        may_scan = MAY_SCAN in os.environ and arguments.scan is None
+        pods, may_scan = None, False
+        if arguments.scan is None:
+            # The operator sets the first variable if this pod also does the other steps of a small job, and the second one if several pods
+            # scan a large input.
+            pods, may_scan = os.environ.get(ONE_POD), MAY_SCAN in os.environ
         with _planning(access), tracing.span("plan", job=job.metadata.name) as tell:
             if may_scan and (request := scan_request(job, access)) is not None:
                 logger.info("the source is scanned in %d parts before it is planned", request.parts)
@@ -195,12 +197,15 @@ def _validate(arguments: argparse.Namespace) -> Exit:
 
 
 def _scan(arguments: argparse.Namespace) -> Exit:
+    from dataprep_converter.core.errors import BadSpec
     from dataprep_converter.steps.conversion.scan_step import run_scan_step
 
     job = with_code(job_of(arguments))
     arguments.task = part = _task_number(arguments)
+    if part >= arguments.parts:
+        raise BadSpec(f"The scan has parts 0 to {arguments.parts - 1}, got part {part}.")
     access = access_of(job)
-    access.share_among(job.spec.workers.parallelism)
+    access.share_among(min(job.spec.workers.parallelism, arguments.parts))
     with tracing.span("scan", job=job.metadata.name, scan=arguments.scan, part=part):
         run_scan_step(job.spec, access, part, scan=arguments.scan)
     return Exit.DONE
@@ -234,6 +239,7 @@ def _work(arguments: argparse.Namespace) -> Exit:
 
 
 def _shuffle(arguments: argparse.Namespace) -> Exit:
+    from dataprep_converter.cli.reporter import Reporter
     from dataprep_converter.core.errors import BadSpec
     from dataprep_converter.steps.conversion.shuffle import shuffle_task, shuffle_tasks
     from dataprep_converter.steps.kinds import Conversion, kind_of
@@ -244,15 +250,18 @@ def _shuffle(arguments: argparse.Namespace) -> Exit:
     if not isinstance(kind, Conversion):
         raise BadSpec("Only a conversion has the first round of a shuffle; this job is a copy or a script.")
     access = access_of(job)
-    plan = _stored_plan(job, kind, access, arguments)
-    tasks = shuffle_tasks(plan)
-    if number >= tasks:
-        raise BadSpec(f"The plan's first round of a shuffle has {tasks} tasks, numbered from 0; got task {number}.")
-    access.share_among(min(job.spec.workers.parallelism, tasks))
-    with tracing.span("shuffle", job=job.metadata.name, run_id=arguments.run, task=number) as tell:
-        done = shuffle_task(job.spec, number, plan=plan, access=access)
-        tell(records=done.records, bytes=done.bytes_out)
-    logger.info("divided %d records of slice %d, %d bytes", done.records, number, done.bytes_out)
+    with (
+        Reporter(index=number, budgets=access.budgets) as reporter,
+        tracing.span("shuffle", job=job.metadata.name, run_id=arguments.run, task=number) as tell,
+    ):
+        plan = _stored_plan(job, kind, access, arguments)
+        tasks = shuffle_tasks(plan)
+        if number >= tasks:
+            raise BadSpec(f"The plan's first round of a shuffle has {tasks} tasks, numbered from 0; got task {number}.")
+        access.share_among(min(job.spec.workers.parallelism, tasks))
+        done = shuffle_task(job.spec, number, plan=plan, access=access, watch=reporter.watch)
+        tell(records=done.records_in, bytes=done.bytes_out)
+    logger.info("divided %d records of slice %d, %d bytes", done.records_in, number, done.bytes_out)
     return Exit.DONE
 
 

@@ -20,7 +20,7 @@ ConvertError
 │   ├── Missing       a planned file or its report doesn't exist                    exit 5
 │   └── BrokenRecord  a record's CRC or length is wrong                             exit 5
 ├── NewerFormat       a stored file has a newer format than this release supports   exit 5
-├── StoppedError      this task ended because another one failed (`steps/pool.py`)  exit 70
+├── StoppedError      this task ended because another failed (`steps/processes.py`) exit 70
 └── TooSlowError      the workers do the rest of a small job (`steps/one_pod.py`)   exit 70
 """
 

@@ -5,7 +5,6 @@ so they are compressed.
 """
 
 import zlib
-from array import array
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from hashlib import blake2b
@@ -45,21 +44,23 @@ class Differences:
 class ExpectedFiles:
     """Files with their sizes and, if they are known, their pins. The files are numbered in the order in which they are added."""
 
-    def __init__(self) -> None:
+    def __init__(self, count: int = 0) -> None:
+        """Reserves memory for `count` files. More files can be added, but columns that grow in steps leave gaps in the memory."""
         self._packed: list[bytes] = []
         self._paths: list[str] = []
         """The last paths, which aren't compressed yet."""
         self._unpacked: tuple[int, list[str]] = (-1, [])
         """The paths that were looked up last, and where they are in `_packed`."""
-        self._keys, self._pins = bytearray(), bytearray()
-        self._sizes, self._shards = array("q"), array("i")
+        self._count = 0
+        self._keys, self._pins = np.zeros(count, _KEY), np.zeros(count, _KEY)
+        self._sizes, self._shards = np.zeros(count, np.int64), np.zeros(count, np.int32)
         self._order: npt.NDArray[np.int64] | None = None
         """The numbers of the files in the order of their keys, once all files have been added."""
 
     @classmethod
     def of_manifest(cls, manifest: Manifest) -> "ExpectedFiles":
         """Returns the visible files of a finished data set. Their pins aren't known."""
-        files = cls()
+        files = cls(len(manifest.files) + len(manifest.metadata))
         for number, file in enumerate(manifest.files):
             files.add_shard(number, file)
         for metadata in manifest.metadata:
@@ -68,14 +69,17 @@ class ExpectedFiles:
         return files
 
     def __len__(self) -> int:
-        return len(self._sizes)
+        return self._count
 
     def add(self, path: str, size: int, *, pin: str | None = None, shard: int = -1) -> None:
         """Adds a file, which belongs to the shard with this number if there is one."""
-        self._keys += _key(path)
-        self._pins += _key(pin) if pin is not None else bytes(_KEY.itemsize)
-        self._sizes.append(size)
-        self._shards.append(shard)
+        number, self._count = self._count, self._count + 1
+        if number == len(self._sizes):
+            self._reserve(max(_AT_ONCE, number))
+        self._keys[number] = _key(path)
+        self._pins[number] = _key(pin) if pin is not None else _NO_KEY
+        self._sizes[number] = size
+        self._shards[number] = shard
         self._order = None
         self._paths.append(path)
         if len(self._paths) == _AT_ONCE:
@@ -99,15 +103,15 @@ class ExpectedFiles:
 
     def size(self, number: int) -> int:
         """Returns the size of a file."""
-        return self._sizes[number]
+        return int(self._sizes[number])
 
     def has_pin(self, number: int) -> bool:
         """Whether the pin of a file is known."""
-        return bool(_array(self._pins)[number] != _NO_KEY)
+        return bool(self._pins[number] != _NO_KEY)
 
     def shard(self, number: int) -> int:
         """Returns the number of the shard to which a file belongs."""
-        return self._shards[number]
+        return int(self._shards[number])
 
     def others(self, paths: Iterable[str]) -> Iterator[str]:
         """Yields the paths that aren't those of expected files."""
@@ -117,7 +121,7 @@ class ExpectedFiles:
     def compared(self, listing: Iterable[tuple[str, Entry]], *, ours: Collection[str] = (), ignores_others: bool = False) -> Differences:
         """Returns how the listing differs from these files. The files in `ours` may be in the listing as well, and with `ignores_others`, any
         other files too."""
-        sizes, pins = np.frombuffer(self._sizes, np.int64), _array(self._pins)
+        sizes, pins = self._sizes, self._pins
         found = np.zeros(len(self), np.bool_)
         differences = Differences()
         for some in _pieces(listing):
@@ -155,11 +159,17 @@ class ExpectedFiles:
         """Returns text that names the first few of these files and says how many more there are."""
         return abbreviate([self.path(number) for number in numbers[:_SHOWN]], count=len(numbers))
 
+    def _reserve(self, count: int) -> None:
+        """Reserves memory for so many more files."""
+        self._keys, self._pins = (np.concatenate([column, np.zeros(count, _KEY)]) for column in (self._keys, self._pins))
+        self._sizes = np.concatenate([self._sizes, np.zeros(count, np.int64)])
+        self._shards = np.concatenate([self._shards, np.zeros(count, np.int32)])
+
     def _numbers(self, paths: Sequence[str]) -> npt.NDArray[np.int64]:
         """Returns the number of each file, or -1 for a path that isn't expected."""
         if not len(self):
             return np.full(len(paths), -1)
-        known, keys = _array(self._keys), _keys(paths)
+        known, keys = self._keys[: len(self)], _keys(paths)
         if self._order is None:
             self._order = np.argsort(known, kind="stable")
         places = np.searchsorted(known, keys, sorter=self._order)
@@ -177,11 +187,7 @@ def _key(text: str) -> bytes:
 
 
 def _keys(texts: Iterable[str]) -> npt.NDArray[np.bytes_]:
-    return _array(b"".join(map(_key, texts)))
-
-
-def _array(keys: bytes | bytearray) -> npt.NDArray[np.bytes_]:
-    return np.frombuffer(keys, _KEY)
+    return np.frombuffer(b"".join(map(_key, texts)), _KEY)
 
 
 def _pieces(items: Iterable[T]) -> Iterator[list[T]]:

@@ -15,7 +15,7 @@ On stores with folders, files are removed in the same way: a process moves them 
 this folder.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor, wait
 from dataclasses import dataclass
 from typing import Final, TypeVar
@@ -31,6 +31,8 @@ T = TypeVar("T")
 
 _AT_ONCE: Final = 8
 _MOST_STAGED: Final = 64
+_STAGED_BYTES: Final = 4 << 20
+"""As soon as the files that are staged together have this size, they are completed."""
 
 
 @dataclass(frozen=True)
@@ -42,16 +44,29 @@ class SmallFile:
     hdfs: HdfsOptions | None = None
 
 
-def write(store: Store, files: Sequence[SmallFile], *, check: Callable[[], None]) -> None:
+def write(store: Store, files: Iterable[SmallFile], *, check: Callable[[], None]) -> None:
     """Writes small files durably, several at a time. An existing file is replaced.
 
     `check` raises an error if the caller no longer owns the folder. Files are written concurrently, because syncing a file takes longer
-    than writing it, and syncing several files concurrently takes no longer than syncing one.
+    than writing it, and syncing several files concurrently takes no longer than syncing one. If `files` is a generator, only a few of its
+    files are in memory at the same time.
     """
     with ThreadPoolExecutor(_AT_ONCE, thread_name_prefix="metadata") as threads:
-        for start in range(0, len(files), _MOST_STAGED):
-            staged = _Staged(store, files[start : start + _MOST_STAGED], threads)
-            retrying(lambda staged=staged: staged.write(check), what=f"writing {staged.files[0].uri}")  # type: ignore[misc] # mypy can't infer a lambda with a default
+        for group in _groups(files):
+            staged = _Staged(store, group, threads)
+            retrying(lambda staged=staged: staged.write(check), what=f"writing {group[0].uri}")  # type: ignore[misc] # mypy can't infer a lambda with a default
+
+
+def _groups(files: Iterable[SmallFile]) -> Iterator[list[SmallFile]]:
+    """Yields the files that are staged together, in a list that is cleared afterwards, so that their contents are freed."""
+    group: list[SmallFile] = []
+    for file in files:
+        group.append(file)
+        if len(group) == _MOST_STAGED or sum(len(each.content) for each in group) >= _STAGED_BYTES:
+            yield group
+            group.clear()
+    if group:
+        yield group
 
 
 @dataclass(frozen=True)

@@ -36,7 +36,7 @@ def is_untouched(manifest: Manifest, folder: RunFolder) -> bool:
 def _different_shards(manifest: Manifest, folder: RunFolder, reports: StoredReports) -> set[int] | None:
     """Returns the numbers of the shards that have changed since their reports were written. Returns None if the data set has changed in any
     other way."""
-    files, beside = ExpectedFiles(), ExpectedFiles()
+    files, beside = ExpectedFiles(len(manifest.files)), ExpectedFiles(len(manifest.files))
     with closing(iter(reports)) as found_reports:
         for number, (file, report) in enumerate(zip(manifest.files, found_reports, strict=True)):
             if report is None or report.file != file.file:

@@ -6,7 +6,7 @@ manifest doesn't depend on how it is stored.
 """
 
 import hashlib
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, Final, cast
 
 import pyarrow as pa
@@ -16,7 +16,7 @@ from dataprep_api import names
 from dataprep_api.dataset.report import Manifest, ManifestFile, ManifestTable, MetadataFile
 from dataprep_converter.core.errors import NotWhole
 from dataprep_converter.dataset import shard_table
-from dataprep_converter.dataset.shard_table import Rows
+from dataprep_converter.dataset.shard_table import Batches, Rows
 from dataprep_converter.dataset.table_rows import check_rows
 from dataprep_converter.runtime.temporary import IN_MEMORY, TemporaryFile, room_for
 
@@ -32,7 +32,7 @@ def is_large(files: Sequence[ManifestFile]) -> bool:
     return len(files) > MOST_LISTED_FILES
 
 
-def with_shards(manifest: Manifest, batches: Sequence[pa.RecordBatch]) -> Manifest:
+def with_shards(manifest: Manifest, batches: Batches) -> Manifest:
     """Returns the manifest with these shards, their record indexes, and their files of bad records."""
     files, quarantine = shard_table.files(batches), shard_table.quarantine(batches)
     if is_large(files):
@@ -45,24 +45,38 @@ def with_shards(manifest: Manifest, batches: Sequence[pa.RecordBatch]) -> Manife
 def with_metadata(manifest: Manifest, files: Sequence[MetadataFile]) -> Manifest:
     """Returns the manifest with these metadata files after the record indexes that it has already."""
     indexes = manifest.metadata
-    metadata = Rows(indexes.batches, indexes.make, list(files)) if isinstance(indexes, Rows) else [*indexes, *files]
+    metadata = indexes.followed_by(list(files)) if isinstance(indexes, Rows) else [*indexes, *files]
     return manifest.model_copy(update={"metadata": metadata})
 
 
 def table_of(manifest: Manifest) -> TemporaryFile:
     """Returns a file with the table of the manifest's shards. Raises StoreFull."""
-    table = pa.Table.from_batches(shard_table.batches_of(manifest.files), shard_table.SCHEMA)
     file = TemporaryFile(names.manifest_table(manifest.run_id), in_memory=IN_MEMORY)
     try:
         with (
             room_for(file.what),
-            _parquet.ParquetWriter(file.file, table.schema, compression="zstd", use_dictionary=["split"], write_statistics=False) as writer,
+            _parquet.ParquetWriter(
+                file.file, shard_table.SCHEMA, compression="zstd", use_dictionary=["split"], write_statistics=False
+            ) as writer,
         ):
-            writer.write_table(table, row_group_size=_ROW_GROUP)
+            for group in _row_groups(shard_table.batches_of(manifest.files)):
+                writer.write_table(group, row_group_size=_ROW_GROUP)
     except BaseException:
         file.close()
         raise
     return file
+
+
+def _row_groups(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.Table]:
+    """Yields the rows of the batches in tables of _ROW_GROUP rows. Only the last table may have fewer."""
+    rows = shard_table.SCHEMA.empty_table()
+    for batch in batches:
+        rows = pa.concat_tables([rows, pa.Table.from_batches([batch])])
+        while rows.num_rows >= _ROW_GROUP:
+            yield rows.slice(0, _ROW_GROUP)
+            rows = rows.slice(_ROW_GROUP)
+    if rows.num_rows:
+        yield rows
 
 
 def with_table(manifest: Manifest, file: TemporaryFile) -> Manifest:
@@ -105,7 +119,7 @@ def sha256_of(file: TemporaryFile) -> str:
     return digest.hexdigest()
 
 
-def _read(file: TemporaryFile, rows: int, run_id: str, uri: str) -> Sequence[pa.RecordBatch]:
+def _read(file: TemporaryFile, rows: int, run_id: str, uri: str) -> Batches:
     """Returns the rows of the table of this run, a row group at a time. Raises NotWhole unless the table has this number of rows."""
     try:
         # Arrow's threads are not used, because a worker crashes if it exits while one of these threads is still freeing the bytes.

@@ -238,9 +238,9 @@ class RunFolder(OutputFolder):
 
     # --- the steps of a commit, which have no effect once another run owns the folder ----------------------------------
 
-    def put_metadata(self, files: Sequence[tuple[str, bytes]], *, hdfs: HdfsOptions | None) -> None:
+    def put_metadata(self, files: Iterable[tuple[str, bytes]], *, hdfs: HdfsOptions | None) -> None:
         """Writes small metadata files. The HDFS options `hdfs` apply only to visible files."""
-        staged = [fencing.SmallFile(self.at(path), content, None if names.is_hidden(path) else hdfs) for path, content in files]
+        staged = (fencing.SmallFile(self.at(path), content, None if names.is_hidden(path) else hdfs) for path, content in files)
         fencing.write(self._store, staged, check=self.check_owner)
 
     def put_success(self, success: Success) -> None:
@@ -296,14 +296,17 @@ class RunFolder(OutputFolder):
                 self.delete(path)
 
     def remove_late_shuffle_files(self) -> None:
-        """Removes the files of a shuffle that a process of this run wrote while the commit step was removing them.
+        """Removes the files of a shuffle that a process of this run wrote while the commit step was removing them, and their folder.
 
         Called after `_SUCCESS` is written. A process that still wants to write such a file has either staged it by now, so that the sweep
         discards it, or will find `_SUCCESS` (see `fencing`).
         """
         self.sweep()
-        for path, _ in list(self._list(names.shuffle_folder(self.run_id))):
+        folder = names.shuffle_folder(self.run_id)
+        for path, _ in list(self._list(folder)):
             self.delete(path)
+        if isinstance(self._store, MovesFiles):
+            self._store.remove_folder(self.at(folder))
 
     def stored_slices(self) -> set[int]:
         """Returns the numbers of the files that the first round of a shuffle has written."""

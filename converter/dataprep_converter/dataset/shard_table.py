@@ -1,15 +1,17 @@
-"""The shards of a data set as Arrow columns. A shard takes about 130 bytes, or a tenth of a `ManifestFile`."""
+"""The shards of a data set as Arrow columns. A shard takes about 170 bytes, or a tenth of a `ManifestFile`."""
 
 from bisect import bisect_right
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import cached_property
 from itertools import accumulate
-from typing import Any, Final, TypeVar, overload
+from typing import Any, Final, Protocol, TypeVar, overload
 
 import pyarrow as pa
 
 from dataprep_api import names
 from dataprep_api.dataset.report import Companion, ManifestFile, MetadataFile, ShardReport, TableRows
 from dataprep_converter.core.tensors import pc
+from dataprep_converter.runtime.stored_batches import StoredBatches
 
 T = TypeVar("T")
 
@@ -37,14 +39,50 @@ _AT_ONCE: Final = 1024
 """The number of rows that are turned into objects together."""
 
 
+class Batches(Protocol):
+    """Record batches with the columns of SCHEMA: a list, or `StoredBatches`."""
+
+    def __len__(self) -> int: ...
+
+    def __iter__(self) -> Iterator[pa.RecordBatch]: ...
+
+    def __getitem__(self, number: int, /) -> pa.RecordBatch: ...
+
+
 class Rows(TableRows[T]):
     """Objects that are made from the rows of a table when they are needed, followed by objects that `manifest.json` lists."""
 
-    def __init__(self, batches: Sequence[pa.RecordBatch], make: Callable[[Mapping[str, Any]], T], listed: Sequence[T] = ()) -> None:
+    def __init__(
+        self,
+        batches: Batches,
+        make: Callable[[Mapping[str, Any]], T],
+        listed: Sequence[T] = (),
+        *,
+        columns: Sequence[str] = SCHEMA.names,
+        needed: str | None = None,
+    ) -> None:
+        """`make` gets the values of `columns` of a row. If `needed` is given, rows in which this column is null are left out."""
         self.batches = batches
         self.listed = listed
-        self.make = make
-        self._starts = list(accumulate((batch.num_rows for batch in batches), initial=0))
+        self._make = make
+        self._columns = columns
+        self._needed = needed
+
+    def followed_by(self, listed: Sequence[T]) -> "Rows[T]":
+        """Returns the objects of the same rows, followed by these objects."""
+        return Rows(self.batches, self._make, listed, columns=self._columns, needed=self._needed)
+
+    @cached_property
+    def _starts(self) -> list[int]:
+        """The number of objects before each batch, and the number of objects in all batches."""
+        return list(accumulate((self._selected(batch).num_rows for batch in self.batches), initial=0))
+
+    def _selected(self, batch: pa.RecordBatch) -> pa.RecordBatch:
+        """Returns the columns and rows that are used. If no rows are left out, nothing is copied."""
+        selected = batch.select(self._columns)
+        if self._needed is None or not batch.column(self._needed).null_count:
+            return selected
+        return selected.filter(pc.is_valid(batch.column(self._needed)))
 
     def __len__(self) -> int:
         return self._starts[-1] + len(self.listed)
@@ -64,12 +102,12 @@ class Rows(TableRows[T]):
         if number >= self._starts[-1]:
             return self.listed[number - self._starts[-1]]
         batch = bisect_right(self._starts, number) - 1
-        return self.make(self.batches[batch].slice(number - self._starts[batch], 1).to_pylist()[0])
+        return self._make(self._selected(self.batches[batch]).slice(number - self._starts[batch], 1).to_pylist()[0])
 
     def __iter__(self) -> Iterator[T]:
-        for batch in self.batches:
+        for batch in map(self._selected, self.batches):
             for start in range(0, batch.num_rows, _AT_ONCE):
-                yield from map(self.make, batch.slice(start, _AT_ONCE).to_pylist())
+                yield from map(self._make, batch.slice(start, _AT_ONCE).to_pylist())
         yield from self.listed
 
     def __eq__(self, other: object) -> bool:
@@ -81,14 +119,14 @@ class Rows(TableRows[T]):
 
 
 class ShardColumns:
-    """Gathers shards, one after another, in record batches with the columns of SCHEMA."""
+    """Gathers shards, one after another, in record batches with the columns of SCHEMA. The batches of many shards are in `$TMPDIR`."""
 
     def __init__(self) -> None:
-        self._batches: list[pa.RecordBatch] = []
+        self._batches = StoredBatches(SCHEMA, "the table of the shards")
         self._rows: list[tuple[Any, ...]] = []
 
     def add(self, shard: ManifestFile | ShardReport) -> None:
-        """Adds a shard."""
+        """Adds a shard. Raises StoreFull."""
         report = shard if isinstance(shard, ShardReport) else None
         index = report.index if report is not None else None
         self._rows.append(
@@ -108,7 +146,7 @@ class ShardColumns:
         if len(self._rows) == _ROWS:
             self._end_batch()
 
-    def batches(self) -> list[pa.RecordBatch]:
+    def batches(self) -> Batches:
         """Returns all shards that were added."""
         if self._rows:
             self._end_batch()
@@ -121,7 +159,7 @@ class ShardColumns:
         self._rows = []
 
 
-def files(batches: Sequence[pa.RecordBatch]) -> Rows[ManifestFile]:
+def files(batches: Batches) -> Rows[ManifestFile]:
     """Returns the manifest's entries for these shards."""
     return Rows(batches, _file)
 
@@ -140,24 +178,24 @@ def plain_fields(shards: Sequence[ManifestFile], *fields: str) -> Iterator[tuple
             yield from zip(*(columns.column(place).to_pylist() for place in range(len(fields))), strict=True)
 
 
-def indexes(batches: Sequence[pa.RecordBatch], listed: Sequence[MetadataFile] = ()) -> Rows[MetadataFile]:
+def indexes(batches: Batches, listed: Sequence[MetadataFile] = ()) -> Rows[MetadataFile]:
     """Returns the manifest's entries for the record indexes of these shards, followed by `listed`."""
-    return Rows(_with(batches, "indexSize", ["file", "indexSize", "indexSha256"]), _index, listed)
+    return Rows(batches, _index, listed, columns=["file", "indexSize", "indexSha256"], needed="indexSize")
 
 
-def quarantine(batches: Sequence[pa.RecordBatch]) -> Rows[str]:
+def quarantine(batches: Batches) -> Rows[str]:
     """Returns the paths of the files with these shards' bad records."""
-    return Rows(_with(batches, "quarantine", ["quarantine"]), _quarantine)
+    return Rows(batches, _quarantine, columns=["quarantine"], needed="quarantine")
 
 
-def digests(batches: Sequence[pa.RecordBatch], column: str) -> Iterator[tuple[str, str]]:
+def digests(batches: Batches, column: str) -> Iterator[tuple[str, str]]:
     """Yields each shard's digest in this column, and its file."""
     for batch in batches:
         for row in batch.select([column, "file"]).to_pylist():
             yield row[column].hex(), row["file"]
 
 
-def batches_of(shards: Sequence[ManifestFile]) -> Sequence[pa.RecordBatch]:
+def batches_of(shards: Sequence[ManifestFile]) -> Batches:
     """Returns these shards as columns."""
     if isinstance(shards, Rows):
         return shards.batches
@@ -165,16 +203,6 @@ def batches_of(shards: Sequence[ManifestFile]) -> Sequence[pa.RecordBatch]:
     for shard in shards:
         columns.add(shard)
     return columns.batches()
-
-
-def _with(batches: Sequence[pa.RecordBatch], needed: str, columns: Sequence[str]) -> list[pa.RecordBatch]:
-    """Returns the rows in which a column isn't null. Columns without nulls aren't copied."""
-    selected = [batch.select(columns) for batch in batches]
-    return [
-        batch.filter(pc.is_valid(batch.column(needed))) if batch.column(needed).null_count else batch
-        for batch in selected
-        if batch.column(needed).null_count < batch.num_rows
-    ]
 
 
 def _file(row: Mapping[str, Any]) -> ManifestFile:

@@ -21,6 +21,11 @@ class StoredFolder:
         self._access = access
         self._store = access.store(uri)
 
+    @property
+    def keeps_removed_files(self) -> bool:
+        """Whether the store keeps removed files in its history, so that temporary files would take space for good."""
+        return isinstance(self._store, WritesAside)
+
     def at(self, relative: str) -> str:
         """Returns the URI of a file in the folder."""
         return names.join(self.uri, relative)

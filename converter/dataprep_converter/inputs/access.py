@@ -14,7 +14,7 @@ from dataprep_converter.core.errors import BadSpec
 from dataprep_converter.inputs.archive_uris import split_archive_uri
 from dataprep_converter.runtime.plan_progress import PlanProgress
 from dataprep_converter.runtime.request_budget import RequestBudget
-from dataprep_converter.runtime.scans import Scan
+from dataprep_converter.runtime.scans import Document, Piece, Scan
 from dataprep_converter.stores import Store, StoreSettings, scheme_of
 from dataprep_converter.stores.registry import ANONYMOUS, NO_CREDENTIALS, PACED, store_class
 
@@ -47,6 +47,8 @@ class Access:
         self.budgets: dict[str, RequestBudget] = {}
         """The request budgets. A key is the index of a `spec.stores` entry in use, or a scheme without an entry."""
         self._processes = 1
+        self.processes_here = 1
+        """The number of processes on this machine that do this job's work at the same time, and so share the memory."""
         self._signed: dict[str, str] = {}
         """Maps each web address without its signature to the signed address. Only unsigned addresses are stored."""
         self.commits: dict[str, str] = {}
@@ -62,6 +64,8 @@ class Access:
         """The columns of INT96 times that are read in nanoseconds, because the job's plan follows an older rule."""
         self.scan: Scan | None = None
         """How the examination of this job's inputs is divided among processes, or None if this process examines all inputs."""
+        self.scanned_here: dict[Piece, Document] = {}
+        """What several processes on this machine have found in this job's inputs before it is planned."""
         self.has_text_cells = False
         """Whether one of this job's inputs is a text file so large that it is divided by the newer rule (`textUnits`)."""
         self.progress = PlanProgress()

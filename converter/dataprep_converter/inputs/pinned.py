@@ -58,6 +58,13 @@ def open_pinned(store: Store, uri: str, pin: str) -> Input:
     return source
 
 
+def _first_alone(source: Input, first: int) -> Iterator[bytes]:
+    """Yields all bytes of a file. The first ones are read with a request of their own."""
+    yield source.read_at(0, first)
+    if first < source.size:
+        yield from source.stream(first)
+
+
 class ForwardReader(Closeable):
     """One pass over a file's decompressed contents. The reader can skip bytes, and returns as many as requested, or fewer at the end."""
 
@@ -72,10 +79,13 @@ class ForwardReader(Closeable):
         offset: int = 0,
         length: int | None = None,
         ahead: bool = False,
+        first: int | None = None,
     ) -> None:
         """Reads from `offset` to the end of the file, or `length` bytes over one connection.
 
         `ahead` reads the next pieces in advance while the caller uses the current piece, over several connections if that is faster.
+        With `first`, this many bytes of the complete file are read with a request of their own, so that a caller that needs no more gets them
+        soon.
 
         The caller must read to the end, and then close this object. If `encoding` is UTF-16, the contents are converted to UTF-8. If
         `obeys_mark`, a byte order mark takes precedence over `encoding`.
@@ -83,7 +93,10 @@ class ForwardReader(Closeable):
         self.compression = compression
         self._uri = uri
         self._count = 0
-        raw = self._count_pieces(stream_ahead(source, offset) if ahead and length is None else source.stream(offset, length))
+        if first is not None:
+            raw = self._count_pieces(_first_alone(source, first))
+        else:
+            raw = self._count_pieces(stream_ahead(source, offset) if ahead and length is None else source.stream(offset, length))
         contents = iter(raw if compression is None else decompressed(raw, compression))
         self.encoding: Encoding = encoding or "Utf8"
         """The file's encoding. If a byte order mark can determine the encoding, this is final only after the first read."""

@@ -1,6 +1,8 @@
 """Wraps a store's file in a file object from which Arrow can read ranges."""
 
+import errno
 import io
+import os
 from collections.abc import Sequence
 from typing import Final
 
@@ -36,8 +38,10 @@ class RangedFile(io.RawIOBase):
         return True
 
     def seek(self, offset: int, whence: int = io.SEEK_SET) -> int:
-        """Changes the position, like `seek` of any file object."""
+        """Changes the position, like `seek` of any file object. Raises OSError for a position before the start of the file."""
         start = {io.SEEK_SET: 0, io.SEEK_CUR: self._position, io.SEEK_END: self._source.size}[whence]
+        if start + offset < 0:
+            raise OSError(errno.EINVAL, os.strerror(errno.EINVAL))
         self._position = start + offset
         return self._position
 

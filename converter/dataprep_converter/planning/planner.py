@@ -41,8 +41,9 @@ TASK_BYTES = 256 * 2**20
 TASKS_PER_WORKER = 4
 POD_BYTES = 64 * 2**20
 """Converting fewer bytes than this takes less time than starting another pod."""
-RANGE_BYTES = 64 * 2**10
-"""The first round of a shuffle has so few tasks that each of their ranges has about this many bytes or more."""
+RANGE_BYTES = 2**20
+"""The first round of a shuffle has so few tasks that each of their ranges has about this many bytes or more, as long as each worker has a
+task. A range takes three requests, and the requests of a large shuffle take longer than its bytes."""
 _PROBE_RECORDS = 64
 _FEW_RECORDS = 4
 """Number of records that are probed if the spec gives the number of shards.
@@ -173,7 +174,9 @@ def _new_plan(
             keys=dict(inputs.keys),
             commits=dict(access.commits),
             shuffle_seed=spec.shuffle.seed if spec.shuffle else None,
-            shuffle_tasks=_count_shuffle_tasks(units, tasks=tasks, parallelism=spec.workers.parallelism) if has_rounds else None,
+            shuffle_tasks=count_shuffle_tasks(units.size, len(units), tasks=tasks, parallelism=spec.workers.parallelism)
+            if has_rounds
+            else None,
             splits=splits,
             extends=[*base.head.extends, base.as_earlier()] if base is not None else [],
             extension=encoder_class(spec.output.format).extension(spec.output),
@@ -370,15 +373,15 @@ def _keeps_removed_files(spec: DataPrepJobSpec, access: Access) -> bool:
     return isinstance(access.store(spec.output.uri), WritesAside)
 
 
-def _count_shuffle_tasks(units: UnitTable, *, tasks: int, parallelism: int) -> int:
-    """Returns the number of tasks in the first round of a shuffle.
+def count_shuffle_tasks(size: int, units: int, *, tasks: int, parallelism: int) -> int:
+    """Returns the number of tasks in the first round of a shuffle of `size` bytes.
 
     A task reads about TASK_BYTES, or less if there would be fewer tasks than workers. A task reads more if its ranges, one for each convert
     task, would otherwise be so small that most of the time is spent on requests.
     """
-    wanted = max(-(-units.size // TASK_BYTES), min(parallelism, -(-units.size // POD_BYTES)))
-    largest = max(parallelism, units.size // (RANGE_BYTES * max(1, tasks)))
-    return max(1, min(wanted, largest, len(units), MOST_TASKS))
+    wanted = max(-(-size // TASK_BYTES), min(parallelism, -(-size // POD_BYTES)))
+    largest = max(parallelism, size // (RANGE_BYTES * max(1, tasks)))
+    return max(1, min(wanted, largest, units, MOST_TASKS))
 
 
 def _number_of_tasks(shards: int, size: int, parallelism: int, *, passes: bool, own_code: bool) -> int:

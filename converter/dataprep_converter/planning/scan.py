@@ -1,48 +1,44 @@
-"""Divides the reading of a job's text files among processes, before the job is planned (`runtime/scans.py`).
+"""Divides the examination of a job's files among processes, before the job is planned (`runtime/scans.py`).
 
-`divide` and `scan_part` list the source like the planner, by the same rules, but the reader's units are of no interest. Only sources
-whose files are read to their end are scanned: a footer or a listing needs no second process.
+`divide` and `scan_part` list the source like the planner, by the same rules, but the reader's units are of no interest. The reader class
+says whether a source is scanned (`readers.HasStoredForm`).
 """
 
 from collections import deque
-from typing import Final
 
 from dataprep_api import canonical
 from dataprep_api.dataset import run_id
 from dataprep_api.dataset.messages import MOST_TASKS
 from dataprep_api.spec import DataPrepJobSpec
 from dataprep_converter.inputs.access import Access, SkippedFiles
-from dataprep_converter.readers import reader_class
+from dataprep_converter.readers import reader_class, stored_form
 from dataprep_converter.readers.text import stretches
 from dataprep_converter.readers.text_scan import files
-from dataprep_converter.readers.text_scan.stored import FORM
 from dataprep_converter.runtime.scans import Division, Scan, ScanOfPart
-
-_SCANNED: Final = ("csv", "jsonl", "text", "libsvm")
 
 
 def is_scanned(spec: DataPrepJobSpec) -> bool:
     """Whether the job's source can be scanned."""
-    return spec.source is not None and spec.source.kind in _SCANNED
+    return spec.source is not None and stored_form(spec.source.kind) is not None
 
 
 def digest_of_rules(spec: DataPrepJobSpec) -> str:
     """A digest of everything that determines what is found in a given version of a file. Results of other rules are never used."""
     rules = {
         "source": run_id.content(spec)["source"],
-        "form": FORM,
+        "form": stored_form(spec.data.kind),
         "version": run_id.versions(spec).get(files.TEXT_UNITS, 1),
         "bytes": [stretches.UNIT_BYTES, stretches.LONGEST_RECORD, files.CELL_BYTES],
     }
     return canonical.sha256(rules)[:16]
 
 
-def divide(spec: DataPrepJobSpec, access: Access) -> Division:
-    """Lists the job's source and divides it into at most MOST_TASKS parts. One process is enough for a single part. Raises the errors that
-    the planner raises for the source."""
-    division = Division()
+def divide(spec: DataPrepJobSpec, access: Access, *, part_bytes: int | None = None, most: int = MOST_TASKS) -> Division:
+    """Lists the job's source and divides it into at most `most` parts. `part_bytes` is PART_BYTES by default. One process is enough for a
+    single part. Raises the errors that the planner raises for the source."""
+    division = Division() if part_bytes is None else Division(part_bytes=part_bytes)
     _examine(spec, access, division)
-    division.group = max(1, -(-division.parts // MOST_TASKS))
+    division.limit_parts(most)
     return division
 
 
@@ -57,8 +53,11 @@ def _examine(spec: DataPrepJobSpec, access: Access, scan: Scan) -> None:
     access.follow(spec, run_id.versions(spec))
     access.skipped = SkippedFiles()
     access.scan = scan
+    files = access.progress.files
     try:
         discovery = reader_class(spec.data.kind).discover(access.unsigned(spec.data).member, access)
         deque(discovery.listing, maxlen=0)
     finally:
         access.scan = None
+        # The planner lists the files again.
+        access.progress.files = files

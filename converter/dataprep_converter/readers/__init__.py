@@ -52,6 +52,9 @@ READERS: Final[Mapping[str, str]] = {
 """Maps each member of `spec.source` to its reader class. To add a source, add a line here and a module."""
 
 
+LINE: Final = "\x02line"
+"""The column with the number of the line on which a record begins (`NumbersLines`)."""
+
 UnitT = TypeVar("UnitT", Unit, Files)
 Listing: TypeAlias = Generator[UnitT, None, dict[str, Any]]
 """Yields the units, ordered by sample number, and returns the state that every worker needs, as JSON values. The state's entries `ignored`
@@ -133,6 +136,15 @@ class Reader(SampleReader, Protocol):
 
 
 @runtime_checkable
+class HasStoredForm(Protocol):
+    """A reader class whose planner examines each file without looking at others, and stores what it finds as JSON. So several processes can
+    examine the files before the plan (`runtime/scans.py`)."""
+
+    stored_form: int
+    """The version of the JSON form, and of the meaning of its values."""
+
+
+@runtime_checkable
 class ReadsColumns(Protocol):
     """A reader that can read some columns more cheaply than all of them. A split by value needs only some columns; a reader that doesn't
     implement this protocol reads all columns."""
@@ -162,6 +174,16 @@ class HasLines(Protocol):
 
 
 @runtime_checkable
+class NumbersLines(HasLines, Protocol):
+    """A text reader that can report the lines of all records while it reads them, so that it needn't read the text again."""
+
+    def number_lines(self) -> None:
+        """Adds the column LINE to all batches, with the number of the line on which each record begins. Must be called before the first
+        batch is read."""
+        ...
+
+
+@runtime_checkable
 class HasSteps(Protocol):
     """A text reader whose samples are sequences, and that can report the line of a sequence's faulty step."""
 
@@ -169,6 +191,12 @@ class HasSteps(Protocol):
         """The location of each faulty step, such as `line 3`. If a step's location is unknown, returns the location at which the step's
         sequence starts. Might read the text again."""
         ...
+
+
+def stored_form(kind: str) -> int | None:
+    """The version of the stored form of what the planner finds in the files of a source (`HasStoredForm`), or None if there is no such form."""
+    reader = reader_class(kind) if kind in READERS else None
+    return reader.stored_form if isinstance(reader, HasStoredForm) else None
 
 
 def reader_class(kind: str) -> type[Reader]:

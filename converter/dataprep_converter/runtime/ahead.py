@@ -13,15 +13,26 @@ _thread = threading.local()
 """Only the threads of a `mapped_ahead` have an attribute: the event `closed`."""
 
 
+_is_stopped: Callable[[], bool] | None = None
+"""Whether the work of this process isn't needed any more."""
+
+
 class NotNeededError(Exception):
     """Ends a call whose result nobody needs any more."""
 
 
 def end_if_not_needed() -> None:
-    """Raises NotNeededError in a call of `mapped_ahead` whose generator has been closed. Long calls call this function between requests."""
+    """Raises NotNeededError if this process's work isn't needed any more (`end_when`), and in a call of `mapped_ahead` whose generator has
+    been closed. Long calls call this function between requests."""
     closed: threading.Event | None = getattr(_thread, "closed", None)
-    if closed is not None and closed.is_set():
+    if (_is_stopped is not None and _is_stopped()) or (closed is not None and closed.is_set()):
         raise NotNeededError
+
+
+def end_when(is_stopped: Callable[[], bool] | None) -> None:
+    """Makes long calls in this process end when `is_stopped()` is true. None means that they never end so."""
+    global _is_stopped  # a process does one kind of work
+    _is_stopped = is_stopped
 
 
 class _NotAloneError(Exception):

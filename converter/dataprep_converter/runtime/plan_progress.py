@@ -5,8 +5,13 @@ from dataclasses import dataclass
 
 @dataclass
 class PlanProgress:
-    """The counts of one plan. Planning first lists the inputs, and may then read columns of the records once or several times."""
+    """The counts of one plan. Planning may begin with a scan by several processes. It then lists the inputs, and may read columns of the
+    records once or several times."""
 
+    scanned: int = 0
+    """Bytes that have been scanned."""
+    to_scan: int = 0
+    """Bytes to be scanned in total, or 0 if no scan is running."""
     files: int = 0
     """Files that have been listed."""
     records: int = 0

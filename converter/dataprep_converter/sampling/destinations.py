@@ -1,6 +1,7 @@
 """The task that writes each sample: the inverse of a plan's selections, so that a shuffle knows where every sample goes."""
 
 from itertools import accumulate
+from typing import Final
 
 import numpy as np
 import numpy.typing as npt
@@ -9,7 +10,7 @@ from dataprep_api.dataset.plan import PlanHead, first_new_shard
 from dataprep_converter.sampling.plan import Plan
 from dataprep_converter.sampling.selection import Samples, Selection
 
-NOWHERE = -1
+NOWHERE: Final = -1
 """The task of a sample that is in no split."""
 
 

@@ -15,6 +15,7 @@ import numpy.typing as npt
 
 from dataprep_api.dataset.plan import HASH_BLOCK, SplitPlan
 from dataprep_api.dataset.run_id import PARTS
+from dataprep_api.spec.splits import MOST_SPLITS
 from dataprep_converter.sampling.split_assignments import SplitAssignments
 from dataprep_converter.sampling.units import Units
 
@@ -91,9 +92,10 @@ def _sort_by_hash(size: int, seed: int) -> npt.NDArray[np.int64]:
     return order
 
 
-@lru_cache(maxsize=4)
+@lru_cache(maxsize=MOST_SPLITS)
 def _inverse_order(size: int, seed: int) -> npt.NDArray[np.int64]:
-    """Returns the position of each number 0 … size-1 in the order of the seeded hashes."""
+    """Returns the position of each number 0 … size-1 in the order of the seeded hashes. A batch in the order of the input needs the orders
+    of all splits, so the results for all of them are kept."""
     order = _sort_by_hash(size, seed)
     positions = np.empty_like(order)
     positions[order] = np.arange(size)

@@ -87,3 +87,6 @@ class Draft(Closeable):
     def put_plan(self, folder: RunFolder) -> None:
         """Writes the plan's files. The head is written last."""
         raise NotImplementedError
+
+    def remove_scan(self) -> None:
+        """Removes the results of a scan, if there are any. They aren't needed once the plan is stored or a finished data set is reused."""

@@ -27,6 +27,10 @@ class Watch(Protocol):
         """Called when planning begins. The counts in `progress` rise while the plan is being made."""
         ...
 
+    def scanned(self, progress: PlanProgress) -> None:
+        """Called when more of the input has been scanned for the plan."""
+        ...
+
     def step(self, name: str) -> None:
         """Called when another step begins."""
         ...
@@ -35,7 +39,7 @@ class Watch(Protocol):
         """Called when the plan is complete."""
         ...
 
-    def shuffled(self, index: int, progress: TaskProgress) -> None:
+    def shuffle_progress(self, index: int, progress: TaskProgress) -> None:
         """Called with new counts of one task of a shuffle's first round."""
         ...
 
@@ -64,6 +68,10 @@ class Kind(Protocol):
 
     def source_uris(self, spec: DataPrepJobSpec) -> list[str]:
         """Returns the URIs that must exist before the job is planned."""
+        ...
+
+    def scan_here(self, job: DataPrepJob, *, access: Access, workers: int, watch: Watch) -> None:
+        """Lets several processes on this machine read the source before the plan, if that saves time. `access` keeps what they found."""
         ...
 
     def plan(self, spec: DataPrepJobSpec, access: Access) -> Draft:
@@ -103,6 +111,13 @@ def _step(place: str) -> Any:
     return staticmethod(call)
 
 
+class _WithoutScan:
+    """A kind of job whose inputs are only listed for the plan."""
+
+    def scan_here(self, job: DataPrepJob, *, access: Access, workers: int, watch: Watch) -> None:
+        """Does nothing."""
+
+
 class _InTasks:
     """A kind of job whose shards are divided into tasks, which several processes share."""
 
@@ -121,12 +136,13 @@ class Conversion(_InTasks):
     source_uris = _step("conversion.convert_plan:source_uris")
     work = _step("conversion.convert_work:work")
     commit = _step("conversion.convert_commit:commit")
+    scan_here = _step("conversion.scan_here:scan_here")
 
     def work_here(self, job: DataPrepJob, *, plan: Plan, access: Access, workers: int, watch: Watch) -> None:
         """Runs the tasks in several processes. A shuffle of much data begins with its first round."""
         from dataprep_converter.steps import pool
 
-        pool.run_rounds(job, self, plan=plan, access=access, workers=workers, watch=watch.progress, watch_shuffle=watch.shuffled)
+        pool.run_rounds(job, self, plan=plan, access=access, workers=workers, watch=watch.progress, watch_shuffle=watch.shuffle_progress)
 
     def plan(self, spec: DataPrepJobSpec, access: Access) -> Draft:
         """If there is a data set to extend, plans its extension; otherwise plans the complete data set. Uses the stored results of a scan."""
@@ -141,7 +157,7 @@ class Conversion(_InTasks):
         return replace(draft, is_scanned=scan is not None and scan.has_results)
 
 
-class Copy(_InTasks):
+class Copy(_WithoutScan, _InTasks):
     """A job that copies the files of a finished data set, byte for byte."""
 
     runs_code = False
@@ -152,7 +168,7 @@ class Copy(_InTasks):
     commit = _step("copy_job:commit")
 
 
-class Script:
+class Script(_WithoutScan):
     """A job in which the user's program makes the files and the commit step checks them."""
 
     runs_code = True

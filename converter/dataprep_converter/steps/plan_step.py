@@ -52,16 +52,21 @@ def run_plan_step(
     maker: Maker | None = None,
     pods: str | None = None,
     check: Callable[..., list[str]] = preflight,
+    scan: Callable[[], None] = lambda: None,
 ) -> PlannedRun:
     """Plans the job and claims its output folder. Idempotent: a second call uses the first call's plan.
 
     `maker` is the process that does all steps of the job, or None if other processes do the work. `pods` is the name prefix of the job's
-    pods, if one of them may have finished the data set before its result was read.
+    pods, if one of them may have finished the data set before its result was read. `scan` is called after the stores have been checked and
+    before the source is read.
     """
     allocator.tune_allocator()
     warnings = check_stores(job, access, check=check)
+    scan()
     with kind_of(job.spec).plan(job.spec, access) as draft:
-        return take_output(draft, warnings, job=job.metadata.name, maker=maker, pods=pods)
+        planned = take_output(draft, warnings, job=job.metadata.name, maker=maker, pods=pods)
+        draft.remove_scan()
+        return planned
 
 
 def check_stores(job: DataPrepJob, access: Access, *, check: Callable[..., list[str]] = preflight) -> list[str]:

@@ -1,4 +1,4 @@
-"""Runs all steps on one machine, the same steps as on a cluster: plan → work, task by task → commit."""
+"""Runs all steps on one machine, the same steps as on a cluster: scan, part by part → plan → work, task by task → commit."""
 
 from dataprep_api.dataset.messages import CommitResult, PlanResult
 from dataprep_api.resources.job import DataPrepJob
@@ -15,7 +15,7 @@ def run(job: DataPrepJob, *, access: Access, workers: int, display: Watch) -> tu
     display.planning(access.progress)
     # A script's program can keep running after this process has been killed, so this process isn't given as the maker of a script job.
     maker = makers.this_process(job.metadata.name) if job.spec.script is None else None
-    prepared = run_plan_step(job, access, maker=maker)
+    prepared = run_plan_step(job, access, maker=maker, scan=lambda: kind.scan_here(job, access=access, workers=workers, watch=display))
     plan_result = prepared.result
     display.planned(plan_result)
     if plan_result.reused:

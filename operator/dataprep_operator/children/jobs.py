@@ -20,7 +20,7 @@ from dataprep_operator.children.metadata import Body, owned_labels, owned_metada
 from dataprep_operator.children.pod_template import JOB_FILE, MOUNTS, code_folder, has_devices, planning_resources, pod_template
 from dataprep_operator.errors import SpecUnreadable
 from dataprep_operator.objects import untrusted
-from dataprep_operator.objects.child_jobs import ANNOTATION_PLAN, ANNOTATION_SCAN, ANNOTATION_SPEC, CLEANUP
+from dataprep_operator.objects.child_jobs import ANNOTATION_PLAN, ANNOTATION_SCAN, ANNOTATION_SPEC, CLEANUP, scan_digest
 from dataprep_operator.objects.observed import Observed
 from dataprep_operator.settings import PodDefaults
 
@@ -121,12 +121,13 @@ def scan_job(
 ) -> Body:
     """Return the Job of the scan step, an Indexed Job with one index for each part or, if `only` isn't empty, for each part in `only`."""
     indexes = Indexes.of(parts, only=only)
+    arguments = ["scan", "--job", f"{MOUNTS}/{JOB_FILE}", "--scan", scan, "--parts", str(parts)]
     pod = pod_template(
         observed,
         spec,
         step="scan",
         attempt=attempt,
-        arguments=["scan", "--job", f"{MOUNTS}/{JOB_FILE}", "--scan", scan, *indexes.arguments],
+        arguments=[*arguments, *indexes.arguments],
         gpu=False,
         memory=memory,
         code_commit=code_commit,
@@ -139,7 +140,7 @@ def scan_job(
         attempt=attempt,
         pod=pod,
         indexes=indexes,
-        annotation={ANNOTATION_SCAN: scan},
+        annotation={ANNOTATION_SCAN: scan_digest(scan, parts=parts)},
         # Without all parts there is no plan, so a part that can't be read fails the Job, whatever `onBadRecord` says.
         final_failure_rules=[on_exit("FailJob", Exit.BAD_SPEC, Exit.NOT_FOUND, Exit.BAD_DATA)],
     )

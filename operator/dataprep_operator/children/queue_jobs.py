@@ -18,7 +18,7 @@ from dataprep_operator.objects.observed import Observed
 from dataprep_operator.settings import PodDefaults
 
 _SHARED: Final = frozenset({"cpu", "memory", "ephemeral-storage"})
-"""The resources of which the plan and commit steps can use what is reserved for several converter pods."""
+"""The resources of which the plan, merge and commit steps can use what is reserved for several converter pods."""
 
 
 def queue_job(
@@ -34,7 +34,7 @@ def queue_job(
 ) -> Body:
     """Return the Job that asks the queue for the quota of all workers. Kueue resumes this Job when the queue admits it.
 
-    `memory` and `planning_memory` are the memory of the converter pods, and of the pods of the plan and commit steps, if it was raised.
+    `memory` and `planning_memory` are the memory of the converter pods, and of the pods of the plan, merge and commit steps, if it was raised.
     """
     planning = planning_resources(spec)
     if planning is None:
@@ -70,7 +70,7 @@ def fewest_pods(observed: Observed, parallelism: int) -> int:
 
 
 def _with_planning(resources: Body, planning: Resources, *, memory: str | None, pods: int) -> Body:
-    """Return the converter pods' resources, raised so far that the quota of `pods` pods suffices for one pod of the plan or commit step.
+    """Return the converter pods' resources, raised so far that the quota of `pods` pods suffices for a pod of another step.
 
     `memory` is the largest memory of these steps, if it was raised.
     """

@@ -69,7 +69,7 @@ def decide(observed: Observed, status: DataPrepJobStatus, *, now: datetime, defa
     """Decide which actions bring the cluster into the state that the status describes."""
     judgement: steps.Judgement = steps.Absent()
     if observed.spec is not None and status.phase not in TERMINAL_PHASES:
-        judgement = steps.judge(observed, observed.spec, step=(status.step or "Plan").lower(), attempt=status.attempt)
+        judgement = steps.judge(observed, observed.spec, step=job_steps.of_status(status.step).label, attempt=status.attempt)
     return Decision(
         _actions(observed, status, judgement, now=now, defaults=defaults),
         _requeue_after_seconds(observed, status, judgement, now=now, defaults=defaults),
@@ -157,7 +157,7 @@ def _work_actions(
 ) -> list[Action]:
     """Return the actions of a step that may run. `queue` is the admitted queue Job, if the job has one."""
     if current is None:
-        if spec.suspend or _was_just_deleted(observed, (status.step or "Plan").lower(), status.attempt, now=now):
+        if spec.suspend or _was_just_deleted(observed, job_steps.of_status(status.step).label, status.attempt, now=now):
             return []
         body = step_jobs.job(observed, spec, status, queue=queue, defaults=defaults)
         return [CreateJob(body, jobs.spec_config_map(observed, status.from_job))]

@@ -68,10 +68,10 @@ def overdue(observed: Observed, spec: DataPrepJobSpec, status: DataPrepJobStatus
         return None
     step_due = step_deadline(observed, status)
     if step_due is not None and now >= step_due:
-        step = (status.step or "Plan").lower()
-        field = to_camel(job_steps.of_status(status.step).deadline_field)
+        step = job_steps.of_status(status.step)
+        field = to_camel(step.deadline_field)
         limit = f"stepDeadlines.{field} ({_step_limit(spec, status)} s)"
-        return Reason.DEADLINE_EXCEEDED, f"The {step} step ran for longer than {limit}."
+        return Reason.DEADLINE_EXCEEDED, f"The {step.label} step ran for longer than {limit}."
     due = job_deadline(observed, status)
     if due is None or now < due:
         return None

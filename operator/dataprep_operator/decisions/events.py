@@ -10,7 +10,7 @@ from dataprep_api.reasons import ConditionType, Reason
 from dataprep_api.redaction import for_display
 from dataprep_api.resources.status import DataPrepJobStatus
 from dataprep_operator.decisions import conditions, memory
-from dataprep_operator.objects import times
+from dataprep_operator.objects import job_steps, times
 from dataprep_operator.objects.observed import Key
 
 COMPONENT: Final = "dataprep-operator"
@@ -108,9 +108,11 @@ def body(note: Note, *, key: Key, uid: str, attempt: int, count: int, first: dat
 def _new_attempt(before: DataPrepJobStatus, after: DataPrepJobStatus) -> Note:
     if after.handled_retry != before.handled_retry:
         return Note("Normal", Reason.RETRYING, f"Attempt {after.attempt} begins with the step {after.step}.")
+    if after.step == "Plan" and before.step != "Plan":
+        return Note("Normal", Reason.RETRYING, f"Attempt {after.attempt} begins with the step Plan, because the status was incomplete.")
     memory_now = memory.of(after)
     if memory_now is not None and memory_now != memory.of(before):
-        whose = "Tasks" if after.step == "Convert" else f"The {(after.step or '').lower()} step"
+        whose = "Tasks" if after.step == "Convert" else f"The {job_steps.of_status(after.step).label} step"
         return Note("Normal", Reason.MEMORY_RAISED, f"{whose} ran out of memory: attempt {after.attempt} has {memory_now}.")
     return Note("Warning", Reason.FELL_BACK_TO_CPU, "No GPU was free in time: the conversion falls back to CPU nodes.")
 

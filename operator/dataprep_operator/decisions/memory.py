@@ -25,7 +25,7 @@ def of_converting(status: DataPrepJobStatus) -> str | None:
 
 
 def of_planning(status: DataPrepJobStatus) -> str | None:
-    """Return the larger memory of the plan and commit steps if it was raised, or else None."""
+    """Return the larger memory of the plan, merge and commit steps if it was raised, or else None."""
     effective = status.effective or Effective()
     return max(filter(None, (effective.plan_memory, effective.commit_memory)), key=quantity.to_bytes, default=None)
 
@@ -37,7 +37,7 @@ def increase(status: DataPrepJobStatus, spec: DataPrepJobSpec, defaults: PodDefa
     """
     raised_memory = of(status)
     step = job_steps.of_status(status.step)
-    current_bytes = quantity.to_bytes(raised_memory) if raised_memory else memory_limit(spec, defaults, step=step.name.lower())
+    current_bytes = quantity.to_bytes(raised_memory) if raised_memory else memory_limit(spec, defaults, step=step.label)
     if spec.retry is None or current_bytes is None:
         return None
     # Whole mebibytes, rounded down to stay within the maximum.

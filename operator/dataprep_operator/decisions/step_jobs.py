@@ -8,7 +8,7 @@ from dataprep_operator.children import jobs, queue_jobs
 from dataprep_operator.children.metadata import Body
 from dataprep_operator.decisions import memory, steps
 from dataprep_operator.decisions.status.effective import accelerator
-from dataprep_operator.objects.child_jobs import Child
+from dataprep_operator.objects.child_jobs import Child, scan_digest
 from dataprep_operator.objects.observed import Observed
 from dataprep_operator.settings import PodDefaults
 
@@ -28,6 +28,7 @@ def job(observed: Observed, spec: DataPrepJobSpec, status: DataPrepJobStatus, *,
 
 def _job(observed: Observed, spec: DataPrepJobSpec, status: DataPrepJobStatus, *, may_divide: bool, defaults: PodDefaults) -> Body:
     run_id, plan_sha256 = status.run_id or "", status.plan_sha256 or ""
+    # `advance` makes sure that the steps which need these values have them.
     scan, parts = (status.scan.id, status.scan.parts) if status.scan is not None else ("", 0)
     code_commit = status.code.commit if status.code is not None else None
     match status.step:
@@ -37,7 +38,9 @@ def _job(observed: Observed, spec: DataPrepJobSpec, status: DataPrepJobStatus, *
                 spec,
                 scan=scan,
                 parts=parts,
-                only=steps.unfinished_tasks(observed, step="scan", attempt=status.attempt, digest=scan, tasks=parts),
+                only=steps.unfinished_tasks(
+                    observed, step="scan", attempt=status.attempt, digest=scan_digest(scan, parts=parts), tasks=parts
+                ),
                 attempt=status.attempt,
                 memory=memory.of(status),
                 code_commit=code_commit,

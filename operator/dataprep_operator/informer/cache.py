@@ -9,6 +9,7 @@ from enum import StrEnum
 from typing import Any, Final, TypeVar, get_args
 
 from dataprep_api import CRON_KIND, KIND, names
+from dataprep_api.reasons import Reason
 from dataprep_api.resources import profile
 from dataprep_api.resources.status import TERMINAL_PHASES, Phase
 from dataprep_operator.informer.job_pods import JobPods, merge_tasks
@@ -524,23 +525,31 @@ def _entry(raw: Raw, *, output: str | None) -> _Entry:
     )
 
 
-Claim = tuple[bool, datetime, str]
+Claim = tuple[int, datetime, str]
+_WORKS, _IS_STOPPED, _NOT_STARTED = range(3)
+"""The ranks of jobs with the same output."""
+_STOPPED: Final = frozenset({Reason.OUTPUT_IN_USE, Reason.SUSPENDED})
+"""The reasons of the condition `Running` of a started job whose pods don't work, because the job has no claim or is suspended."""
 
 
 def claim(raw: Raw) -> Claim:
     """Return a job's sort key among the jobs with the same output. The job with the smallest key has the best claim.
 
-    Started jobs come first, then older jobs, then jobs with smaller uids. The age of a retried job counts from its retry.
+    Started jobs come first, then older jobs, then jobs with smaller uids. Of the started jobs, those that are stopped come last: the age of a
+    retried job counts from its retry, which may have the same time as the creation of a job that has started since.
     """
-    status = untrusted.mapping(raw.get("status"))
+    status, uid = untrusted.mapping(raw.get("status")), raw["metadata"]["uid"]
     since = times.parse(raw["metadata"].get("creationTimestamp"))
-    condition = untrusted.conditions(status).get("Failed", {})
-    if condition.get("status") == "False":
-        since = times.parse(condition.get("lastTransitionTime")) or since
+    conditions = untrusted.conditions(status)
+    failed, running = conditions.get("Failed", {}), conditions.get("Running", {})
+    if failed.get("status") == "False":
+        since = times.parse(failed.get("lastTransitionTime")) or since
     if untrusted.text(status.get("phase")) in TERMINAL_PHASES:
         # A finished job sorts as if it were retried now, so that running jobs come before it.
-        return True, times.now(), raw["metadata"]["uid"]
-    return not status.get("startTime"), since or times.now(), raw["metadata"]["uid"]
+        return _NOT_STARTED, times.now(), uid
+    is_stopped = untrusted.text(running.get("reason")) in _STOPPED
+    rank = _NOT_STARTED if not status.get("startTime") else _IS_STOPPED if is_stopped else _WORKS
+    return rank, since or times.now(), uid
 
 
 def _dependencies_of(raw: Raw) -> list[Key]:

@@ -15,7 +15,7 @@ ANNOTATION_TASKS: Final = "dataprep.io/tasks"
 ANNOTATION_PLAN: Final = "dataprep.io/plan-sha256"
 """Annotation on a convert Job: the digest of the plan."""
 ANNOTATION_SCAN: Final = "dataprep.io/scan"
-"""Annotation on a scan Job: the name of the scan."""
+"""Annotation on a scan Job: the name of the scan and the number of its parts (`scan_digest`)."""
 ANNOTATION_SPEC: Final = "dataprep.io/spec-sha256"
 """Annotation on every child Job: the digest of the spec in the DataPrepJob's ConfigMap."""
 ANNOTATION_SUSPEND: Final = "dataprep.io/suspend"
@@ -109,6 +109,11 @@ class Child:
     def digest(self) -> str | None:
         """The digest that identifies the work of an Indexed Job: that of the plan or of the scan."""
         return self.plan_sha256 or self.scan
+
+
+def scan_digest(scan: str, *, parts: int) -> str:
+    """Return what identifies the work of a scan Job. A part with the same number in another division of the input is another part."""
+    return f"{scan}/{parts}"
 
 
 # Any, because a Job is a JSON object of the API.

@@ -1,8 +1,7 @@
 """The steps of a job, and how their Jobs differ. A step is named by the label `dataprep.io/step` of its Job and pods.
 
 Plan → Scan → Merge → Shuffle → Convert → Commit. The plan pod decides whether the scan and merge steps are needed, and the plan whether the
-shuffle step is. The Job that removes a deleted
-job's output and the queue Job are not steps.
+shuffle step is. The Job that removes a deleted job's output and the queue Job are not steps.
 """
 
 from collections.abc import Mapping
@@ -29,12 +28,17 @@ class JobStep:
     """What one pod of an Indexed Job works on. Empty for a step with a single pod."""
 
     @property
+    def label(self) -> str:
+        """The value of the label of the step's Job and pods, and the step's name in messages."""
+        return self.name.lower()
+
+    @property
     def is_indexed(self) -> bool:
         """Whether the step's Job is an Indexed Job, whose pods share the work.
 
         These pods have the resources of `spec.workers`, and leave their results in the store. The step is done when its Job is complete.
         """
-        return bool(self.share)
+        return not self.results
 
     @property
     def plans(self) -> bool:
@@ -42,14 +46,16 @@ class JobStep:
         return PlanResult in self.results
 
 
-BY_LABEL: Final[Mapping[str, JobStep]] = {
-    "plan": JobStep("Plan", memory_field="plan_memory", deadline_field="plan_seconds", results=(PlanResult, ScanRequest)),
-    "scan": JobStep("Scan", memory_field="memory", deadline_field="plan_seconds", share="part"),
-    "merge": JobStep("Merge", memory_field="plan_memory", deadline_field="plan_seconds", results=(PlanResult,)),
-    "shuffle": JobStep("Shuffle", memory_field="memory", deadline_field="convert_seconds", share="slice"),
-    "convert": JobStep("Convert", memory_field="memory", deadline_field="convert_seconds", share="task"),
-    "commit": JobStep("Commit", memory_field="commit_memory", deadline_field="commit_seconds", results=(CommitResult,)),
-}
+_STEPS: Final = (
+    JobStep("Plan", memory_field="plan_memory", deadline_field="plan_seconds", results=(PlanResult, ScanRequest)),
+    JobStep("Scan", memory_field="memory", deadline_field="plan_seconds", share="part"),
+    JobStep("Merge", memory_field="plan_memory", deadline_field="plan_seconds", results=(PlanResult,)),
+    JobStep("Shuffle", memory_field="memory", deadline_field="convert_seconds", share="slice"),
+    JobStep("Convert", memory_field="memory", deadline_field="convert_seconds", share="task"),
+    JobStep("Commit", memory_field="commit_memory", deadline_field="commit_seconds", results=(CommitResult,)),
+)
+BY_LABEL: Final[Mapping[str, JobStep]] = {step.label: step for step in _STEPS}
+"""The steps in the order in which they run."""
 
 
 def of_status(name: StepName | None) -> JobStep:

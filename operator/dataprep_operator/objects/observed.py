@@ -189,7 +189,7 @@ class Observed:
 
     def current_child(self, status: DataPrepJobStatus) -> Child | None:
         """Return the child Job of the status's step and attempt, if it exists. A job without a status is in its plan step."""
-        return self.child((status.step or "Plan").lower(), status.attempt)
+        return self.child(job_steps.of_status(status.step).label, status.attempt)
 
     def pods_of(self, child: Child) -> tuple[Pod, ...]:
         """Return the Job's pods, without worker pods that have simply succeeded."""

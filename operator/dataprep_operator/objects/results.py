@@ -1,4 +1,4 @@
-"""Validates the reports of plan and commit pods, which are untrusted input. All functions are pure."""
+"""Validates the reports of plan, merge and commit pods, which are untrusted input. All functions are pure."""
 
 import re
 from typing import Final
@@ -8,7 +8,6 @@ from dataprep_api.spec import DataPrepJobSpec
 
 _RUN_ID: Final = re.compile(r"[0-9A-Za-z._-]{1,64}")
 _DIGEST: Final = re.compile(r"[0-9a-f]{64}")
-_NO_CODE_COMMIT: Final = "The plan step doesn't report the commit of code.git."
 
 
 def commit_fault(result: CommitResult, *, run_id: str | None) -> str | None:
@@ -26,23 +25,34 @@ def commit_fault(result: CommitResult, *, run_id: str | None) -> str | None:
     return None
 
 
-def plan_fault(result: PlanResult, spec: DataPrepJobSpec) -> str | None:
-    """Return why the plan's result is invalid, or None if it is valid. The result's values become arguments of the next step."""
+def plan_fault(result: PlanResult, spec: DataPrepJobSpec, *, step: str) -> str | None:
+    """Return why the plan that the plan or merge step reports is invalid, or None if it is valid.
+
+    The result's values become arguments of the next step.
+    """
     if not _RUN_ID.fullmatch(result.run_id):
-        return f"The plan step reports a malformed run id: {result.run_id!r}"
+        return f"The {step} step reports a malformed run id: {result.run_id!r}"
     if not _DIGEST.fullmatch(result.plan_sha256):
-        return f"The plan step reports a malformed plan digest: {result.plan_sha256!r}"
-    if _lacks_commit(result, spec):
-        return _NO_CODE_COMMIT
+        return f"The {step} step reports a malformed plan digest: {result.plan_sha256!r}"
     if result.reused and result.commit is None:
-        return "The plan step reports a reused data set without its totals."
+        return f"The {step} step reports a reused data set without its totals."
+    return _code_fault(result, spec, step=step)
+
+
+def merge_fault(result: PlanResult, *, code_commit: str | None) -> str | None:
+    """Return why the merge step can't have made this plan, or None if it can. `code_commit` is the commit that the plan step reported."""
+    if result.commit is not None and not result.reused:
+        return "The merge step reports a data set of its own, but it may only make the plan."
+    if result.code_commit != code_commit:
+        return f"The merge step used the commit {result.code_commit} of code.git, expected {code_commit}."
     return None
 
 
 def scan_fault(request: ScanRequest, spec: DataPrepJobSpec) -> str | None:
     """Return why the plan step's request for a scan is invalid, or None if it is valid. Its name becomes an argument of the next steps."""
-    return _NO_CODE_COMMIT if _lacks_commit(request, spec) else None
+    return _code_fault(request, spec, step="plan")
 
 
-def _lacks_commit(result: PlanResult | ScanRequest, spec: DataPrepJobSpec) -> bool:
-    return spec.code is not None and spec.code.git is not None and result.code_commit is None
+def _code_fault(result: PlanResult | ScanRequest, spec: DataPrepJobSpec, *, step: str) -> str | None:
+    has_code = spec.code is not None and spec.code.git is not None
+    return f"The {step} step doesn't report the commit of code.git." if has_code and result.code_commit is None else None

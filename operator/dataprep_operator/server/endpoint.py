@@ -107,7 +107,7 @@ class Endpoint:
         if pod is None or pod.uid != bearer.pod_uid:
             raise ReportRefused(403, "the token's pod is not a pod of this operator")
         child = self._cache.child_of(pod)
-        if child is None or child.step not in ("plan", "convert"):
+        if child is None or child.step not in ("plan", "shuffle", "convert"):
             raise ReportRefused(403, "the token's pod is not a converter pod")
         key = Key(bearer.namespace, report.job)
         raw = self._cache.job(key)
@@ -116,7 +116,8 @@ class Endpoint:
         if report.attempt != child.attempt:
             raise ReportRefused(403, f"the token's pod works for attempt {child.attempt}, not {report.attempt}")
         # A pod of the plan step does the work of a small job as a single task.
-        tasks = 1 if child.step == "plan" else (raw.get("status") or {}).get("tasks") or 0
+        status = raw.get("status") or {}
+        tasks = 1 if child.step == "plan" else status.get("shuffleTasks" if child.step == "shuffle" else "tasks") or 0
         if report.index >= tasks:
             raise ReportRefused(400, f"task {report.index} does not exist; the job has {tasks}")
         return key, child.owner_uid, child.step

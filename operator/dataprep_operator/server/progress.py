@@ -54,6 +54,8 @@ class Meter:
 class _Reports:
     planning: dict[str, tuple[datetime, ProgressReport]] = field(default_factory=dict)
     """The reports of plan pods that do a small job's work."""
+    dividing: dict[str, tuple[datetime, ProgressReport]] = field(default_factory=dict)
+    """The reports of the shuffle step's pods. They aren't part of the job's progress, which counts converted records."""
     by_pod: dict[str, tuple[datetime, ProgressReport]] = field(default_factory=dict)
     meter: Meter = field(default_factory=Meter)
     limiters: dict[str, TokenBucket] = field(default_factory=dict)
@@ -74,7 +76,9 @@ class ProgressStore:
     def record(self, report: ProgressReport, *, job_uid: str, pod_uid: str, now: datetime, step: str = "convert") -> None:
         """Store a report from a pod of this step, unless a later report from the same pod is already stored."""
         reports = self._jobs.setdefault(job_uid, _Reports())
-        by_pod = reports.planning if step == "plan" else reports.by_pod
+        by_pod = {"plan": reports.planning, "shuffle": reports.dividing}.get(step, reports.by_pod)
+        if by_pod is reports.by_pod:
+            reports.dividing.clear()
         previous = by_pod.get(pod_uid)
         if previous is None or previous[1].sequence < report.sequence:
             by_pod[pod_uid] = (now, report)
@@ -148,8 +152,8 @@ class ProgressStore:
 
     def next_report_seconds(self) -> float:
         """Return how many seconds a worker should wait before its next report. The more workers there are, the longer each one waits."""
-        # Once a job has workers, its plan pod no longer reports.
-        reporters = sum(len(reports.by_pod) or len(reports.planning) for reports in self._jobs.values())
+        # Once a step's pods report, the pods of earlier steps no longer do.
+        reporters = sum(len(reports.by_pod or reports.dividing or reports.planning) for reports in self._jobs.values())
         return min(300.0, max(LEAST_INTERVAL_SECONDS, reporters / REPORTS_A_SECOND))
 
 

@@ -25,13 +25,18 @@ from dataprep_converter.steps.run import run
 from workbench import mnist, photos
 
 
-def iris(folder: Path) -> Path:
-    """The 150 flowers of scikit-learn's iris.csv: a header with counts and names, then rows of four measurements and a class."""
+def scikit_learn_data() -> Path:
+    """The folder of the data sets that scikit-learn ships. scikit-learn isn't imported, because the import takes a second and a half."""
     package = importlib.util.find_spec("sklearn")
     assert package is not None
     assert package.submodule_search_locations
+    return Path(package.submodule_search_locations[0], "datasets")
+
+
+def iris(folder: Path) -> Path:
+    """The 150 flowers of scikit-learn's iris.csv: a header with counts and names, then rows of four measurements and a class."""
     file = folder / "iris.csv"
-    file.write_bytes(Path(package.submodule_search_locations[0], "datasets/data/iris.csv").read_bytes())
+    file.write_bytes((scikit_learn_data() / "data/iris.csv").read_bytes())
     return file
 
 

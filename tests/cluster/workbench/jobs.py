@@ -11,6 +11,7 @@ from typing import Any, Final, cast
 
 import yaml
 from kubernetes.client import ApiClient
+from kubernetes.client.exceptions import NotFoundException
 from kubernetes.config import new_client_from_config
 
 from dataprep_api import GROUP, VERSION
@@ -67,12 +68,33 @@ class Namespace:
         query = [("labelSelector", selector), ("fieldSelector", fields)]
         return cast("Documents", self._read(f"{READ[kind]}/namespaces/{self.name}/{kind}", query)["items"])
 
+    def create(self, *secrets: Document, labels: Mapping[str, str]) -> None:
+        """Creates the namespace, and these Secrets in it."""
+        namespace = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": self.name, "labels": dict(labels)}}
+        self._send("POST", "/api/v1/namespaces", body=namespace)
+        for secret in secrets:
+            self._send("POST", f"/api/v1/namespaces/{self.name}/secrets", body=secret)
+
+    def delete(self) -> None:
+        """Begins to delete the namespace, unless a test has already deleted it."""
+        try:
+            self._send("DELETE", f"/api/v1/namespaces/{self.name}")
+        except NotFoundException:
+            return
+
     def _read(self, path: str, query: Sequence[tuple[str, str]] = ()) -> Document:
-        client = _client(self.cluster.kubeconfig)
-        answer = client.call_api(*client.param_serialize("GET", path, query_params=list(query), auth_settings=["BearerToken"]))
+        return self._send("GET", path, query=query)
+
+    def _send(self, method: str, path: str, *, query: Sequence[tuple[str, str]] = (), body: Document | None = None) -> Document:
+        client = client_of(self.cluster.kubeconfig)
+        headers = {} if body is None else {"Content-Type": "application/json"}
+        request = client.param_serialize(
+            method, path, query_params=list(query), header_params=headers, body=body, auth_settings=["BearerToken"]
+        )
+        answer = client.call_api(*request)
         answer.read()  # type: ignore[no-untyped-call]  # it has no types
-        # Raises for any status but 200.
-        return cast("Document", client.response_deserialize(answer, {"200": "object"}).data)
+        # Raises for any other status.
+        return cast("Document", client.response_deserialize(answer, dict.fromkeys(("200", "201", "202"), "object")).data)
 
     def job(self, name: str) -> Document:
         """One DataPrepJob."""
@@ -126,8 +148,9 @@ class Namespace:
 
 
 @functools.cache
-def _client(kubeconfig: Path) -> ApiClient:
-    # A persistent connection: tests poll several times a second, and running kubectl each time would cost more than the work under test.
+def client_of(kubeconfig: Path) -> ApiClient:
+    """This process's client, whose connection stays open: tests poll several times a second, and running kubectl each time would cost more
+    than the work under test."""
     return cast("ApiClient", new_client_from_config(str(kubeconfig)))  # type: ignore[no-untyped-call]  # it has no types
 
 

@@ -55,6 +55,9 @@ def install(cluster: Cluster) -> None:
         services = [each["metadata"]["name"] for each in manifests if each["kind"] == "APIService"]
         cluster.kubectl("wait", "--for=condition=Available", "--timeout=60s", *(f"apiservice/{name}" for name in services))
         cluster.kubectl("label", "--overwrite", "nodes", "--all", f"{FLAVOR_LABEL}={FLAVOR}")
+        # Only one process creates it. If two processes apply a new object at the same time, one of them fails.
+        flavor = _kueue("ResourceFlavor", FLAVOR, {"nodeLabels": {FLAVOR_LABEL: FLAVOR}})
+        cluster.kubectl("apply", "--filename=-", stdin=json.dumps(flavor))
 
 
 def uninstall(cluster: Cluster) -> None:
@@ -86,7 +89,6 @@ def queue(name: str, *, namespace: str, cpu: str) -> list[Document]:
     Jobs with a higher priority preempt the others.
     """
     return [
-        _kueue("ResourceFlavor", FLAVOR, {"nodeLabels": {FLAVOR_LABEL: FLAVOR}}),
         _kueue(
             "ClusterQueue",
             f"{namespace}-{name}",

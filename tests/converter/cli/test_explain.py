@@ -3,7 +3,6 @@
 import json
 from pathlib import Path
 
-import jsonschema  # type: ignore[import-untyped]  # it ships no types
 import pytest
 import yaml
 from tests.converter.cli.commandline import code_of
@@ -87,6 +86,9 @@ def test_the_schema_is_printed_as_it_was_generated(capsys: pytest.CaptureFixture
 
 def test_an_inferred_job_names_its_schema_and_is_valid_by_it(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     (tmp_path / "a.csv").write_text(NUMBERS)
+    # Imported here, because the import takes two seconds, which each process that collects tests would need.
+    import jsonschema  # type: ignore[import-untyped]  # it ships no types
+
     assert code_of("infer", tmp_path / "a.csv") == 0
     job = capsys.readouterr().out
     name, _, uri = job.splitlines()[0].partition("$schema=")

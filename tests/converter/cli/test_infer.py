@@ -16,7 +16,6 @@ import pyarrow as pa
 import pyarrow.feather
 import pyarrow.parquet
 import pytest
-import sklearn  # type: ignore[import-untyped] # it has no stubs
 import webdataset  # type: ignore[import-untyped] # it has no types
 import yaml
 from PIL import Image
@@ -419,7 +418,7 @@ def test_numbers_with_commas_are_told(tmp_path: Path) -> None:
     assert "# column 0 has numbers with a comma (3,5), which are read as text\n" in written
 
 
-SKLEARN = Path(sklearn.__file__).parent / "datasets/data"
+SCIKIT_LEARN = example_inputs.scikit_learn_data() / "data"
 
 
 @pytest.mark.parametrize(
@@ -433,15 +432,15 @@ SKLEARN = Path(sklearn.__file__).parent / "datasets/data"
     ],
 )
 def test_tables_of_scikit_learn(name: str, records: int, source: dict[str, Any], tmp_path: Path) -> None:
-    _, spec = inferred(SKLEARN / name, tmp_path)
-    assert spec["source"]["csv"] == {"uris": [str(SKLEARN / name)]} | source
+    _, spec = inferred(SCIKIT_LEARN / name, tmp_path)
+    assert spec["source"]["csv"] == {"uris": [str(SCIKIT_LEARN / name)]} | source
     assert code_of("run", tmp_path / "job.yaml", "--quiet") == 0
     assert verify(str(tmp_path / "out"), Access()).records_out == records
 
 
 @pytest.mark.parametrize("form", ["pandas", "pandas and semicolons", "R"])
 def test_real_tables_keep_their_names_in_the_forms_of_pandas_and_r(form: str, tmp_path: Path) -> None:
-    names, *rows = [line.split(" ") for line in (SKLEARN / "linnerud_exercise.csv").read_text().splitlines()]
+    names, *rows = [line.split(" ") for line in (SCIKIT_LEARN / "linnerud_exercise.csv").read_text().splitlines()]
     mark = ";" if "semicolons" in form else ","
     quote = '"' if form == "R" else ""
     content = mark.join(f"{quote}{name}{quote}" for name in ["", *names]) + "\n"

@@ -98,6 +98,18 @@ def test_a_plan_is_text_for_people_and_json_for_scripts(job: str, tmp_path: Path
     assert printed("plan", job, "--json", capsys=capsys)["kind"] == "plan"
 
 
+def test_the_text_of_a_plan_tells_what_a_shuffle_in_two_rounds_needs() -> None:
+    plan = PlanResult(
+        run_id="abc", plan_sha256="0" * 64, plan_uri="p", tasks=30, shuffle_tasks=12, shards=90, records=7, bytes_in=10**12,
+        splits=[], reused=False, labels=[],
+    )  # fmt: skip
+    assert list(plan_text.lines(plan))[2:] == [
+        "writes  90 shards in 30 tasks",
+        "shuffle 12 tasks divide the records in a first round, and store about",
+        "        1,000,000,000,000 bytes in the output until the data set is finished",
+    ]
+
+
 def test_the_text_of_a_plan_names_classes_ignored_files_and_warnings() -> None:
     plan = PlanResult(
         run_id="abc", plan_sha256="0" * 64, plan_uri="p", tasks=3, shards=1, records=1, bytes_in=5000, ignored=1, warnings=["odd\nsplit"],

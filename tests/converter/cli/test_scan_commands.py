@@ -3,6 +3,7 @@
 import json
 import shutil
 from pathlib import Path
+from typing import Any
 
 import pytest
 from tests.builders.files import visible
@@ -10,11 +11,13 @@ from tests.converter.cli.commandline import code_of, mnist_run
 
 from dataprep_api import names
 from dataprep_api.dataset import messages
+from dataprep_converter.inputs.access import Access
 from dataprep_converter.planning import scan
 from dataprep_converter.runtime import scans
 from dataprep_converter.steps.conversion import scan_step
 
 SCAN = "feed" * 4
+EIGHT_PARTS = ["--scan", SCAN, "--parts", "8"]
 
 
 @pytest.fixture
@@ -31,10 +34,21 @@ def test_a_pod_scans_the_part_of_its_index(
     job = mnist_run(few, tmp_path / "out")
     monkeypatch.setenv("JOB_COMPLETION_INDEX", "1")
 
-    assert code_of("scan", *job, "--scan", SCAN) == 0
-    assert code_of("scan", *job, "--scan", SCAN, "--tasks", "2-3") == 0
-    assert code_of("scan", *job, "--scan", SCAN, "--index", "7") == 0
+    assert code_of("scan", *job, *EIGHT_PARTS) == 0
+    assert code_of("scan", *job, *EIGHT_PARTS, "--tasks", "2-3") == 0
+    assert code_of("scan", *job, *EIGHT_PARTS, "--index", "7") == 0
     assert scanned == [(SCAN, 1), (SCAN, 3), (SCAN, 7)]
+
+
+@pytest.mark.parametrize(("parallelism", "processes"), [(2, 2), (100, 8)])
+def test_the_pods_that_scan_at_the_same_time_divide_the_request_limits(
+    tmp_path: Path, scanned: list[tuple[str, int]], monkeypatch: pytest.MonkeyPatch, parallelism: int, processes: int
+) -> None:
+    numbers: list[int] = []
+    monkeypatch.setattr(Access, "share_among", lambda _, processes: numbers.append(processes))
+
+    assert code_of("scan", *texts_run(tmp_path, workers={"parallelism": parallelism}), *EIGHT_PARTS, "--index", "0") == 0
+    assert (numbers, len(scanned)) == ([processes], 1)
 
 
 def test_a_scan_without_an_index_or_a_name_is_refused(
@@ -42,10 +56,12 @@ def test_a_scan_without_an_index_or_a_name_is_refused(
 ) -> None:
     job = mnist_run(few, tmp_path / "out")
 
-    assert code_of("scan", *job, "--scan", SCAN) == 2
+    assert code_of("scan", *job, *EIGHT_PARTS) == 2
     assert "Which task?" in capsys.readouterr().err
     assert code_of("scan", *job, "--index", "0") == 2
-    assert "--scan" in capsys.readouterr().err
+    assert "--scan, --parts" in capsys.readouterr().err
+    assert code_of("scan", *job, *EIGHT_PARTS, "--index", "8") == 2
+    assert "The scan has parts 0 to 7, got part 8." in capsys.readouterr().err
     assert scanned == []
 
 
@@ -66,7 +82,7 @@ def test_a_dry_run_reads_no_scan(few: Path, tmp_path: Path, capsys: pytest.Captu
     assert "not allowed with argument" in capsys.readouterr().err
 
 
-def texts_run(folder: Path) -> list[str]:
+def texts_run(folder: Path, **spec: Any) -> list[str]:  # Any: fields of the spec
     """The arguments of a job that reads four text files of 40 bytes."""
     (folder / "in").mkdir()
     for number in range(4):
@@ -75,7 +91,7 @@ def texts_run(folder: Path) -> list[str]:
         "apiVersion": "dataprep.io/v1alpha1",
         "kind": "DataPrepJob",
         "metadata": {"name": "texts"},
-        "spec": {"source": {"text": {"uris": [str(folder / "in")]}}, "output": {"uri": str(folder / "out"), "format": "jsonl"}},
+        "spec": {"source": {"text": {"uris": [str(folder / "in")]}}, "output": {"uri": str(folder / "out"), "format": "jsonl"}, **spec},
     }
     (folder / "job.yaml").write_text(json.dumps(job))
     return ["--job", str(folder / "job.yaml")]
@@ -96,7 +112,7 @@ def test_the_pods_of_a_scan_and_its_merge_make_the_plan_of_one_process(
     assert isinstance(request, messages.ScanRequest)
     assert (request.parts, visible(tmp_path / "out")) == (2, [])
     for part in range(request.parts):
-        assert code_of("scan", *job, "--scan", request.scan, "--index", str(part)) == 0
+        assert code_of("scan", *job, "--scan", request.scan, "--parts", "2", "--index", str(part)) == 0
     capsys.readouterr()
     assert code_of("plan", *job, "--scan", request.scan) == 0
     assert capsys.readouterr().out == alone
@@ -121,5 +137,5 @@ def test_many_parts_are_grouped(tmp_path: Path, monkeypatch: pytest.MonkeyPatch,
     assert isinstance(request, messages.ScanRequest)
     assert (request.parts, request.scan[-8:]) == (2, "00000002")
     for part in range(2):
-        assert code_of("scan", *job, "--scan", request.scan, "--index", str(part)) == 0
+        assert code_of("scan", *job, "--scan", request.scan, "--parts", "2", "--index", str(part)) == 0
     assert [len(file.read_text().split("/in/")) - 1 for file in sorted((tmp_path / "out/_dataprep").glob("scan-*/*"))] == [2, 2]

@@ -1,8 +1,12 @@
 """A manifest whose shards are in a table: every command gives the same results as with a manifest that lists its files."""
 
+import io
 import json
 from pathlib import Path
+from typing import Any
 
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 from tests.builders.digits import EIGHT, digits_job
 from tests.builders.jobs import output_of, run_job
@@ -11,13 +15,15 @@ from tests.builders.specs import parse_job
 import dataprep_reader
 from dataprep_api.dataset.report import Manifest
 from dataprep_converter.core.errors import NotWhole
-from dataprep_converter.dataset import manifest_table
+from dataprep_converter.dataset import manifest_table, shard_table
 from dataprep_converter.dataset.listing import is_untouched, load_manifest
 from dataprep_converter.dataset.output_folder import OutputFolder
 from dataprep_converter.inputs.access import Access
 from dataprep_converter.steps import remove
 from dataprep_converter.tools.repair import repair
 from dataprep_converter.tools.verification import Verification, verify
+
+_parquet: Any = pq  # the type stubs lack Python's file objects
 
 
 @pytest.fixture
@@ -142,6 +148,25 @@ def test_a_broken_shard_is_repaired(large: Path) -> None:
 def write_tables_differently(monkeypatch: pytest.MonkeyPatch) -> None:
     """Makes tables have other bytes, as another release of pyarrow may do."""
     monkeypatch.setattr(manifest_table, "_ROW_GROUP", 5)
+
+
+@pytest.mark.parametrize("rows", [5, 8, 24], ids=lambda rows: f"row groups of {rows}")
+def test_the_table_has_the_bytes_of_one_that_is_written_at_once(large: Path, monkeypatch: pytest.MonkeyPatch, rows: int) -> None:
+    monkeypatch.setattr(manifest_table, "_ROW_GROUP", rows)
+    columns = shard_table.batches_of(list(load_manifest(str(large), Access()).files))
+    pieces = [columns[0].slice(start, 7) for start in range(0, 24, 7)]
+    whole = io.BytesIO()
+    _parquet.write_table(
+        pa.Table.from_batches(pieces),
+        whole,
+        row_group_size=rows,
+        compression="zstd",
+        use_dictionary=["split"],
+        write_statistics=False,
+    )
+    manifest = load_manifest(str(large), Access()).model_copy(update={"files": shard_table.files(pieces)})
+    with manifest_table.table_of(manifest) as file:
+        assert b"".join(file.pieces()) == whole.getvalue()
 
 
 def test_an_intact_table_is_kept_although_this_release_writes_tables_differently(large: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,6 +1,7 @@
 """Writes that are staged together, on the real file system."""
 
 import time
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -34,3 +35,18 @@ def test_a_file_that_cannot_be_staged_leaves_nothing_of_the_others(tmp_path: Pat
         fencing.write(FullFor("full"), files, check=lambda: None)
 
     assert list(tmp_path.rglob("*")) == []
+
+
+def test_files_are_made_while_the_files_before_them_are_written(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(fencing, "_STAGED_BYTES", 4)
+    there: list[int] = []
+
+    def made() -> Iterator[fencing.SmallFile]:
+        for name, content in (("a", b"12"), ("b", b"34"), ("c", b"567890"), ("d", b"")):
+            there.append(len(list(tmp_path.iterdir())))
+            yield fencing.SmallFile(f"{tmp_path}/{name}", content)
+
+    fencing.write(FileStore(StoreSettings(uri_prefix="/")), made(), check=lambda: None)
+
+    assert there == [0, 0, 2, 3]
+    assert {path.name: path.read_bytes() for path in tmp_path.iterdir()} == {"a": b"12", "b": b"34", "c": b"567890", "d": b""}

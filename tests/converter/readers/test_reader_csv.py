@@ -2,13 +2,14 @@
 
 import gzip
 import math
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, ClassVar
 
 import numpy as np
 import pyarrow as pa
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from pyarrow import csv as arrow_csv
 from tests.converter.readers.reader_contract import ReaderContract, batches, faults, opened, plan, rows
@@ -18,9 +19,12 @@ from dataprep_converter.core.errors import BadData, BadSpec, NotFound
 from dataprep_converter.formats.tfrecord.tfrecord_encoder import TfrecordEncoder
 from dataprep_converter.pipeline.features import resolve
 from dataprep_converter.readers import Reader
-from dataprep_converter.readers.text import stretches
+from dataprep_converter.readers.base.examined import open_once
+from dataprep_converter.readers.text import csv_starts, delimited, stretches
 from dataprep_converter.readers.text.csv_rows import scan
 from dataprep_converter.readers.text.delimited import CsvReader
+from dataprep_converter.stores import Entry, Input, Store
+from dataprep_converter.stores.files import FileInput
 
 IRIS = "5.1,3.5,1.4,0.2,0\n7.0,3.2,4.7,1.4,1\n"
 
@@ -117,6 +121,79 @@ def test_a_quote_that_is_never_closed_is_bad_data_with_its_line(tmp_path: Path, 
 def test_an_open_quote_in_the_last_row_is_bad_data(tmp_path: Path, last: str) -> None:
     with pytest.raises(BadData, match=r"a\.csv, line 2: a quote is never closed\."):
         plan(CsvReader, of_text(tmp_path, "0,x\n" + last))
+
+
+@pytest.mark.parametrize(
+    ("text", "line"),
+    [
+        ('x,"open\nq""q\nz\n', 1),
+        ('x,"a""b"\ny,"open\nq""q""\n""', 2),
+        ('"a\nb",x\n\ny,""""""",\n', 4),
+        ('a"b,"open\nq""q\n', 1),
+    ],
+    ids=["one doubled quote", "several rows", "an empty cell before it", "quotes that are text"],
+)
+def test_doubled_quotes_after_an_open_quote_are_not_taken_for_it(tmp_path: Path, text: str, line: int) -> None:
+    with pytest.raises(BadData, match=rf"a\.csv, line {line}: a quote is never closed\."):
+        plan(CsvReader, of_text(tmp_path, text))
+
+
+def test_empty_files_are_not_opened_for_their_columns(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    put(tmp_path, {"a.csv": "", "b.csv": "", "c.csv": "x,y\n1,2\n"})
+    opened: list[str] = []
+
+    def noted(store: Store, entry: Entry) -> Input:
+        opened.append(entry.uri[-5:])
+        return open_once(store, entry)
+
+    monkeypatch.setattr(delimited, "open_once", noted)
+    units, _ = plan(CsvReader, a_source(tmp_path, header=True))
+    assert (units.samples, opened) == (1, ["c.csv"])
+
+
+@settings(deadline=None)
+@given(
+    names=st.sampled_from(["", "x,y\n", "\n\nthe first,the second\n", '"x\nx",y\n']),
+    texts=st.lists(st.sampled_from(["1,2\n", "a,2\n", '1,"3\n4"\r\n', "1.5,b\n", '"0123456789abcdefghi",1\n', "\n\n"]), max_size=20),
+)
+def test_the_columns_are_those_of_a_start_that_is_read_at_once(
+    tmp_path_factory: pytest.TempPathFactory, names: str, texts: list[str]
+) -> None:
+    source = of_text(tmp_path_factory.mktemp("csv"), names + "".join(texts), header=bool(names))
+
+    def found(header_bytes: int) -> Any:
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(stretches, "UNIT_BYTES", 64)
+            patch.setattr(csv_starts, "INFERRED_BYTES", 16)
+            patch.setattr(delimited, "_HEADER_BYTES", header_bytes)
+            try:
+                units, state = plan(CsvReader, source)
+            except (BadData, BadSpec) as exc:
+                return str(exc)
+            return [vars(units.unit(number)) for number in range(len(units))], state
+
+    assert found(4) == found(64)
+
+
+def test_only_a_little_is_read_to_find_the_columns(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    text = "x,y\n" + "1,2\n" * 400_000
+    first = csv_starts.INFERRED_BYTES + delimited._HEADER_BYTES
+    lengths, streams = list[int](), list[int]()
+    read_at, stream = FileInput.read_at, FileInput.stream
+
+    def noted(self: FileInput, offset: int, length: int) -> bytes:
+        lengths.append(length)
+        return read_at(self, offset, length)
+
+    def noted_stream(self: FileInput, offset: int = 0, length: int | None = None) -> Iterator[bytes]:
+        streams.append(offset)
+        return stream(self, offset, length)
+
+    monkeypatch.setattr(FileInput, "read_at", noted)
+    monkeypatch.setattr(FileInput, "stream", noted_stream)
+    assert plan(CsvReader, of_text(tmp_path, text, header=True))[0].samples == 400_000
+    assert first in lengths
+    assert streams == [0], "only the pass that finds the units reads on"
 
 
 def test_an_open_quote_in_the_header_is_bad_data(tmp_path: Path) -> None:

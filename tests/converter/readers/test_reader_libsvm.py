@@ -10,7 +10,6 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from pydantic import ValidationError
-from sklearn.datasets import dump_svmlight_file, load_svmlight_file  # type: ignore[import-untyped] # it has no stubs
 from tests.builders.examples import examples
 from tests.converter.readers.reader_contract import ReaderContract, batches, faults, plan, rows
 
@@ -131,6 +130,9 @@ ROW = st.tuples(
 @settings(max_examples=examples(40), suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None)
 @given(table=st.lists(ROW, min_size=1, max_size=20), zero_based=st.booleans())
 def test_what_scikit_learn_writes_is_read_as_it_reads_it(tmp_path: Path, table: list[Any], zero_based: bool) -> None:
+    # Imported here, because the import takes a second and a half, which each process that collects tests would need.
+    from sklearn.datasets import dump_svmlight_file, load_svmlight_file  # type: ignore[import-untyped] # it has no stubs
+
     dense = np.zeros((len(table), 31))
     for row, (_, cells) in enumerate(table):
         for column, value in cells.items():

@@ -19,12 +19,13 @@ from dataprep_api.spec import Source
 from dataprep_converter.core.errors import BadData, BadSpec, InputChanged
 from dataprep_converter.inputs.access import Access
 from dataprep_converter.readers import HasLines, reader_class
-from dataprep_converter.readers.text import csv_rows, delimited, stretches
+from dataprep_converter.readers.text import csv_rows, delimited, lines, stretches
 from dataprep_converter.readers.text.stretches import RecordScan
 from dataprep_converter.readers.text.text import TextReader
 from dataprep_converter.readers.text_scan import cells, files
 from dataprep_converter.readers.text_scan.cell_merge import CellMerge, TextCell
 from dataprep_converter.readers.text_scan.cells import CellUnits, scan_cell
+from dataprep_converter.readers.text_scan.line_rule import LineRule
 
 PIECES = {
     "csv": ["a", '"', '""', ",", "\n", "\r\n", "\r", '"x\ny",', "1", '"",'],
@@ -278,6 +279,22 @@ def test_scans_for_different_prefixes_soon_find_the_same(tmp_path: Path, monkeyp
     assert sum(scans) < 32768 + 10 * 64
     inside, outside = found[b'"'], found[next(prefix for prefix in found if prefix != b'"')]
     assert inside.offsets[1:] == outside.offsets[1:]
+
+
+@pytest.mark.parametrize("after", [0, 900], ids=["the cell ends in the record", "the record ends in the cell"])
+@pytest.mark.parametrize("length", [90, 1_000, 4_095, 16_001])
+def test_the_bytes_of_a_long_record_are_scanned_twice(tmp_path: Path, length: int, after: int) -> None:
+    (tmp_path / "a").write_bytes(b"row\n" * 16 + b"x" * length + b"\n" + b"row\n" * 300)
+    scanned_bytes: list[int] = []
+
+    def counted(data: bytes, at_end: bool) -> lines.Lines:
+        scanned_bytes.append(len(data))
+        return lines.scan(data, at_end, skip_blank=False)
+
+    with sizes(unit=64, cell=length):
+        found = scanned(tmp_path / "a", LineRule(counted, "Utf8", ""), begin=32, end=64 + length + after)
+    assert sum(found[b"\n"].records) == 8 + 1 + after // 4
+    assert sum(scanned_bytes) <= 2 * length + after + 16 * 64
 
 
 def test_a_cell_that_cannot_follow_the_one_before_it_has_changed() -> None:

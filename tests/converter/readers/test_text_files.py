@@ -122,10 +122,16 @@ def test_only_some_of_the_files_are_read_ahead(tmp_path: Path, monkeypatch: pyte
     assert sum(read_ahead) == text_files._AHEAD_AT_ONCE
 
 
-@pytest.mark.parametrize(("mebibytes", "expected"), [(64, 1), (512, 4), (1024, 8), (1 << 20, 8)])
-def test_fewer_files_are_examined_at_a_time_in_a_small_pod(monkeypatch: pytest.MonkeyPatch, mebibytes: int, expected: int) -> None:
+@pytest.mark.parametrize(
+    ("mebibytes", "processes", "expected"), [(64, 1, 1), (512, 1, 4), (1024, 1, 8), (1 << 20, 1, 8), (1024, 2, 4), (1024, 16, 1)]
+)
+def test_fewer_files_are_examined_at_a_time_in_little_memory(
+    monkeypatch: pytest.MonkeyPatch, mebibytes: int, processes: int, expected: int
+) -> None:
     monkeypatch.setattr(limits, "memory_bytes", lambda: mebibytes << 20)
-    assert text_files._files_at_once() == expected
+    access = Access()
+    access.processes_here = processes
+    assert text_files._files_at_once(access) == expected
 
 
 @pytest.mark.parametrize("cell_bytes", [1 << 20, 256])

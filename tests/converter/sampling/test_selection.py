@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 from tests.builders import pairs
 
 from dataprep_api.dataset.plan import HASH_BLOCK, HashInterval, SplitPlan
+from dataprep_api.spec.splits import MOST_SPLITS
 from dataprep_converter.sampling import selection
 from dataprep_converter.sampling.selection import Selection, hashes, mix, permuted, unpermuted
 from dataprep_converter.sampling.split_assignments import SplitAssignments, to_parquet
@@ -217,3 +218,11 @@ def test_the_hash_depends_on_path_and_row_alone() -> None:
     here, there = units(10, 10), UnitTable.of([Unit(root=0, path="file-1", uri="s3://b/file-1", records=10, size=3, pin="q")])
     assert hashes(here, np.arange(10, 20), seed=3).tolist() == hashes(there, np.arange(10), seed=3).tolist()
     assert hashes(here, np.arange(10), seed=3).tolist() != hashes(here, np.arange(10), seed=4).tolist()
+
+
+def test_a_batch_of_many_splits_sorts_no_split_again() -> None:
+    selection._inverse_order.cache_clear()
+    for _ in range(3):
+        for number in range(MOST_SPLITS):
+            unpermuted(np.arange(5), size=100 + number, seed=1)
+    assert selection._inverse_order.cache_info().misses == MOST_SPLITS

@@ -52,16 +52,19 @@ def content_of(kind: str, rows: int, first: int) -> bytes:
     return b"".join((b"%d 1:%d\n" if kind == "libsvm" else b"line %d of %d\n\n") % (row, row) for row in numbers)
 
 
-SCAN = "0" * 55 + "1"
-"""The name of a scan whose parts aren't grouped."""
-
-
-def put(folder: Path, kind: str, sizes: list[int]) -> None:
-    for number, rows in enumerate(sizes):
+def put(folder: Path, kind: str, sizes: list[int], *, first: int = 0) -> None:
+    for number, rows in enumerate(sizes, start=first):
         file = folder / "in" / (f"k={number % 2}/{number:02}" if kind == "csv-hive" else f"{number:02}")
         file.parent.mkdir(parents=True, exist_ok=True)
         content = content_of(kind, rows, number * 100)
         file.write_bytes(gzip.compress(content, mtime=0) if number % 4 == 3 else content)
+
+
+def put_again(folder: Path, kind: str, sizes: list[int | None]) -> None:
+    """Writes files as `put` does, but leaves those unchanged whose size is None."""
+    for number, rows in enumerate(sizes):
+        if rows is not None:
+            put(folder, kind, [max(1, rows) if number == 0 else rows], first=number)
 
 
 def a_job(folder: Path, kind: str, **spec: Any) -> DataPrepJob:
@@ -77,11 +80,11 @@ def planned(job: DataPrepJob) -> tuple[bytes, str, Any]:
         return plan.head.to_bytes(), plan.sha256, [vars(plan.units.unit(number)) for number in range(len(plan.units))]
 
 
-def scan(job: DataPrepJob, parts: Any = None) -> int:
-    """Scans the parts in this order, or all of them. Returns the number of parts."""
-    count = divide(job.spec, Access()).parts
-    for part in range(count) if parts is None else parts:
-        run_scan_step(job.spec, Access(), part, scan=SCAN)
+def scan(job: DataPrepJob, *, group: int = 1) -> int:
+    """Scans all parts. Each has the pieces of `group` small parts. Returns the number of parts."""
+    count = -(-divide(job.spec, Access()).parts // group)
+    for part in range(count):
+        run_scan_step(job.spec, Access(), part, scan=f"{group:056x}")
     return count
 
 
@@ -106,22 +109,42 @@ def opened_files(monkeypatch: pytest.MonkeyPatch) -> list[str]:
 @pytest.mark.slow
 @pytest.mark.parametrize("kind", SOURCES)
 @settings(max_examples=examples(40), deadline=None)
-@given(sizes=st.lists(st.integers(0, 40), min_size=1, max_size=6), cut=st.integers(1, 600), cell=st.integers(1, 8), lost=st.integers(0, 20))
+@given(
+    before=st.lists(st.integers(0, 40), min_size=1, max_size=6),
+    after=st.lists(st.integers(0, 40) | st.none(), max_size=6),
+    cut=st.integers(1, 600),
+    cell=st.integers(1, 8),
+    group=st.integers(1, 3),
+    fates=st.lists(st.sampled_from(["lost", "damaged", "kept"]), max_size=8),
+)
 def test_the_plan_is_that_of_one_process(
-    kind: str, tmp_path_factory: pytest.TempPathFactory, sizes: list[int], cut: int, cell: int, lost: int
+    kind: str,
+    tmp_path_factory: pytest.TempPathFactory,
+    before: list[int],
+    after: list[int | None],
+    cut: int,
+    cell: int,
+    group: int,
+    fates: list[str],
 ) -> None:
+    """Whatever the parts are, whichever of them are lost or damaged, and whichever files have changed or are new since the scan."""
     folder = tmp_path_factory.mktemp("scan")
-    put(folder, kind, [max(1, sizes[0]), *sizes[1:]])
+    put(folder, kind, [max(1, before[0]), *before[1:]])
     job = a_job(folder, kind)
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(scans, "PART_BYTES", cut)
         patch.setattr(files, "CELL_BYTES", 32 * cell)
-        expected = planned(job)
-        scan(job)
-        for number, file in enumerate(scan_files(folder)):
-            if number == lost:
+        scan(job, group=group)
+        for fate, file in zip(fates, scan_files(folder), strict=False):
+            if fate == "lost":
                 file.unlink()
-        assert planned(job) == expected
+            elif fate == "damaged":
+                file.write_bytes(file.read_bytes().replace(b"[[0,", b"[[1,").replace(b'"records":[', b'"records":[7'))
+        put_again(folder, kind, after)
+        found = planned(job)
+        remove_scan(job.spec, Access())
+        assert scan_files(folder) == []
+        assert found == planned(job)
 
 
 @pytest.mark.parametrize("kind", SOURCES)

@@ -1,6 +1,7 @@
 """Earlier releases divided large text files into other units. So jobs with such files get a different run id, and old data sets stay as they
 are."""
 
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -13,8 +14,10 @@ from dataprep_api.dataset.report import Manifest
 from dataprep_api.resources.job import DataPrepJob
 from dataprep_api.spec import DataPrepJobSpec, Source
 from dataprep_converter.inputs.access import Access
+from dataprep_converter.planning.planner import NewPlan, make_plan
 from dataprep_converter.readers.text import stretches
 from dataprep_converter.readers.text_scan import files
+from dataprep_converter.steps.conversion import convert_plan
 from dataprep_converter.steps.plan_step import run_plan_step
 from dataprep_converter.tools import repair
 from dataprep_converter.tools.verification import verify
@@ -119,6 +122,24 @@ def test_an_unfinished_run_of_before_is_finished_by_its_own_rule(tmp_path: Path,
         then.setattr(run_id, "versions", lambda _spec: {"shuffle": 2})
         before = run_plan_step(a_job(tmp_path), Access()).plan.head.run_id
     assert verified_run(a_job(tmp_path, overwrite="Never")).run_id == before
+
+
+def test_the_source_of_an_unfinished_run_is_read_once_by_each_rule(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    put(tmp_path, "a", rows=100)
+    with monkeypatch.context() as then:
+        then.setattr(run_id, "versions", lambda _spec: {"shuffle": 2})
+        before = run_plan_step(a_job(tmp_path), Access()).plan.head.run_id
+    plans: list[Mapping[str, int] | None] = []
+
+    def noted(*arguments: Any, parts: Mapping[str, int] | None = None) -> NewPlan:
+        plans.append(parts)
+        return make_plan(*arguments, parts=parts)
+
+    monkeypatch.setattr(convert_plan, "make_plan", noted)
+    access = Access()
+    assert run_plan_step(a_job(tmp_path), access).plan.head.run_id == before
+    assert plans == [None, {"shuffle": 2}]
+    assert access.parts == {"shuffle": 2}
 
 
 def test_an_unfinished_run_of_other_inputs_is_not_continued(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -13,11 +13,13 @@ from dataprep_api.resources.job import DataPrepJob
 from dataprep_converter.dataset.output_folder import OutputFolder
 from dataprep_converter.dataset.stored_plan import load_plan
 from dataprep_converter.inputs.access import Access
+from dataprep_converter.pipeline.task_progress import TaskProgress
 from dataprep_converter.planning import planner
 from dataprep_converter.readers.base import blocks
 from dataprep_converter.sampling.plan import Plan
 from dataprep_converter.steps import plan_step
 from dataprep_converter.steps.conversion import convert_commit, convert_work, shuffle
+from dataprep_converter.stores import files
 
 
 def make_rounds(monkeypatch: pytest.MonkeyPatch, *, slice_bytes: int = 500, task_bytes: int = 500) -> None:
@@ -35,7 +37,7 @@ def planned(job: DataPrepJob, access: Access) -> Plan:
     return load_plan(OutputFolder(job.spec.output.uri, access).of_run(result.run_id), result.plan_sha256)
 
 
-def divide(job: DataPrepJob, plan: Plan, access: Access) -> list[shuffle.ShuffleProgress]:
+def divide(job: DataPrepJob, plan: Plan, access: Access) -> list[TaskProgress]:
     """Do the tasks of the first round."""
     return [shuffle.shuffle_task(job.spec, number, plan=plan, access=access) for number in range(shuffle.shuffle_tasks(plan))]
 
@@ -80,3 +82,18 @@ def contents(folder: Path) -> dict[str, Any]:
         else:
             found[name] = file.read_bytes().replace(str(folder).encode(), b"")
     return found
+
+
+class SourceBytes:
+    """Counts the bytes that are read from files in one folder."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch, folder: Path) -> None:
+        self.bytes = 0
+        read_at = files.FileInput.read_at
+
+        def counted(source: files.FileInput, offset: int, length: int) -> bytes:
+            data = read_at(source, offset, length)
+            self.bytes += len(data) if str(folder) in source.uri else 0
+            return data
+
+        monkeypatch.setattr(files.FileInput, "read_at", counted)

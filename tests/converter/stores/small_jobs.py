@@ -15,8 +15,11 @@ from dataprep_converter.dataset.output_folder import OutputFolder
 from dataprep_converter.dataset.stored_plan import load_plan
 from dataprep_converter.inputs.access import Access
 from dataprep_converter.planning import planner
+from dataprep_converter.readers.text import stretches
+from dataprep_converter.readers.text_scan import files
+from dataprep_converter.runtime import scans
 from dataprep_converter.steps import one_pod, plan_step
-from dataprep_converter.steps.conversion import shuffle
+from dataprep_converter.steps.conversion import scan_step, shuffle
 from dataprep_converter.steps.kinds import kind_of
 from dataprep_converter.stores.objects import objects, oss
 
@@ -123,8 +126,28 @@ def two_rounds(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def of_a_shuffle(place: Place) -> SmallJob:
     """Return a job that shuffles two CSV files, with `two_rounds` in two rounds."""
-    job = of_files(place, "a", "b")
-    return SmallJob(place, job.source, {"shuffle": {"seed": 1}})
+    return shuffled(of_files(place, "a", "b"))
+
+
+def small_parts(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let a scan have a part for each file or cell."""
+    monkeypatch.setattr(scans, "PART_BYTES", 1)
+
+
+def small_cells(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Divide even the files of `of_rows` into cells."""
+    monkeypatch.setattr(stretches, "UNIT_BYTES", 32)
+    monkeypatch.setattr(files, "CELL_BYTES", 64)
+
+
+def shuffled(job: SmallJob) -> SmallJob:
+    """Return the job with a shuffle. With `two_rounds`, it has two rounds."""
+    return SmallJob(job.place, job.source, job.spec | {"shuffle": {"seed": 1}}, job.output)
+
+
+def of_all_steps(place: Place) -> SmallJob:
+    """Return a job whose input has several files and is shuffled. With `small_parts` and `two_rounds`, it has all steps."""
+    return shuffled(of_parts(place) if _scheme(place) in _LEAST_PART_BYTES else of_files(place, "a", "b"))
 
 
 def of_a_join(place: Place) -> SmallJob:
@@ -177,6 +200,22 @@ def live(job: DataPrepJob, access: Access) -> CommitResult:
         return planned.result.commit
     work(job, access, planned)
     return commit(job, access, planned)
+
+
+def scan(job: DataPrepJob, access: Access) -> int:
+    """Do the work of the plan step's first pod and of the pods of a scan. Return the number of the scan's parts, which may be 0."""
+    request = scan_step.scan_request(job, access)
+    if request is None:
+        return 0
+    for part in range(request.parts):
+        scan_step.run_scan_step(job.spec, access, part, scan=request.scan)
+    return request.parts
+
+
+def live_with_scan(job: DataPrepJob, access: Access) -> CommitResult:
+    """Run all steps of a job whose input is scanned before it is planned. Fails if there is no scan, as without `small_parts`."""
+    assert scan(job, access) > 1
+    return live(job, access)
 
 
 PODS: Final = "small-0123456789-"

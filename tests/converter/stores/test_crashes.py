@@ -54,17 +54,27 @@ Life = Callable[[DataPrepJob, Access], object]
 def no_pauses(monkeypatch: pytest.MonkeyPatch) -> None:
     """Remake a shard without a pause if its temporary file was swept. Upload even small files in parts."""
     monkeypatch.setattr(converter_working, "_SHARD_RETRY_POLICY", RetryPolicy(attempts=3, first_delay_seconds=0))
-    small_jobs.least_parts(monkeypatch)
-    small_jobs.two_rounds(monkeypatch)
     monkeypatch.setattr(shuffle, "_RETRY_POLICY", RetryPolicy(attempts=3, first_delay_seconds=0))
+    small_jobs.least_parts(monkeypatch)
+
+
+@pytest.fixture
+def two_rounds(monkeypatch: pytest.MonkeyPatch) -> None:
+    small_jobs.two_rounds(monkeypatch)
+
+
+@pytest.fixture
+def small_parts(monkeypatch: pytest.MonkeyPatch) -> None:
+    small_jobs.small_parts(monkeypatch)
+    small_jobs.small_cells(monkeypatch)
 
 
 def accessed(place: Place) -> Access:
     return Access([place.settings])
 
 
-def finished(job: SmallJob) -> Whole:
-    small_jobs.live(job.to("whole"), accessed(job.place))
+def finished(job: SmallJob, *, life: Life = small_jobs.live) -> Whole:
+    life(job.to("whole"), accessed(job.place))
     return small_jobs.whole(job.place, "whole")
 
 
@@ -120,13 +130,20 @@ def points_of(names: list[str], *, sample: int | None = None) -> list[Point]:
 @pytest.mark.parametrize(
     ("made", "sample"),
     [
-        pytest.param(small_jobs.of_rows, 8, id="rows"),
+        pytest.param(small_jobs.of_rows, 5, id="rows"),
         pytest.param(small_jobs.of_rows, None, id="rows at every operation", marks=pytest.mark.nightly),
-        pytest.param(small_jobs.of_a_join, 5, id="join"),
-        pytest.param(small_jobs.of_a_shuffle, 10, id="shuffle"),
+        pytest.param(small_jobs.of_a_join, 3, id="join"),
+        pytest.param(
+            small_jobs.of_a_join,
+            15,
+            id="join, more points",
+            marks=[pytest.mark.nightly, pytest.mark.skipif(ALL, reason="all points are tested with `join`")],
+        ),
+        pytest.param(small_jobs.of_a_shuffle, 6, id="shuffle"),
         pytest.param(small_jobs.of_a_shuffle, None, id="shuffle at every operation", marks=pytest.mark.nightly),
     ],
 )
+@pytest.mark.usefixtures("two_rounds")
 def test_a_kill_at_every_operation_costs_nothing_on_files(local: Place, made: Callable[[Place], SmallJob], sample: int | None) -> None:
     job = made(local)
     expected, names = finished_and_counted(job)
@@ -138,6 +155,39 @@ def test_a_kill_at_every_operation_costs_nothing_on_files(local: Place, made: Ca
         killed += killed_for_real(job.to(output), local, point)
         assert_nothing_broken(local, output, expected)
         small_jobs.live(job.to(output), accessed(local))
+        assert_whole(local, output, expected)
+    assert killed >= len(points) - 2
+
+
+@pytest.mark.usefixtures("small_parts", "two_rounds")
+@pytest.mark.parametrize(
+    ("made", "sample"),
+    [
+        pytest.param(small_jobs.of_rows, 8, id="rows"),
+        pytest.param(small_jobs.of_rows, None, id="rows at every operation", marks=pytest.mark.nightly),
+        pytest.param(small_jobs.of_a_shuffle, None, id="shuffle at every operation", marks=pytest.mark.nightly),
+    ],
+)
+def test_a_kill_at_every_operation_of_a_job_with_a_scan_costs_nothing(
+    local: Place, made: Callable[[Place], SmallJob], sample: int | None
+) -> None:
+    job = made(local)
+    expected = finished(job)
+    counted = Operations()
+    small_jobs.live_with_scan(job.to("counted"), CrashingAccess((local.settings,), counted))
+    assert_whole(local, "counted", expected)
+    points = points_of(counted.names)
+    if sample is not None and not ALL:
+        # Most of the points are in the scan and in the plan that is made from its results.
+        planned = next(number for number, name in enumerate(counted.names) if name.endswith("/plan.json") and name.startswith("put "))
+        points = [*random.Random(11).sample(points[: planned + 4], sample), *points[-2:]]  # noqa: S311 - the same points each time
+
+    killed = 0
+    for point in points:
+        output = f"{point.number}-{point.when}"
+        killed += killed_for_real(job.to(output), local, point, life=small_jobs.live_with_scan)
+        assert_nothing_broken(local, output, expected)
+        small_jobs.live_with_scan(job.to(output), accessed(local))
         assert_whole(local, output, expected)
     assert killed >= len(points) - 2
 
@@ -347,6 +397,13 @@ def committing(job: DataPrepJob, access: Access) -> None:
     small_jobs.commit(job, access, planned)
 
 
+EVERY: Final = pytest.mark.parametrize(
+    "every", [8, pytest.param(4, marks=[pytest.mark.nightly, pytest.mark.skipif(ALL, reason="all points are tested with `8`")])]
+)
+"""Whether a process sleeps before every eighth operation, or at night before every fourth one."""
+
+
+@EVERY
 @pytest.mark.parametrize(
     ("life", "made"),
     [
@@ -356,11 +413,12 @@ def committing(job: DataPrepJob, access: Access) -> None:
         pytest.param(committing, small_jobs.of_a_shuffle, marks=pytest.mark.nightly),
     ],
 )
-def test_a_zombie_that_wakes_up_after_the_end_does_no_harm(local: Place, life: Step, made: Callable[[Place], SmallJob]) -> None:
+@pytest.mark.usefixtures("two_rounds")
+def test_a_zombie_that_wakes_up_after_the_end_does_no_harm(local: Place, life: Step, made: Callable[[Place], SmallJob], every: int) -> None:
     job = made(local)
     expected = finished(job)
     slept = 0
-    for point in sleeps(job, life):
+    for point in sleeps(job, life, every=every):
         output = f"{point.number}-{point.when}"
         zombie = Sleeper(local, point, lambda access, output=output: life(job.to(output), access))  # type: ignore[misc] # mypy can't infer a lambda with a default
         small_jobs.live(job.to(output), accessed(local))
@@ -369,16 +427,41 @@ def test_a_zombie_that_wakes_up_after_the_end_does_no_harm(local: Place, life: S
         assert all(isinstance(each, ConvertError) for each in zombie.wakes_up())
         assert_whole(local, output, expected)
         slept += zombie.came_there
-    assert slept > 5
+    assert slept > 20 // every
 
 
+def scanning(job: DataPrepJob, access: Access) -> None:
+    small_jobs.scan(job, access)
+
+
+@pytest.mark.usefixtures("small_parts")
+def test_a_pod_of_a_scan_that_wakes_up_after_the_end_leaves_at_most_its_result(local: Place) -> None:
+    """The next plan step removes the result."""
+    job = small_jobs.of_rows(local)
+    expected = finished(job)
+    left = 0
+    for point in sleeps(job, scanning, every=4):
+        output = f"{point.number}-{point.when}"
+        zombie = Sleeper(local, point, lambda access, output=output: scanning(job.to(output), access))  # type: ignore[misc] # see above
+        small_jobs.live_with_scan(job.to(output), accessed(local))
+        assert_whole(local, output, expected)
+        assert all(isinstance(each, ConvertError) for each in zombie.wakes_up())
+        assert_nothing_broken(local, output, expected)
+        left += any("/scan-" in name for name in small_jobs.listed(local, output))
+        small_jobs.live(job.to(output), accessed(local))
+        assert_whole(local, output, expected)
+    assert left > 3
+
+
+@EVERY
+@pytest.mark.usefixtures("two_rounds")
 @pytest.mark.parametrize("made", [small_jobs.of_rows, small_jobs.of_a_shuffle])
-def test_two_workers_at_the_same_task_make_one_data_set(local: Place, made: Callable[[Place], SmallJob]) -> None:
+def test_two_workers_at_the_same_task_make_one_data_set(local: Place, made: Callable[[Place], SmallJob], every: int) -> None:
     """One worker sleeps at each of its operations, while the other worker does the complete task and the commit runs."""
     job = made(local)
     expected = finished(job)
     slept = 0
-    for point in sleeps(job, working):
+    for point in sleeps(job, working, every=every):
         output = f"{point.number}-{point.when}"
         planned = small_jobs.plan(job.to(output), accessed(local))
         first = Sleeper(local, point, lambda access, output=output, planned=planned: small_jobs.work(job.to(output), access, planned))  # type: ignore[misc] # see above
@@ -387,7 +470,7 @@ def test_two_workers_at_the_same_task_make_one_data_set(local: Place, made: Call
         small_jobs.commit(job.to(output), accessed(local), planned)
         assert_whole(local, output, expected)
         slept += first.came_there
-    assert slept > 5
+    assert slept > 20 // every
 
 
 def test_two_workers_one_of_whom_dies_make_one_data_set(local: Place) -> None:
@@ -395,7 +478,7 @@ def test_two_workers_one_of_whom_dies_make_one_data_set(local: Place) -> None:
     again."""
     job = small_jobs.of_rows(local)
     expected = finished(job)
-    for point in sleeps(job, working):
+    for point in sleeps(job, working, every=4):
         output = f"{point.number}-{point.when}"
         planned = small_jobs.plan(job.to(output), accessed(local))
         first = Sleeper(local, point, lambda access, output=output, planned=planned: small_jobs.work(job.to(output), access, planned))  # type: ignore[misc] # see above
@@ -447,8 +530,8 @@ def created(sleeper: Sleeper) -> list[str]:
     return [name for name in sleeper.names if name.startswith("create ") and ".tfrecords" in name]
 
 
-def sleeps(job: SmallJob, life: Step) -> list[Point]:
-    """Return the points before each operation of one step, or before every fourth operation."""
+def sleeps(job: SmallJob, life: Step, *, every: int) -> list[Point]:
+    """Return the points before the first of every few operations of one step, or before each operation."""
     counted = Operations()
     life(job.to(f"counted-{life.__name__}"), CrashingAccess((job.place.settings,), counted))
-    return [Point(number, "before") for number in range(1, len(counted.names) + 1, 1 if ALL else 4)]
+    return [Point(number, "before") for number in range(1, len(counted.names) + 1, 1 if ALL else every)]

@@ -8,7 +8,7 @@ import os
 import random
 import threading
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
 from dataclasses import dataclass
@@ -30,12 +30,15 @@ from tests.converter.stores.lanes import (
 from tests.converter.stores.places import gcs, oss, s3
 from tests.converter.stores.small_jobs import SmallJob, Whole, assert_nothing_broken, assert_whole
 
+from dataprep_api.dataset.messages import CommitResult
 from dataprep_api.reasons import Reason
+from dataprep_api.resources.job import DataPrepJob
 from dataprep_converter.core.errors import ConvertError
 from dataprep_converter.inputs.access import Access
 from dataprep_converter.runtime.retry import RetryPolicy
 from dataprep_converter.steps import preflight
 from dataprep_converter.steps.conversion import convert_work as converter_working
+from dataprep_converter.steps.conversion import shuffle
 from storeservers.faulty import Fault, Kind
 
 pytestmark = pytest.mark.store
@@ -47,6 +50,7 @@ _LANES, _LANES_OF = 4, {"maxcompute": 1}
 Each lane has its own place and its own proxy. MaxCompute has only one lane, because its client takes the proxy from the environment.
 """
 _MOST_FAULTS = 6
+Life = Callable[[DataPrepJob, Access], CommitResult]
 
 
 @dataclass(frozen=True)
@@ -56,6 +60,7 @@ class Stretch:
     lane: Lane
     job: SmallJob
     expected: Whole
+    life: Life
     requests: int
     """The number of requests in a complete life."""
 
@@ -83,16 +88,15 @@ def short(monkeypatch: pytest.MonkeyPatch) -> None:
     # pyodps only accepts integers.
     monkeypatch.setattr(maxcompute, "ANSWER_SECONDS", int(ANSWER_SECONDS))
     monkeypatch.setattr(converter_working, "_SHARD_RETRY_POLICY", RetryPolicy(attempts=3, first_delay_seconds=0.01))
+    monkeypatch.setattr(shuffle, "_RETRY_POLICY", RetryPolicy(attempts=3, first_delay_seconds=0.01))
     monkeypatch.setattr(preflight, "_RETRY_SECONDS", 30.0)
 
 
-def stretch(lane: Lane) -> Stretch:
-    place, proxy = lane.place, lane.proxy
-    job = lane.job or small_jobs.of_parts(place)
-    proxy.arm()
-    small_jobs.live(job.to("whole"), Access([place.settings]))
-    requests = proxy.count
-    return Stretch(lane, job, small_jobs.whole(lane.seen, "whole"), requests)
+def stretch(lane: Lane, job: SmallJob, life: Life) -> Stretch:
+    lane.proxy.arm()
+    life(job.to("whole"), Access([lane.place.settings]))
+    requests = lane.proxy.count
+    return Stretch(lane, job, small_jobs.whole(lane.seen, "whole"), life, requests)
 
 
 _STRETCHES: dict[str, Stretching] = {
@@ -115,27 +119,53 @@ def lanes(request: pytest.FixtureRequest) -> Iterator[list[Lane]]:
 
 @pytest.mark.parametrize("seeds", [_SEEDS_IN_CI, pytest.param(_SEEDS_AT_NIGHT, marks=pytest.mark.nightly)])
 def test_faults_change_no_byte_or_are_named(lanes: Sequence[Lane], seeds: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    name, kinds = lanes[0].name, lanes[0].kinds
     small_jobs.least_parts(monkeypatch, lanes[0].place)
-    seeds = int(os.environ.get("SEEDS", seeds))
-    lanes = lanes[:seeds]
+    jobs = [lane.job or small_jobs.of_parts(lane.place) for lane in lanes]
+    outcomes = lives_with_faults(lanes, jobs, int(os.environ.get("SEEDS", seeds)), small_jobs.live, report=True)
+    hit = Counter(fault.kind for outcome in outcomes for fault in outcome.hits)
+    assert len(hit) >= (min(8, len(lanes[0].kinds)) if len(outcomes) >= 20 else 1)
 
+
+@pytest.mark.parametrize(
+    ("lanes", "seeds"),
+    [
+        ("oss", _SEEDS_IN_CI),
+        ("hdfs", _SEEDS_IN_CI),
+        *(pytest.param(name, _SEEDS_AT_NIGHT, marks=pytest.mark.nightly) for name in _STRETCHES if name != "maxcompute"),
+    ],
+    indirect=["lanes"],
+)
+def test_faults_of_a_scan_and_of_a_shuffle_change_no_byte_or_are_named(
+    lanes: Sequence[Lane], seeds: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    small_jobs.least_parts(monkeypatch, lanes[0].place)
+    small_jobs.small_parts(monkeypatch)
+    small_jobs.two_rounds(monkeypatch)
+    jobs = [small_jobs.shuffled(lane.job) if lane.job is not None else small_jobs.of_all_steps(lane.place) for lane in lanes]
+    assert lives_with_faults(lanes, jobs, seeds, small_jobs.live_with_scan)
+
+
+def lives_with_faults(
+    lanes: Sequence[Lane], jobs: Sequence[SmallJob], seeds: int, life: Life, *, report: bool = False
+) -> list[fault_report.Outcome]:
+    """Runs the jobs in the lanes with the faults of each seed. Returns the outcomes, and adds them to the report if asked to."""
+    name, lanes = lanes[0].name, lanes[:seeds]
     outcomes: list[fault_report.Outcome] = []
     noting = threading.Lock()
 
     def along(number: int) -> None:
-        here = stretch(lanes[number])
+        here = stretch(lanes[number], jobs[number], life)
         for seed in range(number, seeds, len(lanes)):
             outcome = life_with_faults(here, seed)
             with noting:
                 outcomes.append(outcome)
-                fault_report.note(name, outcomes)
+                if report:
+                    fault_report.note(name, outcomes)
 
     with ThreadPoolExecutor(len(lanes)) as threads:
         list(threads.map(along, range(len(lanes))))
     assert len(outcomes) == seeds
-    hit = Counter(fault.kind for outcome in outcomes for fault in outcome.hits)
-    assert len(hit) >= (min(8, len(kinds)) if seeds >= 20 else 1)
+    return outcomes
 
 
 def life_with_faults(here: Stretch, seed: int) -> fault_report.Outcome:
@@ -147,7 +177,7 @@ def life_with_faults(here: Stretch, seed: int) -> fault_report.Outcome:
     lane.proxy.arm(here.faults(seed))
     reason = None
     try:
-        small_jobs.live(job.to(output), Access([place.settings]))
+        here.life(job.to(output), Access([place.settings]))
     except ConvertError as exc:
         true = {Reason.STORE_UNREACHABLE} | {Reason.BAD_CREDENTIALS for fault in lane.proxy.hits if fault.kind is Kind.EXPIRED}
         if exc.reason not in true:
@@ -161,7 +191,7 @@ def life_with_faults(here: Stretch, seed: int) -> fault_report.Outcome:
             assert len(lane.table.rows()) in ((0, small_jobs.RECORDS) if reason is not None else (small_jobs.RECORDS,))
         if reason is None:
             assert small_jobs.whole(lane.seen, output).visible == expected.visible
-        small_jobs.live(job.to(output), Access([place.settings]))
+        here.life(job.to(output), Access([place.settings]))
         assert_whole(lane.seen, output, expected)
         if lane.table is not None:
             assert len(lane.table.rows()) == small_jobs.RECORDS

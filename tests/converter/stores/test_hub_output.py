@@ -13,6 +13,7 @@ import httpx2
 import huggingface_hub.constants
 import pytest
 from huggingface_hub.utils._http import default_client_factory
+from tests.builders import pairs
 from tests.builders.specs import parse_job
 from tests.converter.stores.crashing import Killed
 from tests.converter.stores.hub_fake import FakeHub, fake_hub
@@ -36,8 +37,9 @@ from dataprep_converter.dataset.output_folder import OutputFolder
 from dataprep_converter.dataset.stored_plan import load_plan
 from dataprep_converter.inputs.access import Access
 from dataprep_converter.inputs.store_settings import settings_for
+from dataprep_converter.runtime import scans
 from dataprep_converter.steps import one_pod
-from dataprep_converter.steps.conversion import convert_commit, convert_work
+from dataprep_converter.steps.conversion import convert_commit, convert_work, scan_step
 from dataprep_converter.steps.plan_step import PlannedRun, dry_run, run_plan_step
 from dataprep_converter.steps.remove import remove
 from dataprep_converter.steps.run import run
@@ -353,10 +355,19 @@ FEW = 60
 """If a tested number exceeds the number of requests that the job sends, the test is skipped, or fails if the difference is more than this.
 The job sends 285 to 320 requests. The number varies because threads share commits."""
 POINTS = [1, 12, 33, 58, 86, 121, 150, 185, 220, 250, 262, 270, 276, 281]
+"""The requests that `make test` tests: before one of them, after the next one, and so on."""
 
 
-@pytest.mark.parametrize("moment", ["before", "after"])
-@pytest.mark.parametrize("number", [pytest.param(n, marks=() if n in POINTS else pytest.mark.nightly) for n in range(1, LAST + 1)])
+MOMENTS = ("before", "after")
+
+
+def is_by_day(number: int, moment: str) -> bool:
+    return number in POINTS and pairs.has_turn(number, moment, POINTS, MOMENTS)
+
+
+@pytest.mark.parametrize(
+    ("number", "moment"), pairs.chosen(((number, moment) for number in range(1, LAST + 1) for moment in MOMENTS), is_by_day)
+)
 def test_a_death_at_any_request_shows_nothing_and_costs_nothing(hub: FakeHub, tmp_path: Path, number: int, moment: str) -> None:
     job = a_job(hub, tmp_path)
     with killed_at(number, moment) as life, suppress(Killed):
@@ -729,3 +740,13 @@ def test_an_output_in_the_source_is_refused_with_and_without_a_branch(hub: FakeH
     with pytest.raises(BadSpec, match="lies in the input hf://datasets/org/set"):
         run_plan_step(parse_job(spec, name="hub"), Access())
     assert hub.requests == []
+
+
+def test_the_input_of_an_output_on_the_hub_is_not_scanned(hub: FakeHub, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each result of a scan would be a commit, and the Hub keeps removed files."""
+    monkeypatch.setattr(scans, "PART_BYTES", 1)
+    on_disk = a_job(hub, tmp_path, days=3, uri=str(tmp_path / "out"))
+    job = a_job(hub, tmp_path, days=3)
+    assert scan_step.scan_request(on_disk, access_of(on_disk)) is not None
+    assert scan_step.scan_request(job, access_of(job)) is None
+    assert hub.log == []

@@ -83,6 +83,27 @@ def test_shards_that_are_done_are_at_stake_too(world: World) -> None:
     assert world.later(1000) == "Failed"
 
 
+@pytest.mark.parametrize("step", ["scan", "shuffle"])
+def test_parts_and_slices_that_are_done_are_at_stake_too(world: World, step: str) -> None:
+    growth = {"memoryGrowth": 2, "maxMemory": "8Gi"}
+    world.apply(retry=growth, workers={"parallelism": 2, "resources": {"limits": {"memory": "1Gi"}}})
+    world.settle()
+    if step == "scan":
+        world.scan_requested()
+    else:
+        world.planned(shuffle_tasks=4)
+    world.settle()
+    world.later(3600)
+    world.pod(f"{step}-1", world.ended(137, reason="OOMKilled"), index=3)
+    world.fail(f"{step}-1", "FailedIndexes", completedIndexes="0-2", failedIndexes="3")
+    world.settle()
+    world.pod(f"{step}-2", world.waiting("ErrImagePull", "manifest unknown"), index=0)
+    assert world.settle() == "Pending"
+
+    assert world.later(3500) == "Pending"
+    assert world.later(200) == "Failed"
+
+
 @pytest.mark.parametrize("reason", ["ErrImagePull", "RegistryUnavailable"])
 def test_a_registry_that_refuses_for_now_gets_ten_minutes(world: World, reason: str) -> None:
     world.apply()

@@ -248,6 +248,41 @@ def test_a_retry_waits_for_the_job_that_has_the_output_now(world: World) -> None
     assert world.settle() == "Running"
 
 
+@pytest.mark.parametrize("clock_is_behind", [0, 3])
+def test_a_retry_never_stops_a_job_that_has_started(world: World, clock_is_behind: int) -> None:
+    """The retry has the time of the other job's creation, or an earlier time, and its uid is the smaller one."""
+    world.apply(output={"uri": "s3://out/mnist"})
+    world.settle()
+    world.plan_fails(a_failure(Reason.NO_INPUT, "nothing", 3))
+    assert world.settle() == "Failed"
+    assert second(world, "other") == "Planning"
+    one, other = (world.cluster.objects["dataprepjobs", NAMESPACE, name]["metadata"]["uid"] for name in ("mnist", "other"))
+    assert one < other
+    world.cluster.now -= timedelta(seconds=clock_is_behind)
+
+    assert retry(world) == "Pending"
+    for name in ("other", "mnist", "other"):
+        assert world.settle(name) == ("Planning" if name == "other" else "Pending")
+    world.edit(suspend=True)
+    assert world.settle() == "Suspended"
+    assert world.settle("other") == "Planning"
+
+    world.cluster.end("dataprepjobs", NAMESPACE, "other")
+    world.edit(suspend=False)
+    assert world.settle() == "Planning"
+
+
+def test_of_two_jobs_that_wait_for_an_output_the_older_one_goes_first(world: World) -> None:
+    world.apply()
+    world.settle()
+    assert second(world, "younger-1") == "Pending"
+    assert second(world, "younger-2") == "Pending"
+    world.cluster.end("dataprepjobs", NAMESPACE, "mnist")
+
+    assert world.settle("younger-2") == "Pending"
+    assert world.settle("younger-1") == "Planning"
+
+
 def test_a_job_that_runs_is_stopped_while_an_older_one_has_the_same_place(world: World) -> None:
     """After an upgrade, both jobs might be running, because they started before the new operator recognized that they write to the same
     location."""

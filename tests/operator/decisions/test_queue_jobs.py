@@ -350,6 +350,40 @@ def test_a_scan_that_is_admitted_to_other_nodes_is_made_again_there(world: World
     assert pod_of(world, "scan-1")["nodeSelector"] == {"pool": "on-demand"}
 
 
+def test_a_scan_that_leaves_the_queue_while_it_is_suspended_keeps_its_progress(world: World) -> None:
+    scanning(world)
+    change(world, "scan-1", {"status": {"completedIndexes": "0-2"}})
+    world.later(10)
+    assert world.status()["progress"]["summary"] == "3/4"
+    world.edit(suspend=True)
+    world.settle()
+    world.edit(suspend=False)
+    world.later(6)
+    admit(world)
+
+    assert world.later(10) == "Planning"
+    assert "completedIndexes" not in world.job("scan-1").get("status", {}), "it is another Job"
+    assert world.status()["progress"]["summary"] == "3/4", "the parts are in the store"
+
+
+def test_a_scan_that_was_allowed_runs_without_kueue_enabled_like_a_conversion(world: World) -> None:
+    queued(world)
+    admit(world)
+    world.settings = replace(world.settings, kueue=False)
+    world.restart()
+    assert world.settle() == "Planning"
+    world.scan_requested()
+
+    assert world.settle() == "Queued"
+    assert world.job("scan-1")["metadata"]["labels"][QUEUE_LABEL] == "research"
+    change(world, "scan-1", {"spec": {"suspend": False}})
+    assert world.settle() == "Planning"
+    world.scanned()
+    assert world.settle() == "Planning"
+    world.planned("merge-1")
+    assert world.settle() == "Queued", "the convert Job waits"
+
+
 def test_the_scan_of_a_job_with_gpus_stays_off_their_nodes(world: World) -> None:
     scanning(world, workers={"parallelism": 2, "accelerator": {"policy": "Required", "count": 1}})
 

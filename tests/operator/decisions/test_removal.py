@@ -187,6 +187,18 @@ def test_a_plan_whose_message_nobody_has_read_counts(world: World) -> None:
     assert world.job("cleanup")["spec"]["template"]["spec"]["containers"][0]["args"][3:] == ["--run", "0123abcd"]
 
 
+def test_a_merged_plan_whose_message_nobody_has_read_counts(world: World) -> None:
+    world.apply(deletionPolicy="Delete")
+    world.settle()
+    world.scan_requested()
+    world.settle()
+    world.scanned()
+    world.settle()
+    world.planned("merge-1")
+    delete(world)
+    assert world.job("cleanup")["spec"]["template"]["spec"]["containers"][0]["args"][3:] == ["--run", "0123abcd"]
+
+
 @pytest.mark.parametrize(
     ("result", "message"),
     [

@@ -101,14 +101,6 @@ def test_a_request_of_the_wrong_form_becomes_no_argument(world: World, changes: 
     assert "The plan step's termination message was not written by dataprep" in world.message()
 
 
-def test_a_scan_whose_status_an_older_definition_has_dropped_is_planned_again(world: World) -> None:
-    world.scanning()
-    del world.cluster.objects["dataprepjobs", NAMESPACE, "mnist"]["status"]["scan"]
-    world.restart()
-    assert world.settle() == "Planning"
-    assert (world.status()["step"], world.status()["attempt"]) == ("Plan", 2)
-
-
 # --- the Job of the scan --------------------------------------------------------------------------------------------------
 
 
@@ -122,11 +114,11 @@ def test_the_scan_has_an_index_for_each_part_and_the_resources_of_workers() -> N
     body = a_scan_job(spec=spec)
 
     assert body["metadata"]["name"] == "mnist-0f1e2d3c00-scan-1"
-    assert body["metadata"]["annotations"] == {"dataprep.io/scan": SCAN, "dataprep.io/suspend": "false"}
+    assert body["metadata"]["annotations"] == {"dataprep.io/scan": f"{SCAN}/10", "dataprep.io/suspend": "false"}
     fields = ("completionMode", "completions", "parallelism", "backoffLimitPerIndex", "suspend")
     assert [body["spec"][field] for field in fields] == ["Indexed", 10, 2, 5, False]
     container = container_of(body)
-    assert container["args"] == ["scan", "--job", "/etc/dataprep/job.yaml", "--scan", SCAN]
+    assert container["args"] == ["scan", "--job", "/etc/dataprep/job.yaml", "--scan", SCAN, "--parts", "10"]
     assert container["resources"] == WORKERS["resources"], "a scan has no use for devices"
     assert exit_rules(body) == {"Ignore": [143], "FailJob": [2, 3, 5]}
 
@@ -250,6 +242,16 @@ def test_a_merged_plan_may_be_that_of_a_finished_data_set(world: World) -> None:
     assert world.condition("Complete") == ("True", "Reused")
 
 
+def test_a_merge_may_not_report_a_data_set_of_its_own(world: World) -> None:
+    world.scanning()
+    world.scanned()
+    world.settle()
+    world.planned("merge-1", commit={"runId": "0123abcd"} | _COMMIT)
+
+    assert world.settle() == "Failed"
+    assert world.message() == "The merge step reports a data set of its own, but it may only make the plan."
+
+
 _COMMIT: Body = {
     "manifestUri": "s3://out/manifest.json",
     "manifestSha256": SHA,
@@ -283,6 +285,9 @@ def test_the_code_of_the_plan_step_is_that_of_the_scan_and_of_the_merge(world: W
     for suffix in ("scan-1", "merge-1"):
         [fetch] = world.job(suffix)["spec"]["template"]["spec"]["initContainers"]
         assert fetch["args"][-2:] == ["--commit", commit]
+    world.planned("merge-1", code_commit="f" * 40)
+    assert world.settle() == "Failed"
+    assert world.message() == f"The merge step used the commit {'f' * 40} of code.git, expected {commit}."
 
 
 def test_a_request_without_the_commit_of_the_code_fails_the_job(world: World) -> None:
@@ -408,16 +413,18 @@ def test_a_part_that_fails_for_good_fails_the_job_with_its_sentence_and_a_retry_
     assert world.status()["progress"]["summary"] == "2/4"
 
 
-def test_another_scan_after_a_retry_scans_everything(world: World) -> None:
+@pytest.mark.parametrize(("scan", "parts"), [("beef" * 4, 4), ("beef" * 4, 8), (SCAN, 8), (SCAN, 3), (SCAN, 2)])
+def test_another_scan_or_division_after_a_retry_scans_everything(world: World, scan: str, parts: int) -> None:
     world.scanning()
     world.fail("scan-1", "FailedIndexes", "Job has failed indexes", failedIndexes="2", completedIndexes="0-1")
     assert world.settle() == "Failed"
     retry(world)
-    world.scan_requested("plan-2", scan="beef" * 4, parts=8)
+    world.scan_requested("plan-2", scan=scan, parts=parts)
     world.settle()
 
-    assert (world.job("scan-2")["spec"]["completions"], container_of(world.job("scan-2"))["args"][-1]) == (8, "beef" * 4)
-    assert world.status()["progress"]["summary"] == "0/8"
+    arguments = ["--scan", scan, "--parts", str(parts)]
+    assert (world.job("scan-2")["spec"]["completions"], container_of(world.job("scan-2"))["args"][-4:]) == (parts, arguments)
+    assert world.status()["progress"]["summary"] == f"0/{parts}"
 
 
 def test_parts_that_fail_too_often_are_counted(world: World) -> None:

@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 from tests.builders.children import DEFAULTS, SHA, a_job, a_spec, container_of, exit_rules
-from tests.operator.world import World, a_failure, retry
+from tests.operator.world import NAMESPACE, World, a_failure, retry
 
 from dataprep_api import names
 from dataprep_api.reasons import Reason
@@ -59,6 +59,7 @@ def test_a_job_is_planned_divided_and_converted(world: World) -> None:
     assert (world.status()["step"], world.status()["progress"]["summary"]) == ("Convert", "0/8")
     world.converted()
     assert world.settle() == "Committing"
+    assert world.status()["timings"]["runningSeconds"] == 20.0, "the sum of two Jobs of ten seconds"
 
 
 def test_a_plan_without_a_first_round_is_converted_at_once(world: World) -> None:
@@ -108,6 +109,19 @@ def test_a_slice_that_needs_more_memory_is_repeated_with_more(world: World) -> N
     assert world.settle() == "Running"
     assert container_of(world.job("shuffle-2"))["resources"]["limits"]["memory"] == "2048Mi"
     assert world.status()["effective"]["memory"] == "2048Mi"
+
+
+def test_a_shuffle_job_that_is_made_again_keeps_the_finished_slices(world: World) -> None:
+    shuffling(world)
+    name = world.job("shuffle-1")["metadata"]["name"]
+    world.cluster.change("jobs", name, {"status": {"completedIndexes": "0-2"}})
+    world.later(10)
+    assert world.status()["progress"]["summary"] == "3/4"
+    world.cluster.remove("jobs", NAMESPACE, name)
+    world.settle()
+    world.later(10)
+    assert "shuffle-1" in world.jobs()
+    assert world.status()["progress"]["summary"] == "3/4", "the slices are in the store"
 
 
 def test_a_suspended_job_stops_and_goes_on(world: World) -> None:

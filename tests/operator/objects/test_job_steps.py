@@ -25,7 +25,7 @@ def test_the_table_names_fields_that_exist() -> None:
         assert step.deadline_field in StepDeadlines.model_fields
 
 
-def test_a_step_has_several_pods_or_one_that_reports() -> None:
-    assert [step.is_indexed for step in job_steps.BY_LABEL.values()] == [not step.results for step in job_steps.BY_LABEL.values()]
+def test_a_step_has_several_pods_which_share_something_or_one_that_reports() -> None:
+    assert [step.is_indexed for step in job_steps.BY_LABEL.values()] == [bool(step.share) for step in job_steps.BY_LABEL.values()]
     assert not job_steps.is_indexed("cleanup")
     assert not job_steps.plans("")

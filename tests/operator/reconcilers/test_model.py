@@ -26,7 +26,7 @@ from dataprep_operator.objects import child_jobs
 pytestmark = pytest.mark.slow
 
 JOBS = ("first", "second")
-INDEXED = ("scan", "convert")
+INDEXED = ("scan", "shuffle", "convert")
 """The steps whose Jobs have several pods. A lost message of such a pod does no harm."""
 LIES = ('{"kind": "commit", "runId": "../../etc", "files": -1}', '{"kind": "scan", "scan": "../../etc", "parts": 3}')
 ENDS = ("Succeeded", "Failed")
@@ -125,9 +125,9 @@ class Lives(RuleBasedStateMachine):
 
     # --- the Job controller and the pods ----------------------------------------------------------------------------------
 
-    @rule(name=job_names, parts=st.sampled_from([0, 2, 5]))
-    def the_step_succeeds(self, name: str, parts: int) -> None:
-        """A plan pod that may scan asks for a scan in `parts` parts, unless this number is 0."""
+    @rule(name=job_names, parts=st.sampled_from([0, 2, 5]), slices=st.sampled_from([None, 3]))
+    def the_step_succeeds(self, name: str, parts: int, slices: int | None = None) -> None:
+        """A plan pod that may scan asks for a scan in `parts` parts, unless this number is 0. A plan has `slices` slices of a shuffle."""
         found = self.unfinished(name)
         if found is None:
             return
@@ -135,7 +135,7 @@ class Lives(RuleBasedStateMachine):
         if parts and has_variable(self.world.job(suffix, name), names.MAY_SCAN):
             self.told(suffix, name, uid, a_scan(parts=parts))
         elif step in ("plan", "merge"):
-            self.told(suffix, name, uid, a_plan(run_id=f"run-{name}"))
+            self.told(suffix, name, uid, a_plan(run_id=f"run-{name}", shuffle_tasks=slices))
         elif step == "commit":
             self.told(suffix, name, uid, self.a_verified_commit(name))
         elif step == "cleanup":
@@ -151,9 +151,9 @@ class Lives(RuleBasedStateMachine):
             self.told(found[1], name, found[2], a_scan(parts=parts) if is_scanned else a_plan(run_id=f"run-{name}"))
 
     @rule(name=job_names, part=st.integers(0, 4))
-    def the_parts_up_to_one_are_scanned(self, name: str, part: int) -> None:
+    def the_parts_or_slices_up_to_one_are_done(self, name: str, part: int) -> None:
         found = self.unfinished(name)
-        if found is not None and found[0] == "scan":
+        if found is not None and found[0] in ("scan", "shuffle"):
             job = self.world.job(found[1], name)
             last = min(part, job["spec"]["completions"] - 1)
             self.told(found[1], name, found[2], "")
@@ -279,6 +279,9 @@ class Lives(RuleBasedStateMachine):
             if now.get("step") in ("Scan", "Merge"):
                 assert (now["scan"]["parts"] >= 2, now.get("runId")) == (True, None)
                 assert now["phase"] not in ("Running", "Committing", "Succeeded")
+            if now.get("step") == "Shuffle":
+                assert (now["shuffleTasks"], now["runId"]) == (3, f"run-{name}")
+                assert now["phase"] not in ("Planning", "Committing", "Succeeded")
             if before is None:
                 continue
             assert now.get("attempt", 0) >= before.get("attempt", 0)

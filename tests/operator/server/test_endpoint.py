@@ -186,6 +186,25 @@ def test_the_pod_of_the_plan_step_has_a_single_task() -> None:
     assert "task 1 does not exist; the job has 1" in answer.text
 
 
+def ask_for_a_slice(**body: Any) -> Answer:
+    """Send a report from a pod of the shuffle step."""
+    return ask(token=a_token(pod={"name": "divider", "uid": "divider-uid"}), body=body)
+
+
+def test_a_pod_of_a_shuffle_gets_its_share_and_its_records_are_not_converted_ones() -> None:
+    answer = ask_for_a_slice(requests={"s3": {"sent": 5, "limit": 30}})
+
+    assert json.loads(answer.text)["requestsPerSecond"] == {"s3": 30.0}
+    assert answer.progress_store.live("job-uid", finished=FinishedTasks(), attempt=1, now=datetime.now(UTC)).records.in_ == 0
+
+
+def test_a_shuffle_has_its_own_number_of_tasks() -> None:
+    answer = ask_for_a_slice(index=3)
+
+    assert (answer.status, answer.enqueue) == (400, [])
+    assert "task 3 does not exist; the job has 3" in answer.text
+
+
 REFUSALS = {
     "no token": ({"token": ""}, 401),
     "forged": ({"token": a_token(key=FORGED)}, 401),

@@ -83,3 +83,13 @@ def test_the_pods_of_many_small_jobs_are_asked_to_report_less_often() -> None:
 
     progress_store.record(a_report(0, 1, 1), job_uid="j0", pod_uid="worker", now=NOW)
     assert progress_store.next_report_seconds() == 10
+
+
+def test_many_pods_of_a_shuffle_are_asked_to_report_less_often_until_workers_report() -> None:
+    progress_store = ProgressStore()
+    for n in range(1000):
+        progress_store.record(a_report(n, 1, 1), job_uid="j", pod_uid=f"p{n}", now=NOW, step="shuffle")
+    assert progress_store.next_report_seconds() == 10
+
+    progress_store.record(a_report(0, 1, 1), job_uid="j", pod_uid="worker", now=NOW)
+    assert progress_store.next_report_seconds() == 2

@@ -50,7 +50,7 @@ class AnnotatedImagesSource(Model):
     extensions: Extensions = IMAGE_EXTENSIONS
     """Image extensions. Write them in lower case. The case of files' extensions is ignored. Files with other extensions are ignored and counted."""
     subset_from: Literal["FirstFolder", "Root", "None"] = "None"
-    """Where subset names come from. Splits can choose samples by subset. `FirstFolder`: the first folder below the URI, such as `train` in train/a/1.jpg. `Root`: the last part of the URI itself."""
+    """Source of subset names. Splits can choose samples by subset. `FirstFolder`: the first folder below the URI, such as `train` in train/a/1.jpg. `Root`: the last part of the URI itself."""
     first_pixel: Annotated[int, Field(ge=0, le=1)] = 0
     """Voc: number of the first pixel. 1: pixels are numbered from 1 and a box includes its last pixel, as in the original VOC data. 0: the numbers are the edges of the box."""
     outside_boxes: Literal["Bad", "Clip"] = "Bad"

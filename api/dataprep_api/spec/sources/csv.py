@@ -45,7 +45,7 @@ class CsvSource(Model):
     null_words: Annotated[list[Annotated[str, Field(min_length=1, max_length=64)]], Field(max_length=16)] = []
     """Words for empty cells. Example: `NA`. The words apply to every column. Default: no words. If types are inferred, however, the usual words for missing values count as empty cells in columns of numbers."""
     null_words_of: Annotated[dict[Annotated[str, Field(max_length=256)], NullWords], Field(max_length=1024)] | None = None
-    """Words for missing values by column. The keys are columns. A cell with one of its column's words is a null, even in a String column. The word `""` stands for an empty cell. `nullWords` apply too."""
+    """Words for nulls by column. The keys are columns. A cell with one of its column's words is a null, even in a String column. The word `""` stands for an empty cell. `nullWords` apply too."""
     select: Annotated[list[Column], Field(min_length=1, max_length=1024)] | None = None
     """Columns to read. The columns are returned in the order of this list. Columns are names, positions (`3`, `-1`) or ranges of positions (`0..4`). Cells of other columns are not parsed. Default: all columns."""
     hive_partitions: Literal["Infer", "String"] | None = None

@@ -136,7 +136,7 @@ class ImagesSource(Model):
     classes_from: SubsetName | None = None
     """Subset that defines the classes. Example: `train`. A file in another subset is an error if its class doesn't exist in this subset."""
     subset_from: Literal["FirstFolder", "Root", "None"] = "None"
-    """Where subset names come from. Splits can choose samples by subset. `FirstFolder`: the first folder below the URI, such as `train` in train/cat/1.jpg. `Root`: the last part of the URI itself."""
+    """Source of subset names. Splits can choose samples by subset. `FirstFolder`: the first folder below the URI, such as `train` in train/cat/1.jpg. `Root`: the last part of the URI itself."""
     check: Literal["Header", "None"] = "Header"
     """Whether to check image headers (`Header`). `None`: any bytes are accepted, so no image is bad. With `None`, the columns `image/format`, `image/height` and `image/width` don't exist."""
 

@@ -22,7 +22,7 @@ class JsonlColumn(Model):
 
 
 class JsonlSource(Model):
-    """JSON Lines, or one array of objects per file. Files may be compressed. Columns: the keys. A key of a nested object is named `a/b`, and lists are ragged."""
+    """JSON Lines or arrays of objects. A file has one object per line, or a single array of objects. Files may be compressed. Columns: the keys. A key of a nested object is named `a/b`, and lists are ragged."""
 
     uris: Annotated[list[Uri], Field(min_length=1, max_length=64)]
     """Files, folders or globs. The entries are read in the order of this list. A folder stands for every file below it whose name doesn't begin with `_` or `.`. The files of one entry are sorted by name."""
@@ -31,7 +31,7 @@ class JsonlSource(Model):
     columns: Annotated[list[JsonlColumn], Field(min_length=1, max_length=1024)] | None = None
     """Keys to read. Other keys are ignored. Default: planning infers the keys once, and every record with any other key is bad."""
     nested: Annotated[list[Column], Field(min_length=1, max_length=1024)] | None = None
-    """Objects and lists to keep nested. Lists that contain nulls need this. Parquet, Arrow and JSON Lines store them directly, other formats as JSON. These keys are read even if `columns` doesn't list them. Without `columns`, lists of objects and lists of lists are always kept."""
+    """Keys to keep nested. Their values are objects or lists. Lists that contain nulls need this. Parquet, Arrow and JSON Lines store them directly, other formats as JSON. These keys are read even if `columns` doesn't list them. Without `columns`, lists of objects and lists of lists are always kept."""
     defaults: NullDefaults | None = None
     """Values for null keys. The field maps columns to values, which also apply to missing keys. Use this field instead of the columns' `default`, so that `columns` needn't be listed. Write text for a String, otherwise JSON (`0`, `true`, `[]`), or `NaN` for a float."""
     hive_partitions: Literal["Infer", "String"] | None = None

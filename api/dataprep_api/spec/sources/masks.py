@@ -35,7 +35,7 @@ class MasksSource(Model):
     mask_extensions: Extensions = ["png"]
     """Mask extensions. Write them in lower case."""
     subset_from: Literal["FirstFolder", "Root", "None"] = "None"
-    """Where subset names come from. Splits can choose samples by subset. `FirstFolder`: the first folder below the URI, such as `train` in train/a/1.jpg. `Root`: the last part of the URI itself."""
+    """Source of subset names. Splits can choose samples by subset. `FirstFolder`: the first folder below the URI, such as `train` in train/a/1.jpg. `Root`: the last part of the URI itself."""
     missing: Literal["Fail", "BadRecord", "Skip"] = "Fail"
     """What happens to files without a partner. Such files are images without a mask, and masks without an image. `Fail`: the job fails. `BadRecord`: the record is bad. `Skip`: the file is left out with a warning."""
 

@@ -45,7 +45,7 @@ class SqlSource(Model):
     query: Annotated[str, Field(min_length=1, max_length=16_384)]
     """SELECT statement. It becomes a sub-query of the statements that are run."""
     order_by: Annotated[list[Column], Field(min_length=1, max_length=16)]
-    """Result columns that define a unique order. No two rows may have the same values in all of these columns."""
+    """Columns of a unique order. They are columns of the query's result. No two rows may have the same values in all of these columns."""
     partition_by: SqlPartitions | None = None
     """Parts to read in parallel. Default: one part."""
     defaults: NullDefaults | None = None

@@ -38,7 +38,7 @@ class TfrecordFeature(Model):
 
 
 class TfrecordSource(Model):
-    """TFRecord files of tf.train.Example or SequenceExample. Files may be gzipped. Columns: the features."""
+    """TFRecord files. They contain messages of the type tf.train.Example or SequenceExample. Files may be gzipped. Columns: the features."""
 
     uris: Annotated[list[Uri], Field(min_length=1, max_length=64)]
     """Files, folders or globs. The entries are read in the order of this list. A folder stands for every file below it whose name doesn't begin with `_` or `.`. The files of one entry are sorted by name. In a folder that a DataPrepJob wrote, each split is a subset."""

@@ -35,6 +35,10 @@ class Stretch:
     """The number of the first record within the file."""
     records: int
 
+    def values(self) -> list[int]:
+        """Return the values of the fields, in order."""
+        return [self.offset, self.size, self.first, self.records]
+
     def unit(self, root: int, path: str, entry: Entry, *, subset: str = "", extra: str = "") -> Unit:
         """Return the unit that consists of this stretch of the file."""
         return Unit(

@@ -12,6 +12,7 @@ import json
 import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
+from itertools import chain
 from tokenize import TokenError
 from typing import Any, ClassVar, Final
 
@@ -28,9 +29,10 @@ from dataprep_converter.inputs.access import Access
 from dataprep_converter.inputs.zips import Member, StoredMember
 from dataprep_converter.readers import Discovery, Listing
 from dataprep_converter.readers.arrays.rows import RowFiles, gathered
-from dataprep_converter.readers.base.examined import examined
+from dataprep_converter.readers.base.examined import Form, cost_of_start, examined
 from dataprep_converter.readers.base.listing import input_files
 from dataprep_converter.records.batch import SAMPLE, Batch
+from dataprep_converter.runtime.scans import Document
 from dataprep_converter.sampling.units import Unit, Units
 from dataprep_converter.stores import Entry, Input, Store
 
@@ -103,6 +105,7 @@ class NumpyReader(Closeable):
     """See the module."""
 
     default_label: ClassVar[str] = "label"
+    stored_form: ClassVar[int] = 1
 
     @staticmethod
     def discover(source: NumpySource, access: Access) -> Discovery:
@@ -167,7 +170,8 @@ class _Planner:
         if self._source.arrays is not None:
             yield from self._units_of_groups(self._source.arrays)
         else:
-            for file in examined(self._access, input_files(self._access, self._source.uris or []), self._arrays):
+            files = input_files(self._access, self._source.uris or [])
+            for file in examined(self._access, files, self._arrays, form=_FORM):
                 yield from self._unit(file.root, file.path, [file.entry], file.result)
         if self._first is None:
             return {}
@@ -185,12 +189,11 @@ class _Planner:
                     f"source.numpy.arrays: {names[0]} has {len(files[names[0]])} files and {name} has {len(files[name])}; "
                     "they need the same number of files."
                 )
-        for group in zip(*files.values(), strict=True):
-            group_arrays: _Arrays = {}
-            for name, (_, _, entry) in zip(names, group, strict=True):
-                with self._access.store(entry.uri).open(entry.uri) as source:
-                    group_arrays[name] = _whole_file(source, entry)
-            yield from self._unit(0, group[0][1], [entry for _, _, entry in group], group_arrays)
+        in_groups = chain.from_iterable(zip(*files.values(), strict=True))
+        each_file = examined(self._access, in_groups, _only_array, form=_FORM)
+        for group in zip(*[each_file] * len(names), strict=True):
+            arrays_of_group = {name: file.result[VALUES] for name, file in zip(names, group, strict=True)}
+            yield from self._unit(0, group[0].path, [file.entry for file in group], arrays_of_group)
 
     def _arrays(self, store: Store, entry: Entry) -> _Arrays:
         """The arrays of a file, keyed by column. Several threads may call this method."""
@@ -240,6 +243,29 @@ def _different_lengths(name: str, one: tuple[_Header, _Place], other_name: str, 
         f"{one[1].uri} has {one[0].shape[0]:,} records of {name!r}, {other[1].uri} has {other[0].shape[0]:,} of {other_name!r}: "
         "they don't belong together."
     )
+
+
+def _only_array(store: Store, entry: Entry) -> _Arrays:
+    """The array of a .npy file. Several threads may call this function."""
+    with store.open(entry.uri) as source:
+        return {VALUES: _whole_file(source, entry)}
+
+
+def _to_document(arrays: _Arrays) -> Document:
+    return {name: [header.dtype.str, header.shape, header.size, asdict(place)] for name, (header, place) in arrays.items()}
+
+
+def _from_document(document: Document) -> _Arrays:
+    return {
+        name: (
+            _Header(np.dtype(dtype), tuple(shape), size),
+            _Place(**{**place, "member": Member(**place["member"]) if place["member"] is not None else None}),
+        )
+        for name, (dtype, shape, size, place) in document.items()
+    }
+
+
+_FORM: Final[Form[_Arrays]] = Form(cost_of_start, _to_document, _from_document)
 
 
 def _whole_file(source: Input, entry: Entry) -> tuple[_Header, _Place]:

@@ -59,7 +59,7 @@ class Block:
 
     records: pa.RecordBatch
     """The good rows, in order. They have the columns of the reader's `schema()`, followed by a column of lost digits for each column in
-    `lost_of`."""
+    `lost_of`, and by the columns that the reader adds."""
     places: npt.NDArray[np.int64]
     """For each row of the block, its index in `records`, or -1 if the row is bad."""
     reasons: Mapping[int, str]
@@ -97,6 +97,8 @@ class BlockReader(Closeable):
         values that lost digits. `lost_name` returns the second column's name."""
         self._access = access
         self.lost_of: Final = list(lost_of)
+        self._added: list[pa.Field[Any]] = []
+        """Columns of blocks and batches that aren't in `schema()`."""
         self._folders = folders
         self._files = OpenFiles(access)
         self._count = self._files.count
@@ -189,7 +191,7 @@ class BlockReader(Closeable):
                 for at, row in zip(selected[~is_good].tolist(), within[~is_good].tolist(), strict=True):
                     bad[at] = RejectedSample(int(samples[at]), block.reasons[row], block.raws.get(row))
         selected = np.concatenate(order)
-        schema = pa.schema([*self.schema(), *((lost_name(name), pa.string()) for name in self.lost_of)])
+        schema = pa.schema([*self.schema(), *((lost_name(name), pa.string()) for name in self.lost_of), *self._added])
         records = _sort_rows(pieces, selected, schema)
         columns: list[Any] = [records.column(name) for name in schema.names]
         numbered_records = pa.RecordBatch.from_arrays(
@@ -201,7 +203,7 @@ class BlockReader(Closeable):
         """The batch, with the columns of lost digits moved from `records` to `lost`."""
         if not self.lost_of:
             return batch
-        records = batch.records.select([*self.schema().names, SAMPLE])
+        records = batch.records.select([*self.schema().names, *(column.name for column in self._added), SAMPLE])
         samples = to_numpy(records.column(SAMPLE))
         lost = []
         for name in self.lost_of:

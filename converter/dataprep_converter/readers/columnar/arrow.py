@@ -18,12 +18,16 @@ from dataprep_converter.formats.columnar.arrow_messages import DICTIONARY, RECOR
 from dataprep_converter.inputs.access import Access
 from dataprep_converter.readers import Discovery
 from dataprep_converter.readers.base.blocks import KEPT_BYTES, Block
+from dataprep_converter.readers.base.examined import FILE_BYTES, FilePart
 from dataprep_converter.readers.base.open_files import KEPT_FILES
-from dataprep_converter.readers.columnar.table_reader import Span, Spans, TableFile, TableReader, discover_tables
+from dataprep_converter.readers.columnar.table_file import Span, TableFile
+from dataprep_converter.readers.columnar.table_reader import TableReader, discover_tables
+from dataprep_converter.readers.columnar.unified import Selection
 from dataprep_converter.sampling.units import Unit
 from dataprep_converter.stores import Input
 
 _OF: Final = "source.arrow"
+_USUAL_BATCH: Final = 1 << 20
 _ipc: Any = pa.ipc  # the type stubs lack some options
 
 
@@ -36,7 +40,7 @@ class ArrowReader(TableReader):
     def discover(source: ArrowSource, access: Access) -> Discovery:
         """Reads schemas and lengths. Raises NotFound for a URI without files, BadData for a file that isn't Arrow IPC, and BadSpec for
         columns that can't be read or that differ between files."""
-        return discover_tables(source, access, of=_OF, examine=_examine)
+        return discover_tables(source, access, of=_OF, examine=_examine, bytes_of=_cost)
 
     def __init__(self, source: ArrowSource, state: Mapping[str, Any], access: Access) -> None:
         super().__init__(source, state, access)
@@ -106,13 +110,18 @@ def _unchecked(kind: Any) -> Any:
 # --- planning -----------------------------------------------------------------------------------------------------
 
 
-def _examine(source: Input, uri: str) -> TableFile:
+def _examine(source: Input, uri: str, _: Selection) -> TableFile:
     read = messages(source, uri)
     schema = next(read, None)
     if schema is None or schema.kind != SCHEMA:
         raise BadData(f"{uri} is not Arrow IPC data: it doesn't begin with a schema.", uri=uri)
     columns, batches = _schema(source, schema, uri), [*_batches(schema, read)]
-    return TableFile(columns, lambda _: Spans(batches))
+    return TableFile(columns.remove_metadata(), batches)
+
+
+def _cost(part: FilePart) -> int:
+    """The header of each record batch is read in a request of its own. How many there are is not known, so assume batches of a MiB."""
+    return FILE_BYTES * (1 + part.entry.size // _USUAL_BATCH)
 
 
 def _batches(schema: Message, following: Iterator[Message]) -> Iterator[Span]:

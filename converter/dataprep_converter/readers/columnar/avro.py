@@ -16,9 +16,12 @@ from dataprep_converter.core.lru import LruCache
 from dataprep_converter.inputs.access import Access
 from dataprep_converter.readers import Discovery
 from dataprep_converter.readers.base.blocks import Block
+from dataprep_converter.readers.base.examined import cost_of_file
 from dataprep_converter.readers.columnar.avro_blocks import AvroBlock, Header, blocks_of, contents_of, header_of
 from dataprep_converter.readers.columnar.avro_records import RecordType, batches_of, record_type
-from dataprep_converter.readers.columnar.table_reader import Span, Spans, TableFile, TableReader, discover_tables
+from dataprep_converter.readers.columnar.table_file import Span, TableFile
+from dataprep_converter.readers.columnar.table_reader import TableReader, discover_tables
+from dataprep_converter.readers.columnar.unified import Selection
 from dataprep_converter.sampling.units import Unit
 from dataprep_converter.stores import Input
 
@@ -39,7 +42,7 @@ class AvroReader(TableReader):
     def discover(source: AvroSource, access: Access) -> Discovery:
         """Reads headers and counts. Raises NotFound for a URI without files, BadData for a file that isn't Avro, and BadSpec for columns
         that can't be read or that differ between files."""
-        return discover_tables(source, access, of=_OF, examine=_examine)
+        return discover_tables(source, access, of=_OF, examine=_examine, bytes_of=cost_of_file)
 
     def __init__(self, source: AvroSource, state: Mapping[str, Any], access: Access) -> None:
         super().__init__(source, state, access)
@@ -78,10 +81,9 @@ def _type_of(source: Input, uri: str, *, length: int) -> tuple[Header, RecordTyp
 # --- planning -----------------------------------------------------------------------------------------------------
 
 
-def _examine(source: Input, uri: str) -> TableFile:
+def _examine(source: Input, uri: str, _: Selection) -> TableFile:
     header, kind = _type_of(source, uri, length=_HEADER)
-    groups = [*_groups(blocks_of(source, header, uri), header)]
-    return TableFile(kind.schema, lambda _: Spans(groups))
+    return TableFile(kind.schema, [*_groups(blocks_of(source, header, uri), header)])
 
 
 def _groups(blocks: Iterator[AvroBlock], header: Header) -> Iterator[Span]:

@@ -21,7 +21,9 @@ from dataprep_converter.inputs.access import Access
 from dataprep_converter.inputs.ranged import RangedFile
 from dataprep_converter.readers import Discovery
 from dataprep_converter.readers.base.blocks import Block
-from dataprep_converter.readers.columnar.table_reader import Span, Spans, TableFile, TableReader, discover_tables, errors_as_bad_data
+from dataprep_converter.readers.columnar.table_file import Span, TableFile
+from dataprep_converter.readers.columnar.table_reader import TableReader, discover_tables, errors_as_bad_data
+from dataprep_converter.readers.columnar.unified import Selection
 from dataprep_converter.sampling.units import Unit
 from dataprep_converter.stores import Input
 
@@ -110,7 +112,7 @@ class _Stripe:
     rows: int
 
 
-def _examine(source: Input, uri: str) -> TableFile:
+def _examine(source: Input, uri: str, _: Selection) -> TableFile:
     file = _open(source, uri)
     with errors_as_bad_data(uri, "not a readable ORC file"):
         schema = file.schema
@@ -122,7 +124,7 @@ def _examine(source: Input, uri: str) -> TableFile:
         for number, stripe in enumerate(stripes)
         if stripe.rows
     ]
-    return TableFile(schema, lambda _: Spans(spans))
+    return TableFile(schema.remove_metadata(), spans)
 
 
 def _stripes_of(tail: bytes) -> list[_Stripe]:

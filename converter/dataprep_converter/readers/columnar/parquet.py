@@ -7,7 +7,6 @@ an earlier row begins another pass.
 
 import json
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from functools import partial
 from typing import Any, ClassVar, Final
 
@@ -25,7 +24,9 @@ from dataprep_converter.readers import Discovery
 from dataprep_converter.readers.base.blocks import Block
 from dataprep_converter.readers.base.equal_batches import equal_batches
 from dataprep_converter.readers.columnar.columns import Column
-from dataprep_converter.readers.columnar.table_reader import Span, Spans, TableFile, TableReader, discover_tables, errors_as_bad_data
+from dataprep_converter.readers.columnar.table_file import Span, TableFile
+from dataprep_converter.readers.columnar.table_reader import TableReader, discover_tables, errors_as_bad_data
+from dataprep_converter.readers.columnar.unified import Selection
 from dataprep_converter.records.batch import INT96
 from dataprep_converter.sampling.units import Unit
 from dataprep_converter.stores import Input
@@ -90,49 +91,26 @@ def fields_of(source: Input, uri: str) -> list[str]:
     return names
 
 
-def _examine(source: Input, uri: str, *, unit: str | None) -> TableFile:
+def _examine(source: Input, uri: str, selection: Selection, *, unit: str | None) -> TableFile:
     with errors_as_bad_data(uri, "not a readable Parquet file"):
         file = _pq.ParquetFile(RangedFile(source), coerce_int96_timestamp_unit=unit)
-        return TableFile(file.schema_arrow, partial(_row_groups, file.schema_arrow, _Footer.of(file.metadata)))
+        schema: pa.Schema = file.schema_arrow
+        owners = _owners(schema, selection.columns_of(schema, uri))
+        leaves = sorted(owners)
+        spans = [*_row_groups(file.metadata, leaves)]
+        of_leaves = file.metadata.schema
+        int96 = dict.fromkeys(owners[leaf].name for leaf in leaves if of_leaves.column(leaf).physical_type == "INT96")
+    return TableFile(schema.remove_metadata(), spans, [*int96])
 
 
-@dataclass(frozen=True)
-class _Footer:
-    """What the planner needs from a footer. Arrow's own object takes 50 times as much memory, and several footers are held at a time."""
-
-    rows: npt.NDArray[np.int64]
-    """The number of rows in each row group."""
-    chunks: npt.NDArray[np.int64]
-    """The start and the end of each column chunk in the file: int64[row groups, leaves, 2]."""
-    int96: frozenset[int]
-    """The leaves whose values are INT96."""
-
-    @classmethod
-    def of(cls, metadata: Any) -> "_Footer":
-        """`metadata` is a `pyarrow.parquet.FileMetaData`."""
-        groups, leaves = metadata.num_row_groups, metadata.num_columns
-        rows, chunks = np.empty(groups, np.int64), np.empty((groups, leaves, 2), np.int64)
-        for number in range(groups):
-            group = metadata.row_group(number)
-            rows[number] = group.num_rows
-            chunks[number] = [_span(group.column(leaf)) for leaf in range(leaves)] if leaves else np.empty((0, 2))
-        schema = metadata.schema
-        return cls(rows, chunks, frozenset(leaf for leaf in range(leaves) if schema.column(leaf).physical_type == "INT96"))
-
-
-def _row_groups(schema: pa.Schema, footer: _Footer, columns: Sequence[Column]) -> Spans:
-    """The row groups of a file."""
-    owners = _owners(schema, columns)
-    leaves = sorted(owners)
-    return Spans(_group_spans(footer, leaves), [owners[leaf].name for leaf in leaves if leaf in footer.int96])
-
-
-def _group_spans(footer: _Footer, leaves: Sequence[int]) -> Iterator[Span]:
-    for number, rows in enumerate(footer.rows.tolist()):
-        chunks = footer.chunks[number, leaves]
-        if rows:
-            size = int((chunks[:, 1] - chunks[:, 0]).sum())
-            yield Span(rows, size, int(chunks[:, 0].min(initial=np.iinfo(np.int64).max)) if leaves else 0, json.dumps({"group": number}))
+def _row_groups(metadata: Any, leaves: Sequence[int]) -> Iterator[Span]:
+    """The row groups that have rows. `metadata` is a `pyarrow.parquet.FileMetaData`."""
+    for number in range(metadata.num_row_groups):
+        group = metadata.row_group(number)
+        if group.num_rows:
+            chunks = [_span(group.column(leaf)) for leaf in leaves]
+            size = sum(end - start for start, end in chunks)
+            yield Span(group.num_rows, size, min((start for start, _ in chunks), default=0), json.dumps({"group": number}))
 
 
 def _owners(schema: pa.Schema, columns: Sequence[Column]) -> dict[int, Column]:

@@ -1,18 +1,18 @@
 """Code shared by the readers of `parquet`, `arrow`, `avro` and `orc`."""
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass
 from typing import Any, ClassVar, TypeAlias
 
 import pyarrow as pa
 
+from dataprep_api import canonical
 from dataprep_api.spec.sources.table_files import TableFiles
 from dataprep_converter.core.errors import BadData
 from dataprep_converter.inputs.access import Access
 from dataprep_converter.readers import Discovery, Listing
 from dataprep_converter.readers.base.blocks import BlockReader
-from dataprep_converter.readers.base.examined import examined
+from dataprep_converter.readers.base.examined import FilePart, Form, cost_of_start, examined
 from dataprep_converter.readers.base.partitions import (
     ListFiles,
     Partitions,
@@ -20,45 +20,16 @@ from dataprep_converter.readers.base.partitions import (
     names_from,
     without_partition_columns,
 )
-from dataprep_converter.readers.columnar.columns import Column
+from dataprep_converter.readers.columnar.table_file import Span, TableFile, from_document, to_document
 from dataprep_converter.readers.columnar.tables import CommonSchema, Table, columns_from
+from dataprep_converter.readers.columnar.unified import Selection
 from dataprep_converter.records.batch import INT96
 from dataprep_converter.sampling.units import Unit
 from dataprep_converter.stores import Entry, Input, Store
 
-
-@dataclass(frozen=True, slots=True)
-class Span:
-    """A part of a file that becomes a unit, such as a row group or a stripe."""
-
-    records: int
-    size: int
-    """In bytes."""
-    offset: int
-    extra: str
-    """How the reader finds the part in the file, as JSON."""
-
-
-@dataclass(frozen=True)
-class Spans:
-    """The parts of a file that have records."""
-
-    parts: Iterable[Span]
-    int96: Sequence[str] = ()
-    """The names of the columns whose times are INT96, an old type of Parquet."""
-
-
-@dataclass(frozen=True)
-class TableFile:
-    """What the plan step reads of one file."""
-
-    schema: pa.Schema
-    spans_of: Callable[[Sequence[Column]], Spans]
-    """Returns the parts of the file, for a job that reads these columns."""
-
-
-Examine: TypeAlias = Callable[[Input, str], TableFile]
-"""Reads what the plan step needs from an open file. The second argument is the URI. Raises BadData. Several threads may call it."""
+Examine: TypeAlias = Callable[[Input, str, Selection], TableFile]
+"""Reads what the plan step needs from an open file. The second argument is the URI. Raises BadData, and may raise BadSpec for columns that
+can't be read. Several threads may call it."""
 
 
 class TableReader(BlockReader):
@@ -66,6 +37,7 @@ class TableReader(BlockReader):
 
     of: ClassVar[str]
     """The source's name in messages."""
+    stored_form: ClassVar[int] = 1
 
     def __init__(self, source: TableFiles, state: Mapping[str, Any], access: Access) -> None:
         table = Table(
@@ -79,8 +51,10 @@ class TableReader(BlockReader):
         return self.with_partitions(self._table.schema)
 
 
-def discover_tables(source: TableFiles, access: Access, *, of: str, examine: Examine) -> Discovery:
-    """The units of all files, with common columns that can hold the values of all files.
+def discover_tables(
+    source: TableFiles, access: Access, *, of: str, examine: Examine, bytes_of: Callable[[FilePart], int] = cost_of_start
+) -> Discovery:
+    """The units of all files, with common columns that can hold the values of all files. See `Form` for `bytes_of`.
 
     Raises NotFound for a URI without files, and BadSpec for columns that can't be read or unified.
     """
@@ -88,18 +62,27 @@ def discover_tables(source: TableFiles, access: Access, *, of: str, examine: Exa
     def units(selected: TableFiles, files: ListFiles) -> Listing[Unit]:
         common = CommonSchema(selected, of=of, structs=access.structs, rounds_defaults=access.rounds_defaults)
         int96 = common.int96 if access.version_of(INT96) > 1 else access.times_in_nanoseconds
-        for file in examined(access, files(), open_and_examine):
-            columns = common.settle(file.result.schema, file.entry.uri)
-            spans = file.result.spans_of(columns)
-            int96.update(dict.fromkeys(spans.int96))
-            yield from _units_of(file.root, file.path, file.entry, spans.parts)
-        return common.state()
 
-    def open_and_examine(store: Store, entry: Entry) -> TableFile:
-        with store.open(entry.uri) as opened:
-            return examine(opened, entry.uri)
+        def open_and_examine(store: Store, entry: Entry) -> TableFile:
+            with store.open(entry.uri) as opened:
+                return examine(opened, entry.uri, common.selection)
+
+        form = Form(bytes_of, to_document, from_document, _rule(common.selection, access))
+        for file in examined(access, files(), open_and_examine, form=form):
+            common.settle(file.result.schema, file.entry.uri)
+            int96.update(dict.fromkeys(file.result.int96))
+            yield from _units_of(file.root, file.path, file.entry, file.result.spans)
+        return {} if access.only_scans else common.state()
 
     return discover_with_partitions(source, access, of=of, units=units)
+
+
+def _rule(selection: Selection, access: Access) -> str:
+    """A digest of what determines the contents of a TableFile, apart from the file. The plan of an existing data set can follow an earlier
+    version of the parts `int96` and `structs`."""
+    structs = selection.structs
+    columns = [selection.columns, [*selection.asked], structs.keeps, sorted(structs.named)]
+    return canonical.sha256({"int96": access.version_of(INT96), "columns": columns})[:16]
 
 
 def _units_of(root: int, path: str, entry: Entry, spans: Iterable[Span]) -> Iterator[Unit]:

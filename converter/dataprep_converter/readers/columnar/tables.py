@@ -34,11 +34,12 @@ class CommonSchema:
         self.int96: dict[str, None] = {}
         """The columns of Parquet files that contain INT96 times, which are read in microseconds."""
         self._common = CommonColumns(source.columns, of=of, structs=structs, asked=source.nested or ())
+        self.selection = self._common.selection
 
-    def settle(self, schema: pa.Schema, uri: str) -> list[Column]:
-        """The columns of a file. Raises BadSpec for a column that can't be read, or that can't be unified with the same column of an
+    def settle(self, schema: pa.Schema, uri: str) -> None:
+        """Adds the columns of a file. Raises BadSpec for a column that can't be read, or that can't be unified with the same column of an
         earlier file. If columns can't be unified, the message names both files."""
-        return self._common.add(schema, uri)
+        self._common.add(schema, uri)
 
     def state(self) -> dict[str, Any]:
         """The columns for the workers, as JSON values. Raises BadSpec for a selected column that no file has, and for an invalid default."""

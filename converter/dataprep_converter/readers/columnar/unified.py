@@ -39,6 +39,40 @@ _MOST_DIGITS: Final = 76
 
 
 @dataclass
+class Selection:
+    """Which columns of a file are read. This depends on no other file. Several threads may use it."""
+
+    columns: Sequence[str] | None
+    """The selected columns, or None for all."""
+    of: str
+    """The source's name in messages."""
+    structs: StructRule = FLAT
+    asked: Collection[str] = ()
+    """The columns that the spec keeps as nested values."""
+    _latest: tuple[pa.Schema, list[Column]] | None = None
+
+    def columns_of(self, schema: pa.Schema, uri: str) -> list[Column]:
+        """The columns of a file with this schema, without those of the type null. Raises BadSpec for a column that can't be read."""
+        latest = self._latest
+        if latest is None or not latest[0].equals(schema):
+            latest = (schema, self._columns_of(_without_nulls(schema, self.is_kept), uri))
+            self._latest = latest
+        return latest[1]
+
+    def _columns_of(self, schema: pa.Schema, uri: str) -> list[Column]:
+        known = set(_names(schema)) if self.columns is not None or self.asked else set()
+        names = None if self.columns is None else [name for name in self.columns if name in known]
+        if names == []:
+            return []
+        asked = [name for name in self.asked if name in known]
+        return columns_of(schema, names, of=self.of, uri=uri, structs=self.structs, asked=asked)
+
+    def is_kept(self, path: str) -> bool:
+        """Whether a struct with this path is a column of its own."""
+        return (self.structs.keeps and "/" not in path) or path in self.structs.named or path in self.asked
+
+
+@dataclass
 class _Common:
     """A common column, and the files that have it."""
 
@@ -56,9 +90,7 @@ class CommonColumns:
     """Collects the columns of one file after another, and unifies them."""
 
     def __init__(self, selection: Sequence[str] | None, *, of: str, structs: StructRule = FLAT, asked: Collection[str] = ()) -> None:
-        self._selection = selection
-        self._structs = structs
-        self._asked = asked
+        self.selection: Final = Selection(selection, of, structs, asked)
         self._of = of
         self._files = 0
         self._first: tuple[pa.Schema, str] | None = None
@@ -82,9 +114,9 @@ class CommonColumns:
             return self._latest[1]
         self._count_repeated()
         self._first = self._first or (schema, uri)
-        for name in _null_names(schema, self._is_kept):
+        for name in _null_names(schema, self.selection.is_kept):
             self._nothing.setdefault(name, (schema, uri))
-        columns = self._columns_of(_without_nulls(schema, self._is_kept), uri)
+        columns = self.selection.columns_of(schema, uri)
         for column in columns:
             if column.name not in self._common:
                 self._check_path(column, uri)
@@ -105,13 +137,14 @@ class CommonColumns:
         if self._first is None:
             return []
         found = [common.column for common in self._common.values()]
-        selected = found if self._selection is None else [each for name in self._selection for each in self._matching(name, found)]
+        names = self.selection.columns
+        selected = found if names is None else [each for name in names for each in self._matching(name, found)]
         for name, (schema, uri) in self._nothing.items():
-            if self._selection is None and name not in self._common:
+            if names is None and name not in self._common:
                 columns_of(schema, [name], of=self._of, uri=uri)
-        for name in self._asked:
+        for name in self.selection.asked:
             if name not in self._common:
-                columns_of(self._first[0], self._selection, of=self._of, uri=self._first[1], structs=self._structs, asked=[name])
+                columns_of(self._first[0], names, of=self._of, uri=self._first[1], structs=self.selection.structs, asked=[name])
         if not selected:
             raise BadSpec(f"{self._first[1]} has no columns.")
         return selected
@@ -148,18 +181,6 @@ class CommonColumns:
         for column in self._latest[1] if self._latest is not None and self._repeated else ():
             self._common[column.name].files += self._repeated
         self._repeated = 0
-
-    def _columns_of(self, schema: pa.Schema, uri: str) -> list[Column]:
-        known = set(_names(schema)) if self._selection is not None or self._asked else set()
-        names = None if self._selection is None else [name for name in self._selection if name in known]
-        if names == []:
-            return []
-        asked = [name for name in self._asked if name in known]
-        return columns_of(schema, names, of=self._of, uri=uri, structs=self._structs, asked=asked)
-
-    def _is_kept(self, path: str) -> bool:
-        """Whether a struct with this path is a column of its own."""
-        return (self._structs.keeps and "/" not in path) or path in self._structs.named or path in self._asked
 
     def _matching(self, name: str, columns: Iterable[Column]) -> list[Column]:
         """The column with this name, or the columns of the struct with this name. If there are none, raises the error that `columns_of`

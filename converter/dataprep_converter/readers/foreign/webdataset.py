@@ -10,8 +10,8 @@ import json
 import re
 import tarfile
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import ExitStack
-from dataclasses import dataclass, field
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass, field
 from functools import partial
 from typing import Any, ClassVar, Final
 
@@ -23,9 +23,11 @@ from dataprep_converter.core.lru import LruCache
 from dataprep_converter.inputs.access import Access
 from dataprep_converter.inputs.archive_index import TarMember, index_of
 from dataprep_converter.inputs.compressions import Compression, without_suffix
+from dataprep_converter.inputs.pinned import open_pinned
 from dataprep_converter.inputs.streamed import StreamInput, unpacked
 from dataprep_converter.readers import Discovery, Listing
 from dataprep_converter.readers.base.blocks import Block, BlockReader
+from dataprep_converter.readers.base.examined import FilePart, Form, ListedFile, cost_of_file, examined_parts
 from dataprep_converter.readers.base.listing import input_files
 from dataprep_converter.readers.foreign.values import (
     ForeignColumn,
@@ -37,8 +39,9 @@ from dataprep_converter.readers.foreign.values import (
     whole_number,
 )
 from dataprep_converter.records.columns import NOT_BY_DEFAULT, similar
+from dataprep_converter.runtime.scans import Document
 from dataprep_converter.sampling.units import Unit
-from dataprep_converter.stores import Entry, Input
+from dataprep_converter.stores import Entry, Input, Store
 
 KEY: Final = "__key__"
 
@@ -69,6 +72,7 @@ class WebdatasetReader(BlockReader):
     """See the module. The columns are the extensions, and `__key__`."""
 
     default_label: ClassVar[str] = "cls"
+    stored_form: ClassVar[int] = 1
 
     @staticmethod
     def discover(source: WebdatasetSource, access: Access) -> Discovery:
@@ -177,6 +181,46 @@ def _readable(name: str) -> str:
 # --- planning -----------------------------------------------------------------------------------------------------
 
 
+@dataclass(frozen=True)
+class _TarFile:
+    """The samples of a tar file. Doesn't depend on any other file."""
+
+    groups: Sequence[tuple[int, int, int]]
+    """For each unit, the number of samples, and the offsets of its start and end in the uncompressed file."""
+    first: Mapping[str, Sequence[tuple[int, int]]]
+    """For each extension, the offsets and sizes of those first members from which the form of the column may be determined."""
+    contents: int | None = None
+    """The size of the uncompressed file, or None if the file isn't compressed."""
+    compression: Compression | None = None
+
+    @contextmanager
+    def opened(self, file: Input, uri: str) -> Iterator[Input]:
+        """The uncompressed contents."""
+        if self.contents is None or self.compression is None:
+            yield file
+            return
+        with unpacked(file, uri, compression=self.compression, size=self.contents) as contents:
+            yield contents
+
+    def units(self, root: int, path: str, entry: Entry) -> Iterator[Unit]:
+        """Yields the units of the file."""
+        row = 0
+        for records, start, stop in self.groups:
+            extra, share = "", stop - start
+            if self.contents is not None:
+                extra = json.dumps({"bytes": stop - start, "contents": self.contents, "compression": self.compression})
+                # Divide the size of the compressed file among the units, so that their sizes add up to the size of the file.
+                end = self.groups[-1][2]
+                share = entry.size * stop // end - entry.size * start // end
+            yield Unit(root, path, entry.uri, records, share, entry.pin, offset=start, row=row, extra=extra)
+            row += records
+
+    @staticmethod
+    def from_document(document: Document) -> "_TarFile":
+        """The value of which `asdict` made the JSON form."""
+        return _TarFile(**document)
+
+
 class _Planner:
     """Lists the tar files of a source, divides them into units, and freezes the columns."""
 
@@ -189,12 +233,12 @@ class _Planner:
 
     def units(self) -> Listing[Unit]:
         """Yields the units in the order of the URIs and, for each URI, sorted by path."""
-        for root, path, entry in input_files(self._access, self._source.uris):
-            is_named = entry.uri == self._source.uris[root]
-            if not is_named and not _is_tar(path):
-                self._ignored += 1
-                continue
-            yield from self._units_of(root, path, entry)
+        parts = (FilePart(*file) for file in self._listed())
+        form = Form(cost_of_file, asdict, _TarFile.from_document)
+        # The index of a file with many members takes much memory, so only one file is examined at a time.
+        for part, found in examined_parts(self._access, parts, self._examine, form=form, most=1):
+            self._sample(found, part.entry)
+            yield from found.units(part.root, part.path, part.entry)
         names = list(self._contents)
         if self._source.columns is not None:
             for name in self._source.columns:
@@ -207,45 +251,53 @@ class _Planner:
         columns = [_column(name, self._contents[name]).state() for name in names]
         return {"columns": columns, "ignored": self._ignored}
 
-    def _units_of(self, root: int, path: str, entry: Entry) -> Iterator[Unit]:
-        with ExitStack() as cleanup:
-            file = cleanup.enter_context(self._access.store(entry.uri).open(entry.uri))
-            index = index_of(file, entry.uri)
-            members = [place for place in index.files.values() if isinstance(place, TarMember)]
-            if len(members) < len(index.files):
-                raise BadData(f"{entry.uri} is a zip file; {_OF} reads tar files.", uri=entry.uri)
-            members.sort(key=lambda member: member.offset)
-            samples = list(_samples(members, entry.uri))
-            if samples:
-                # The file can end with the last member, without padding to a whole block.
-                samples[-1].end = min(samples[-1].end, entry.size if index.contents is None else index.contents[0])
-            source: Input = file
-            if index.contents is not None:
-                size, compression = index.contents
-                source = cleanup.enter_context(unpacked(file, entry.uri, compression=compression, size=size))
-            self._sample(samples, source)
-        end = samples[-1].end if samples else 0
-        row = 0
-        for group in _groups(samples):
-            start, stop = group[0].start, group[-1].end
-            extra, share = "", stop - start
-            if index.contents is not None:
-                size, compression = index.contents
-                extra = json.dumps({"bytes": stop - start, "contents": size, "compression": compression})
-                # Divide the size of the compressed file among the units, so that their sizes add up to the size of the file.
-                share = entry.size * stop // end - entry.size * start // end
-            yield Unit(root, path, entry.uri, len(group), share, entry.pin, offset=start, row=row, extra=extra)
-            row += len(group)
+    def _listed(self) -> Iterator[ListedFile]:
+        for root, path, entry in input_files(self._access, self._source.uris):
+            if entry.uri == self._source.uris[root] or _is_tar(path):
+                yield root, path, entry
+            else:
+                self._ignored += 1
 
-    def _sample(self, samples: Sequence[_Sample], source: Input) -> None:
-        """Reads the first members of each column."""
+    def _examine(self, store: Store, part: FilePart) -> _TarFile:
+        """Finds the samples of a file. Raises BadData for a file that can't be read."""
+        entry = part.entry
+        with store.open(entry.uri) as file:
+            index = index_of(file, entry.uri)
+        members = [place for place in index.files.values() if isinstance(place, TarMember)]
+        if len(members) < len(index.files):
+            raise BadData(f"{entry.uri} is a zip file; {_OF} reads tar files.", uri=entry.uri)
+        members.sort(key=lambda member: member.offset)
+        samples = list(_samples(members, entry.uri))
+        contents, compression = index.contents or (None, None)
+        if samples:
+            # The file can end with the last member, without padding to a whole block.
+            samples[-1].end = min(samples[-1].end, entry.size if contents is None else contents)
+        groups = [(len(group), group[0].start, group[-1].end) for group in _groups(samples)]
+        return _TarFile(groups, self._first_members(samples), contents, compression)
+
+    def _first_members(self, samples: Sequence[_Sample]) -> dict[str, list[tuple[int, int]]]:
         selected = self._source.columns
+        first: dict[str, list[tuple[int, int]]] = {}
         for sample in samples:
             for extension, member in sample.members.items():
-                contents = self._contents.setdefault(extension, [])
+                places = first.setdefault(extension, [])
                 is_read = selected is None or extension in selected
-                if is_read and len(contents) < _SAMPLED and _has_form(extension):
-                    contents.append(source.read_at(member.offset, member.size))
+                if is_read and len(places) < _SAMPLED and _has_form(extension):
+                    places.append((member.offset, member.size))
+        return first
+
+    def _sample(self, found: _TarFile, entry: Entry) -> None:
+        """Reads the first members of each column."""
+        needed: list[tuple[int, int, list[bytes]]] = []
+        for extension, places in found.first.items():
+            contents = self._contents.setdefault(extension, [])
+            needed += [(offset, size, contents) for offset, size in places[: _SAMPLED - len(contents)]]
+        if not needed:
+            return
+        with open_pinned(self._access.store(entry.uri), entry.uri, entry.pin) as file, found.opened(file, entry.uri) as source:
+            # The contents of a compressed file are read in order.
+            for offset, size, contents in sorted(needed, key=lambda each: each[0]):
+                contents.append(source.read_at(offset, size))
 
 
 def _is_tar(path: str) -> bool:

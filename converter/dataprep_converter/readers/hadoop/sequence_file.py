@@ -7,8 +7,8 @@ the first records (`hadoop_columns.py`). In a map file, only the file `data` is 
 
 import json
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any, Final
+from dataclasses import dataclass, replace
+from typing import Any, ClassVar, Final
 
 import pyarrow as pa
 
@@ -16,14 +16,17 @@ from dataprep_api.spec.sources.sequence_file import SequenceFileSource
 from dataprep_converter.core.errors import BadData, BadSpec, ConvertError, InputChanged
 from dataprep_converter.formats.tfrecord.frames import Stretch
 from dataprep_converter.inputs.access import Access
+from dataprep_converter.inputs.pinned import open_pinned
 from dataprep_converter.readers import Discovery, Listing
 from dataprep_converter.readers.base.blocks import Block, BlockReader
-from dataprep_converter.readers.base.examined import ListedFile, collect, examined
+from dataprep_converter.readers.base.examined import Form as StoredForm
+from dataprep_converter.readers.base.examined import ListedFile, collect, cost_of_file, examined
 from dataprep_converter.readers.base.listing import input_folders
 from dataprep_converter.readers.hadoop.hadoop_columns import RECORD, SEQUENCE_RECORD, Form, Kind, form, kind
 from dataprep_converter.readers.hadoop.sequence_frames import Cells, Header, pairs, stretches
 from dataprep_converter.records.batch import Raw
 from dataprep_converter.records.columns import NOT_BY_DEFAULT
+from dataprep_converter.runtime.scans import Document
 from dataprep_converter.sampling.units import Unit
 from dataprep_converter.stores import Entry, Input, Store, scheme_of
 
@@ -45,6 +48,8 @@ _BESIDE: Final = frozenset({"index", "bloom"})
 
 class SequenceFileReader(BlockReader):
     """See the module. The columns are `key` and `value`, or the values in DL4J's records."""
+
+    stored_form: ClassVar[int] = 1
 
     @staticmethod
     def discover(source: SequenceFileSource, access: Access) -> Discovery:
@@ -94,8 +99,19 @@ class _RecordFile:
     """Complete records or blocks."""
     kinds: Mapping[str, Any] | ConvertError | None
     """The kinds of the keys and values, if they may be needed. If they can't be read, the error, which ends the search."""
-    fault: ConvertError | None
+    fault: ConvertError | None = None
     """The error that ended the search. It is raised once the records before it have been used."""
+
+    def to_document(self) -> Document | None:
+        """The records as JSON without the kinds, which one file needs, or None for a file with a fault."""
+        if self.fault is not None:
+            return None
+        return {"header": self.header.to_json(), "stretches": [each.values() for each in self.stretches]}
+
+    @staticmethod
+    def from_document(document: Document) -> "_RecordFile":
+        """The records of which `to_document` made the JSON form."""
+        return _RecordFile(Header.from_json(document["header"]), [Stretch(*values) for values in document["stretches"]], kinds=None)
 
 
 class _Planner:
@@ -109,10 +125,14 @@ class _Planner:
     def units(self) -> Listing[Unit]:
         """Yields the units in the order of the URIs and, for each URI, sorted by path."""
         first: tuple[str, Header] | None = None
-        for file in examined(self._access, _listed(self._source, self._access), self._examine):
+        stored = StoredForm(cost_of_file, _RecordFile.to_document, _RecordFile.from_document)
+        for file in examined(self._access, _listed(self._source, self._access), self._examine, form=stored):
             found = file.result
             first = first or (file.entry.uri, found.header)
             _check_classes(found.header, file.entry.uri, first)
+            if not self._state and found.kinds is None and found.stretches:
+                # Another process found the records.
+                found = self._with_kinds(found, file.entry)
             if isinstance(found.kinds, ConvertError):
                 if not self._state:
                     raise found.kinds
@@ -132,9 +152,13 @@ class _Planner:
             header = Header.read(file, entry.uri)
 
             def sample(first: Stretch) -> Mapping[str, Any] | ConvertError | None:
-                return _sample(file, header, entry.uri, first) if not self._state else None
+                return _sample(file, header, entry.uri, first) if not self._state and not self._access.only_scans else None
 
             return _RecordFile(header, *collect(_stretches(file, header, entry.uri), sample))
+
+    def _with_kinds(self, found: _RecordFile, entry: Entry) -> _RecordFile:
+        with open_pinned(self._access.store(entry.uri), entry.uri, entry.pin) as file:
+            return replace(found, kinds=_sample(file, found.header, entry.uri, found.stretches[0]))
 
 
 def _listed(source: SequenceFileSource, access: Access) -> Iterator[ListedFile]:

@@ -7,7 +7,7 @@ codecs and metadata, and sync markers at any distance.
 import struct
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import Final
+from typing import Any, Final
 
 import numpy as np
 
@@ -42,6 +42,16 @@ class Header:
     codec: str
     sync: bytes
     size: int
+
+    def to_json(self) -> list[str | int]:
+        """The values of the fields, in order, as JSON values."""
+        return [self.key, self.value, self.compression, self.codec, self.sync.hex(), self.size]
+
+    @classmethod
+    def from_json(cls, values: Sequence[Any]) -> "Header":
+        """The header of which `to_json` returned the values."""
+        key, value, compression, codec, sync, size = values
+        return cls(key, value, compression, codec, bytes.fromhex(sync), size)
 
     @classmethod
     def read(cls, file: Input, uri: str) -> "Header":

@@ -33,7 +33,8 @@ class Rows:
     line_ends: Places
     """The positions of all line ends, including those inside quotes, for counting lines."""
     quotes: Places
-    """The positions of all quotes that open or close a cell."""
+    """The positions of all quotes that open or close a cell. The two quotes of a doubled quote may be among them, but not after a quote
+    that is never closed in a complete text."""
 
     def __len__(self) -> int:
         return len(self.starts)
@@ -59,6 +60,8 @@ def scan(data: bytes, *, delimiter: str, quote: str, at_end: bool) -> Rows:
     quotes = _quotes(data, text, delimiter=ord(delimiter), quote=ord(quote))
     ends = line_ends[np.searchsorted(quotes, line_ends) % 2 == 0] if len(quotes) else line_ends
     starts = np.concatenate((np.zeros(1, np.int64), ends + 1))
+    if at_end and len(quotes) % 2:
+        quotes = _without_doubled(data, quotes, row=int(starts[-1]), delimiter=ord(delimiter), quote=ord(quote))
     after, stops = ends + 1, ends
     if len(ends) and b"\r" in data:
         # In \r\n, the \n is the row's end, and the \r is not part of the row.
@@ -124,6 +127,12 @@ def _quotes(data: bytes, text: npt.NDArray[np.uint8], *, delimiter: int, quote: 
     if may_open.all():
         return places
     return _quotes_one_by_one(data, places, delimiter=delimiter, quote=quote)
+
+
+def _without_doubled(data: bytes, quotes: Places, *, row: int, delimiter: int, quote: int) -> Places:
+    """The quotes without the doubled quotes of the row that begins at `row`, so that the last one is the quote that is never closed."""
+    before = int(np.searchsorted(quotes, row))
+    return np.concatenate((quotes[:before], _quotes_one_by_one(data, quotes[before:], delimiter=delimiter, quote=quote)))
 
 
 def _quotes_one_by_one(data: bytes, places: Places, *, delimiter: int, quote: int) -> Places:

@@ -7,7 +7,7 @@ with its line and cell.
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
-from typing import Any, Final
+from typing import Any, ClassVar, Final
 
 import pyarrow as pa
 
@@ -27,7 +27,7 @@ from dataprep_converter.readers.base.partitions import (
     without_partition_columns,
 )
 from dataprep_converter.readers.columnar.columns import check_names
-from dataprep_converter.readers.text import csv_rows, stretches
+from dataprep_converter.readers.text import csv_rows, csv_starts, stretches
 from dataprep_converter.readers.text.csv_cells import Dialect, Parser
 from dataprep_converter.readers.text.csv_inference import with_missing
 from dataprep_converter.readers.text.csv_rows import Rows
@@ -36,17 +36,22 @@ from dataprep_converter.readers.text.defaults import check_exist, with_defaults
 from dataprep_converter.readers.text.not_text import refuse_binary
 from dataprep_converter.readers.text.stretches import StretchReader, open_forward
 from dataprep_converter.readers.text_scan.files import TextStart, examined_texts, plain_encoding
+from dataprep_converter.readers.text_scan.stored import FORM
 from dataprep_converter.readers.text_scan.text_file import TextFile, examine_rest
 from dataprep_converter.records.batch import TEXT, TEXTS, marked
 from dataprep_converter.sampling.units import Unit
 from dataprep_converter.stores import Entry, Input
 
 _OF: Final = "source.csv"
+_HEADER_BYTES: Final = 64 << 10
+"""Most headers are shorter."""
 _LIMIT: Final = "a row of more than {} MiB; is a quote never closed, or is the file not CSV?"
 
 
 class CsvReader(StretchReader):
     """See the module. The names of the columns come from the header or the spec; otherwise they are `0`, `1`, …"""
+
+    stored_form: ClassVar[int] = FORM
 
     @staticmethod
     def discover(source: CsvSource, access: Access) -> Discovery:
@@ -117,12 +122,13 @@ class _Planner:
     def _with_columns(self, files: Iterator[ListedFile]) -> Iterator[ListedFile]:
         """Yields the files. Determines the columns from the first file that has any, before this file is yielded."""
         for root, path, entry in files:
-            if self._columns is None and not self._access.only_scans:
+            # An empty file has no columns, so it isn't opened: a folder may begin with thousands of them.
+            if self._columns is None and entry.size > 0 and not self._access.only_scans:
                 with (
                     open_once(self._access.store(entry.uri), entry) as source,
-                    open_forward(source, entry, self._encoding, ahead=False) as forward,
+                    open_forward(source, entry, self._encoding, ahead=False, first=csv_starts.INFERRED_BYTES + _HEADER_BYTES) as forward,
                 ):
-                    start = self._start(forward, entry.uri)
+                    start = self._start(forward, entry.uri, least=csv_starts.INFERRED_BYTES)
                     self._infer_columns(replace(start, data=in_utf8(start.data, forward.encoding)), entry.uri)
             yield root, path, entry
 
@@ -141,8 +147,8 @@ class _Planner:
 
     def start_of_cells(self, source: Input, entry: Entry) -> TextStart:
         """The place after the header."""
-        with open_forward(source, entry, self._encoding, ahead=False) as forward:
-            start = self._start(forward, entry.uri)
+        with open_forward(source, entry, self._encoding, ahead=False, first=_HEADER_BYTES) as forward:
+            start = self._start(forward, entry.uri, least=0)
         self._check_header(start.names, entry.uri)
         return TextStart(start.offset, start.line, start.names)
 
@@ -158,10 +164,15 @@ class _Planner:
         """See `TextRule`."""
         return csv_rows.prefix_after(data, records.quotes, delimiter=self._dialect.delimiter, quote=self._dialect.quote)
 
-    def _start(self, forward: ForwardReader, uri: str) -> FileStart:
+    def _start(self, forward: ForwardReader, uri: str, *, least: int | None = None) -> FileStart:
         """Reads the start of a file, and removes the byte order mark, the skipped lines and the header. Raises BadData if the header
-        doesn't end."""
-        length = stretches.UNIT_BYTES
+        doesn't end.
+
+        With `least`, at first reads only a little more than `least` bytes, because a slow store may send 4 MiB in half a second. Reads on if
+        there are no more than `least` bytes after the header, or no row ends in the first `least` of them.
+        """
+        unit = stretches.UNIT_BYTES
+        length = unit if least is None else min(least + _HEADER_BYTES, unit)
         data = b""
         while True:
             data += forward.read(length - len(data))
@@ -171,13 +182,17 @@ class _Planner:
                 start = self._preamble.strip_from(data, at_end=at_end, encoding=forward.encoding)
             except BadSample as exc:
                 raise BadData(f"{uri}, {exc}.", uri=uri) from exc
-            if start is not None:
+            if start is not None and (length >= unit or start.at_end or self._has_rows(start.data, least or 0)):
                 return start
             if len(data) >= stretches.LONGEST_RECORD:
                 raise BadData(
                     f"{uri}: the header doesn't end within {stretches.LONGEST_RECORD >> 20} MiB; is a quote never closed?", uri=uri
                 )
-            length *= 2
+            length = unit if length < unit else 2 * length
+
+    def _has_rows(self, data: bytes, least: int) -> bool:
+        """Whether there are more than `least` bytes, and a row ends in the first `least` of them unless `least` is 0."""
+        return not least or (len(data) > least and len(self._dialect.rows(data[:least], at_end=False)) > 0)
 
     def _infer_columns(self, start: FileStart, uri: str) -> None:
         """Takes the columns from a file that begins with `start`. Does nothing if the file has neither a header nor a row. For an invalid

@@ -10,7 +10,7 @@ import sys
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import Any, Final
+from typing import Any, ClassVar, Final
 
 import numpy as np
 import pyarrow as pa
@@ -44,6 +44,7 @@ from dataprep_converter.readers.text.lines import LIMIT, Lines, not_utf8, scan, 
 from dataprep_converter.readers.text.stretches import Reading, StretchReader, open_forward
 from dataprep_converter.readers.text_scan.files import examined_texts
 from dataprep_converter.readers.text_scan.line_rule import LineRule
+from dataprep_converter.readers.text_scan.stored import FORM
 from dataprep_converter.readers.text_scan.text_file import TextFile, examine_rest
 from dataprep_converter.records.batch import STRUCTS
 from dataprep_converter.sampling.units import Unit
@@ -56,6 +57,8 @@ _arrow_json: Any = arrow_json  # the type stubs lack the types of the options
 
 class JsonlReader(StretchReader):
     """See the module. The columns are the keys. The key `b` inside the object `a` is the column `a/b`."""
+
+    stored_form: ClassVar[int] = FORM
 
     @staticmethod
     def discover(source: JsonlSource, access: Access) -> Discovery:

@@ -26,6 +26,7 @@ from dataprep_converter.readers.text.lines import scan as scan_lines
 from dataprep_converter.readers.text.stretches import StretchReader
 from dataprep_converter.readers.text_scan.files import examined_texts
 from dataprep_converter.readers.text_scan.line_rule import LineRule
+from dataprep_converter.readers.text_scan.stored import FORM
 from dataprep_converter.records.batch import SAMPLE, Batch, Raw
 from dataprep_converter.sampling.units import Unit, Units
 
@@ -43,6 +44,7 @@ class LibsvmReader(Closeable):
     has `keys`, `values` and, optionally, `shape`."""
 
     default_label: ClassVar[str] = "label"
+    stored_form: ClassVar[int] = FORM
 
     @staticmethod
     def discover(source: LibsvmSource, access: Access) -> Discovery:

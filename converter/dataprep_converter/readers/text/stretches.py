@@ -13,15 +13,18 @@ from typing import Any, Final, Protocol, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
+import pyarrow as pa
 
 from dataprep_converter.core.closeable import Closeable
 from dataprep_converter.core.errors import BadData, InputChanged
 from dataprep_converter.core.lru import LruCache
+from dataprep_converter.core.tensors import to_arrow
 from dataprep_converter.formats.tfrecord import frames
 from dataprep_converter.inputs.access import Access
 from dataprep_converter.inputs.compressions import MAGIC_BYTES, Compression, compression_of
 from dataprep_converter.inputs.encodings import Encoding, in_utf8
 from dataprep_converter.inputs.pinned import ForwardReader, InputCopy
+from dataprep_converter.readers import LINE
 from dataprep_converter.readers.base.blocks import KEPT_BLOCKS, Block, BlockReader, FolderColumns
 from dataprep_converter.records.batch import Raw
 from dataprep_converter.runtime.ahead import continue_alone, end_if_not_needed
@@ -103,12 +106,15 @@ def compression_in(source: Input) -> Compression | None:
     return compression_of(source.read_at(0, MAGIC_BYTES))
 
 
-def open_forward(source: Input, entry: Entry, encoding: Encoding | None, *, ahead: bool) -> closing[ForwardReader]:
-    """Opens the file for reading from its beginning. See `ForwardReader` for `ahead`.
+def open_forward(
+    source: Input, entry: Entry, encoding: Encoding | None, *, ahead: bool, first: int | None = None
+) -> closing[ForwardReader]:
+    """Opens the file for reading from its beginning. See `ForwardReader` for `ahead` and `first`.
 
     A byte order mark takes precedence over `encoding`. If `encoding` is None, the file's bytes have no encoding.
     """
-    return closing(ForwardReader(source, entry.uri, compression=compression_in(source), encoding=encoding, obeys_mark=True, ahead=ahead))
+    compression = compression_in(source)
+    return closing(ForwardReader(source, entry.uri, compression=compression, encoding=encoding, obeys_mark=True, ahead=ahead, first=first))
 
 
 def long_record(uri: str, line: int, limit: str) -> BadData:
@@ -177,6 +183,11 @@ class StretchReader(BlockReader):
         del extra
         return Reading(self.scan, self.parse)
 
+    def number_lines(self) -> None:
+        """Adds the column LINE to all batches, with the number of the line on which each record begins. Must be called before the first
+        batch is read."""
+        self._added = [pa.field(LINE, pa.int64())]
+
     def load(self, unit: Unit, source: Input) -> Block:
         """Reads and parses a stretch of a plain file."""
         data = source.read_at(unit.offset, unit.size)
@@ -185,7 +196,7 @@ class StretchReader(BlockReader):
         extra = json.loads(unit.extra)
         reading = self.reading_of(extra)
         block = reading.parse(in_utf8(data, _encoding_in(extra)), records=unit.records, line=extra["line"], uri=unit.uri)
-        return _with_raws(block, data, reading.scan)
+        return self._with_lines(_with_raws(block, data, reading.scan), data, reading.scan, extra["line"])
 
     def parts(self, unit: Unit, source: Input, rows: npt.NDArray[np.int64]) -> Iterator[tuple[int, Block]]:
         """Yields the unit as a single block for a plain file, or the stretches that contain `rows` for a compressed file."""
@@ -239,8 +250,17 @@ class StretchReader(BlockReader):
         data = file.data(stretch)
         if self._lines_were_asked_for:
             self._lines.get((unit.uri, stretch.offset), lambda: _number_lines(file.reading.scan, data, stretch.line))
-        text = in_utf8(data, file.encoding)
-        return _with_raws(file.reading.parse(text, records=stretch.records, line=stretch.line, uri=unit.uri), data, file.reading.scan)
+        scan = file.reading.scan
+        block = file.reading.parse(in_utf8(data, file.encoding), records=stretch.records, line=stretch.line, uri=unit.uri)
+        return self._with_lines(_with_raws(block, data, scan), data, scan, stretch.line)
+
+    def _with_lines(self, block: Block, data: bytes, scan: Scan, line: int) -> Block:
+        """The block with the lines of its good rows, if batches have lines. The stretch begins on line `line`."""
+        if not self._added:
+            return block
+        lines = to_arrow(_number_lines(scan, data, line)[block.places >= 0])
+        columns = [*block.records.columns, lines]
+        return replace(block, records=pa.RecordBatch.from_arrays(columns, schema=pa.schema([*block.records.schema, *self._added])))
 
 
 def _number_lines(scan: Scan, data: bytes, line: int) -> npt.NDArray[np.int64]:
@@ -285,18 +305,18 @@ class _WholeFile(Closeable):
 
     def stretches(self, rows: npt.NDArray[np.int64]) -> Iterator[Stretch]:
         """Yields the stretches that contain the given rows, each stretch once."""
-        last = int(rows.max())
-        remaining = rows
-        while not self._stretches or self._stretches[-1].first + self._stretches[-1].records <= last:
+        # The latest stretch goes before the next ones, because after them it would have to be read again.
+        end = self._stretches[-1].first + self._stretches[-1].records if self._stretches else 0
+        firsts = np.array([stretch.first for stretch in self._stretches])
+        for number in np.unique(np.searchsorted(firsts, rows[rows < end], side="right") - 1).tolist():
+            yield self._stretches[number]
+        remaining = rows[rows >= end]
+        while len(remaining):
             stretch = self._next_stretch()
-            # Use the latest stretch now, because it would have to be read again later.
-            inside = (remaining >= stretch.first) & (remaining < stretch.first + stretch.records)
+            inside = remaining < stretch.first + stretch.records
             if inside.any():
                 yield stretch
                 remaining = remaining[~inside]
-        firsts = np.array([stretch.first for stretch in self._stretches])
-        for number in np.unique(np.searchsorted(firsts, remaining, side="right") - 1).tolist():
-            yield self._stretches[number]
 
     def data(self, stretch: Stretch) -> bytes:
         """The bytes of the stretch, uncompressed, and converted to UTF-8 if the file is UTF-16."""

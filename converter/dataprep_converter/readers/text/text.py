@@ -3,7 +3,7 @@ loop."""
 
 from collections.abc import Mapping
 from functools import partial
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 import pyarrow as pa
@@ -19,6 +19,7 @@ from dataprep_converter.readers.text.lines import LIMIT, Lines, not_utf8, scan, 
 from dataprep_converter.readers.text.stretches import StretchReader
 from dataprep_converter.readers.text_scan.files import examined_texts
 from dataprep_converter.readers.text_scan.line_rule import LineRule
+from dataprep_converter.readers.text_scan.stored import FORM
 from dataprep_converter.sampling.units import Unit
 
 _arrow: Any = pa  # the type stubs reject NumPy arrays as buffers
@@ -26,6 +27,8 @@ _arrow: Any = pa  # the type stubs reject NumPy arrays as buffers
 
 class TextReader(StretchReader):
     """See the module. The only column is `text`, the line without its line ending."""
+
+    stored_form: ClassVar[int] = FORM
 
     @staticmethod
     def discover(source: TextSource, access: Access) -> Discovery:

@@ -148,8 +148,10 @@ class _Track(Generic[ScanT]):
         """The offset of the first byte of `_pending`."""
         # The text before the cell contains the line end of the prefix.
         self._line_ends = -1 if prefix == b"\n" else 0
-        self._read: tuple[int, bytes, ScanT] | None = None
-        """The latest bytes and their scan, and the number of line ends in the cell up to the last of these bytes."""
+        self._waiting: list[bytes] = []
+        """The bytes after `_pending`, in which the record in progress doesn't end. Only a long record has such bytes."""
+        self._read: tuple[int, bytes] = (self._line_ends, prefix)
+        """The number of line ends in the cell up to the latest bytes, and the prefix of the place after these bytes."""
         self._in_cell: tuple[int, bytes | None] = (0, None)
         self._is_after_cell = False
         self._fault: tuple[Fault, int] | None = None
@@ -163,7 +165,7 @@ class _Track(Generic[ScanT]):
     def advance(self, piece: bytes, *, at_end: bool) -> None:
         """Scans the next bytes."""
         while not self.is_done:
-            room = len(piece) if self._guessed else stretches.LONGEST_RECORD - len(self._pending)
+            room = len(piece) if self._guessed else stretches.LONGEST_RECORD - self._length
             self._step(piece[:room], at_end=at_end and len(piece) <= room)
             piece = piece[room:]
             if not piece:
@@ -171,11 +173,10 @@ class _Track(Generic[ScanT]):
 
     def end_cell(self, *, at_end: bool) -> None:
         """Is called when all bytes of the cell have been scanned."""
-        if self._read is None or self._fault is not None:
+        if self._is_after_cell or self._fault is not None:
             return
-        line_ends, data, records = self._read
-        self._in_cell = line_ends, None if at_end else self._rule.prefix_after(data, records)
-        self._read = None
+        line_ends, prefix = self._read
+        self._in_cell = line_ends, None if at_end else prefix
         self._is_after_cell = True
         self.is_done = at_end or bool(self._guessed) or not self._pending
 
@@ -200,21 +201,30 @@ class _Track(Generic[ScanT]):
                 ),
             )
 
+    @property
+    def _length(self) -> int:
+        """The number of bytes of the record in progress."""
+        return len(self._pending) + sum(map(len, self._waiting))
+
     def _step(self, piece: bytes, *, at_end: bool) -> None:
-        data = self._pending + piece
+        if not at_end and self._continues(piece):
+            return
+        self._waiting.append(piece)
+        data = b"".join([self._pending, *self._waiting])
+        self._waiting.clear()
         records = self._rule.scan(data, at_end)
         if at_end and self._stops_at_quote(records):
             return
         self._add(records)
         read = self._line_ends + records.lines_before(len(data))
-        self._read = None if self._is_after_cell else (read, data, records)
+        self._read = read, self._rule.prefix_after(data, records)
         if records.size:
             self._pending, self._guessed = data[records.size :], 0
             self._line_ends += records.lines_before(records.size)
             self.position += records.size
         elif self._guessed:
             # Keep only the state, so that a long record that began before the cell takes no memory.
-            self._pending = self._rule.prefix_after(data, records)
+            self._pending = self._read[1]
             self._guessed = len(self._pending)
             self._line_ends = read
             self.position += len(data) - self._guessed
@@ -225,6 +235,25 @@ class _Track(Generic[ScanT]):
             if len(data) >= stretches.LONGEST_RECORD and not at_end:
                 self._stop("LongRecord", self._line_ends)
         self.is_done = self.is_done or at_end or (self._is_after_cell and records.size > 0)
+
+    def _continues(self, piece: bytes) -> bool:
+        """Whether the next bytes only continue a long record, which doesn't end in them.
+
+        To find this out, only these bytes are scanned. So the bytes of a long record are scanned twice: here, and when its end is known.
+        """
+        is_long = not self._guessed and len(self._pending) >= min(_FIRST_BYTES, stretches.UNIT_BYTES)
+        if not is_long or self._length + len(piece) >= stretches.LONGEST_RECORD:
+            return False
+        if self._length > stretches.LARGE_RECORD:
+            continue_alone()
+        line_ends, prefix = self._read
+        data = prefix + piece
+        records = self._rule.scan(data, False)
+        if records.size > 0:
+            return False
+        self._waiting.append(piece)
+        self._read = line_ends + records.lines_before(len(data)), self._rule.prefix_after(data, records)
+        return True
 
     def _add(self, records: ScanT) -> None:
         """Adds the records that begin in the cell."""

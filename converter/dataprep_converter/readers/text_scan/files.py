@@ -31,7 +31,7 @@ CELL_BYTES: Final = 256 << 20
 _AHEAD_AT_ONCE: Final = 2
 """The number of files that are read ahead at the same time, over four connections each. Every other file or cell is read over one."""
 _FILE_MEMORY: Final = 128 << 20
-"""One file at a time is examined for each of these bytes of the process's memory. A file takes about 30 MiB, and 25 MiB more if it is read
+"""One file at a time is examined for each of these bytes of memory, which the processes on one machine share. A file takes about 30 MiB, and 25 MiB more if it is read
 ahead."""
 
 
@@ -73,7 +73,7 @@ def examined_texts(access: Access, files: Iterable[ListedFile], rule: TextRule[S
     merge: CellMerge | None = None
     examine = partial(_open_and_examine, rule, BoundedSemaphore(_AHEAD_AT_ONCE))
     form = Form(_bytes_of, to_document, from_document)
-    for part, found in examined_parts(access, parts, examine, form=form, most=_files_at_once()):
+    for part, found in examined_parts(access, parts, examine, form=form, most=_files_at_once(access)):
         if part.cell in (None, 0):
             merge = CellMerge(part.entry.uri, found, limit=rule.limit) if isinstance(found, TextCell) else None
         if isinstance(found, TextFile):
@@ -100,8 +100,8 @@ def plain_encoding(source: Input, encoding: Encoding | None) -> Encoding | None:
     return None if found in UTF16 else found
 
 
-def _files_at_once() -> int:
-    return max(1, min(FILES_AT_ONCE, limits.memory_bytes() // _FILE_MEMORY))
+def _files_at_once(access: Access) -> int:
+    return max(1, min(FILES_AT_ONCE, limits.memory_bytes() // access.processes_here // _FILE_MEMORY))
 
 
 def _parts_of(file: ListedFile, *, cuts: bool) -> Iterator[FilePart]:

@@ -7,10 +7,10 @@ uncompressed contents (`streamed.py`).
 
 import json
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import ExitStack
-from dataclasses import dataclass
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
 from functools import partial
-from typing import Any, Final
+from typing import Any, ClassVar, Final
 
 import numpy as np
 import pyarrow as pa
@@ -28,15 +28,17 @@ from dataprep_converter.formats.tfrecord.lockstep import BYTES, FLOATS, INTS
 from dataprep_converter.formats.tfrecord.records import parse_sequence
 from dataprep_converter.inputs.access import Access
 from dataprep_converter.inputs.compressions import GZIP_MAGIC
+from dataprep_converter.inputs.pinned import open_pinned
 from dataprep_converter.inputs.streamed import StreamInput, unpacked
 from dataprep_converter.readers import Discovery, Listing
 from dataprep_converter.readers.base.blocks import Block, BlockReader
-from dataprep_converter.readers.base.examined import ListedFile, collect, examined
+from dataprep_converter.readers.base.examined import Form, ListedFile, collect, cost_of_file, examined
 from dataprep_converter.readers.base.listing import input_files
 from dataprep_converter.readers.tfrecord import sequence_examples
 from dataprep_converter.records.batch import Raw
 from dataprep_converter.records.columns import IS_RECORD
 from dataprep_converter.runtime.ahead import end_if_not_needed
+from dataprep_converter.runtime.scans import Document
 from dataprep_converter.sampling.units import Unit
 from dataprep_converter.stores import Entry, Input, Store, scheme_of
 
@@ -56,6 +58,8 @@ _KINDS: Final[Mapping[str, str]] = {"int64": "Int64", "float": "Float32", "bytes
 
 class TfrecordReader(BlockReader):
     """See the module. The columns are the features, or only the column `record`."""
+
+    stored_form: ClassVar[int] = 1
 
     @staticmethod
     def discover(source: TfrecordSource, access: Access) -> Discovery:
@@ -141,6 +145,15 @@ class _RecordFile:
         if self.fault is not None:
             raise self.fault
 
+    def to_document(self) -> Document | None:
+        """The records as JSON without the samples, which few files need, or None for a file with a fault."""
+        return None if self.fault is not None else {"stretches": [each.values() for each in self.stretches], "isZipped": self.is_zipped}
+
+    @staticmethod
+    def from_document(document: Document) -> "_RecordFile":
+        """The records of which `to_document` made the JSON form."""
+        return _RecordFile([Stretch(*values) for values in document["stretches"]], document["isZipped"], samples=None)
+
 
 class _Planner:
     """Lists the files of a source, splits them into units, and freezes the features."""
@@ -157,9 +170,13 @@ class _Planner:
 
     def units(self) -> Listing[Unit]:
         """Yields the units in the order of the URIs and, for each URI, sorted by path."""
-        for file in examined(self._access, self._listed(), self._examine):
+        form = Form(cost_of_file, _RecordFile.to_document, _RecordFile.from_document)
+        for file in examined(self._access, self._listed(), self._examine, form=form):
             subset = self._subset(file.root, file.path)
             found = file.result
+            if self._needs_samples() and found.samples is None and found.stretches:
+                # Another process found the records.
+                found = self._with_samples(found, file.entry)
             if isinstance(found.samples, ConvertError):
                 if self._needs_samples():
                     raise found.samples
@@ -186,12 +203,8 @@ class _Planner:
     def _examine(self, store: Store, entry: Entry) -> _RecordFile:
         """Finds the records of a file. Several threads may call this method. An error in the file becomes its fault."""
         is_far = scheme_of(entry.uri) not in ("", "file")
-        with ExitStack() as cleanup:
-            source: Input = cleanup.enter_context(store.open(entry.uri))
-            size = source.size
-            is_zipped = source.read_at(0, len(GZIP_MAGIC)) == GZIP_MAGIC
-            if is_zipped:
-                source = cleanup.enter_context(unpacked(source, entry.uri, compression="gzip", size=-1, kept_bytes=2 * _UNIT_BYTES))
+        with store.open(entry.uri) as file, _contents(file, entry.uri) as (source, is_zipped):
+            size = file.size
             window = 1 << 20 if is_zipped else _FAR_WINDOW if is_far else _WINDOW
 
             def read_at(offset: int, length: int) -> bytes:
@@ -206,8 +219,14 @@ class _Planner:
             found, samples, fault = collect(stretches(read_at, entry.uri, window=window, most=_UNIT_BYTES), sample)
         return _RecordFile(found, is_zipped, samples, fault)
 
+    def _with_samples(self, found: _RecordFile, entry: Entry) -> _RecordFile:
+        store = self._access.store(entry.uri)
+        with open_pinned(store, entry.uri, entry.pin) as file, _contents(file, entry.uri) as (source, _):
+            return replace(found, samples=_first_records(source.read_at(0, found.stretches[0].size), entry.uri))
+
     def _needs_samples(self) -> bool:
-        return self._features is None and not self._source.raw and self._files < _SAMPLED_FILES
+        is_inferred = self._features is None and not self._source.raw and not self._access.only_scans
+        return is_inferred and self._files < _SAMPLED_FILES
 
     def _subset(self, root: int, path: str) -> str:
         """The file's split, if the source's folder holds a data set that this project wrote. In that case, also takes the features from the
@@ -242,6 +261,16 @@ class _Planner:
                 f"The feature {min(both)!r} is a sequence in some records but not in others; list the features in source.tfrecord.features."
             )
         return sorted([*alone, *(sequences or [])], key=lambda feature: feature.name.encode())
+
+
+@contextmanager
+def _contents(file: Input, uri: str) -> Iterator[tuple[Input, bool]]:
+    """The uncompressed contents of a file, and whether the file is compressed."""
+    if file.read_at(0, len(GZIP_MAGIC)) != GZIP_MAGIC:
+        yield file, False
+        return
+    with unpacked(file, uri, compression="gzip", size=-1, kept_bytes=2 * _UNIT_BYTES) as contents:
+        yield contents, True
 
 
 def _first_records(data: bytes, uri: str) -> list[bytes] | BadData:

@@ -184,11 +184,20 @@ def _write_metadata(finished: FinishedDataSet, folder: RunFolder, indexes: Expec
 
     `indexes` are the record indexes, which exist already.
     """
-    files = list(sidecars.files(finished))
-    placed_files = list(sidecars.location_files(folder.uri, finished.manifest))
-    folder.put_metadata([*files, *placed_files], hdfs=finished.spec.output.hdfs)
-    _remove_stale_metadata(folder, indexes, needed={path for path, _ in [*files, *placed_files]})
-    metadata = [MetadataFile(file=path, size=len(content), sha256=hashlib.sha256(content).hexdigest()) for path, content in files]
+    metadata: list[MetadataFile] = []
+    placed: list[str] = []
+
+    def made() -> sidecars.Made:
+        for path, content in sidecars.files(finished):
+            metadata.append(MetadataFile(file=path, size=len(content), sha256=hashlib.sha256(content).hexdigest()))
+            yield path, content
+        for path, content in sidecars.location_files(folder.uri, finished.manifest):
+            placed.append(path)
+            yield path, content
+
+    # Each file is made when it is written, because the lists of very many shards are large.
+    folder.put_metadata(made(), hdfs=finished.spec.output.hdfs)
+    _remove_stale_metadata(folder, indexes, needed={*(file.file for file in metadata), *placed})
     return with_metadata(finished.manifest, metadata)
 
 

@@ -60,14 +60,17 @@ class ConversionDraft(Draft):
         if self.tables.intermediate is not None:
             folder.put_intermediate(self.tables.intermediate)
         plan = super().store(folder)
-        if self.is_scanned:
-            remove_scan(self.spec, self.access)
         table_output.begin(self.spec, folder, self.access)
         return plan
 
     def put_plan(self, folder: RunFolder) -> None:
         """Writes the plan's files. The head is written last."""
         folder.put_plan(self.plan, self.tables)
+
+    def remove_scan(self) -> None:
+        """Removes the results of a scan that the plan was made from."""
+        if self.is_scanned:
+            remove_scan(self.spec, self.access)
 
 
 def plan(spec: DataPrepJobSpec, access: Access) -> ConversionDraft:
@@ -85,13 +88,13 @@ def plan(spec: DataPrepJobSpec, access: Access) -> ConversionDraft:
         refusal = exc
         new = make_plan(spec, access, parts=run_id.versions(spec))
     with closed_on_error(new):
-        unfinished = _find_unfinished(spec, new.plan.head, access)
+        unfinished, earlier = _find_unfinished(spec, new.plan.head, access)
         if refusal is not None and unfinished is None and not _is_stored(spec, new.plan.head, access):
             raise refusal
     if unfinished is None or run_id.fault_of_versions(unfinished.parts, spec) is not None:
         return _draft(spec, access, new, unfinished)
     new.close()
-    return _draft(spec, access, make_plan(spec, access, parts=unfinished.parts), unfinished)
+    return _draft(spec, access, earlier or make_plan(spec, access, parts=unfinished.parts), unfinished)
 
 
 def _draft(spec: DataPrepJobSpec, access: Access, new: NewPlan, unfinished: PlanHead | None) -> ConversionDraft:
@@ -112,34 +115,44 @@ def _is_stored(spec: DataPrepJobSpec, head: PlanHead, access: Access) -> bool:
     return OutputFolder(spec.output.uri, access).of_run(head.run_id).read(names.plan_file(head.run_id)) is not None
 
 
-def _find_unfinished(spec: DataPrepJobSpec, fresh: PlanHead, access: Access) -> PlanHead | None:
-    """Returns the plan of another release that began this same job with other rule versions and didn't finish it, or None."""
+def _find_unfinished(spec: DataPrepJobSpec, fresh: PlanHead, access: Access) -> tuple[PlanHead | None, NewPlan | None]:
+    """Returns the plan of another release that began this same job with other rule versions and didn't finish it, or None.
+
+    If the job had to be planned by that release's rules to find this out, also returns the new plan by these rules, which `access` follows.
+    """
     folder = OutputFolder(spec.output.uri, access)
     try:
         owner = folder.owner()
     except NotWhole:
-        return None
+        return None, None
     if owner is None or owner.run_id == fresh.run_id or folder.success() is not None:
-        return None
+        return None, None
     path = names.plan_file(owner.run_id)
     content = folder.read(path)
     try:
         head = folder.parse(PlanHead, path, content or b"")
     except ValidationError:
-        return None
+        return None, None
     if head.run_id != owner.run_id:
-        return None
-    inputs_sha256 = fresh.inputs_sha256
-    if _divides_otherwise(head, fresh) and run_id.fault_of_versions(head.parts, spec) is None:
-        try:
-            with make_plan(spec, access, parts=head.parts) as earlier:
-                inputs_sha256 = earlier.plan.head.inputs_sha256
-        except (BadSpec, BadData, NoInput, InputChanged):
-            # The inputs have changed so that the old rules don't accept them.
-            return None
-        finally:
-            access.follow(spec, fresh.parts)
-    return head if head.run_id == run_id.run_id(spec, inputs_sha256=inputs_sha256, parts=head.parts) else None
+        return None, None
+    if not _divides_otherwise(head, fresh) or run_id.fault_of_versions(head.parts, spec) is not None:
+        return (head if _is_run_of(head, spec, fresh) else None), None
+    try:
+        earlier = make_plan(spec, access, parts=head.parts)
+    except (BadSpec, BadData, NoInput, InputChanged):
+        # The inputs have changed so that the old rules don't accept them.
+        access.follow(spec, fresh.parts)
+        return None, None
+    if _is_run_of(head, spec, earlier.plan.head):
+        return head, earlier
+    earlier.close()
+    access.follow(spec, fresh.parts)
+    return None, None
+
+
+def _is_run_of(head: PlanHead, spec: DataPrepJobSpec, planned: PlanHead) -> bool:
+    """Whether a plan is that of this same job, whose inputs are those of the plan `planned`, by its own rules."""
+    return head.run_id == run_id.run_id(spec, inputs_sha256=planned.inputs_sha256, parts=head.parts)
 
 
 def _divides_otherwise(head: PlanHead, fresh: PlanHead) -> bool:

@@ -18,13 +18,13 @@ from dataprep_converter.pipeline.shard_samples import samples_of
 from dataprep_converter.pipeline.shard_writer import ShardWriter
 from dataprep_converter.pipeline.task_progress import Counts, TaskProgress
 from dataprep_converter.readers import AcceptsReadPlan
-from dataprep_converter.readers.shuffled.shuffled_reader import shuffled_reader
+from dataprep_converter.readers.shuffle.task_reader import task_reader
 from dataprep_converter.runtime import allocator
 from dataprep_converter.runtime.retry import RetryPolicy, retrying
 from dataprep_converter.sampling.plan import Plan, check_versions
 from dataprep_converter.sampling.selection import Samples
 from dataprep_converter.steps.conversion import table_output
-from dataprep_converter.steps.conversion.shuffle import gather_of
+from dataprep_converter.steps.conversion.gather import gather_of
 from dataprep_converter.transforms.hash import digests_of_keys
 
 logger = logging.getLogger(__name__)
@@ -66,7 +66,7 @@ def work(
     ):
         gather = gather_of(spec, shards, plan=plan, reader=pipeline.reader, folder=folder, access=access)
         if gather is not None:
-            pipeline.read_from(shuffled_reader(pipeline.reader, gather))
+            pipeline.read_from(task_reader(pipeline.reader, gather))
         rows = table_output.open_rows(spec, folder, access)
         bundles = BundleWriter(folder, plan.head)
         task = _Task(plan, pipeline, folder, access, attempt, publishing, progress, watch)

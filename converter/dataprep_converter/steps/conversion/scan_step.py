@@ -1,7 +1,7 @@
-"""The scan step: several processes read the source's text files before the plan step, each of them a part.
+"""The scan step: several processes examine the source's files before the plan step, each of them a part.
 
-The step only saves time. A part that was never scanned, whose results are damaged, or whose files have changed since, is read by the plan
-step.
+The step only saves time. A part that was never scanned, whose results are damaged, or whose files have changed since, is examined by the
+plan step.
 """
 
 import logging
@@ -15,7 +15,8 @@ from dataprep_converter.dataset.output_folder import OutputFolder
 from dataprep_converter.inputs.access import Access
 from dataprep_converter.planning.scan import digest_of_rules, divide, is_scanned, scan_part
 from dataprep_converter.runtime import plugins
-from dataprep_converter.runtime.scans import Division, Document, Piece, ScannedBefore, ScanOfPart, results_in
+from dataprep_converter.runtime.scan_results import StoredResults
+from dataprep_converter.runtime.scans import Division, Document, Piece, Results, ScannedBefore, ScanOfPart, results_in
 from dataprep_converter.steps.plan_step import check_stores
 
 logger = logging.getLogger(__name__)
@@ -27,9 +28,11 @@ _DIGITS = 32
 def scan_request(job: DataPrepJob, access: Access) -> ScanRequest | None:
     """Returns the request for a scan by several pods, or None if this process can examine the source itself.
 
+    The results of a scan would take space for good in a store that keeps removed files, so there is none if the output is in such a store.
+
     Raises the errors of the plan step that need no plan, before any pod reads the source.
     """
-    if not is_scanned(job.spec):
+    if not is_scanned(job.spec) or OutputFolder(job.spec.output.uri, access).keeps_removed_files:
         return None
     check_stores(job, access)
     division = divide(job.spec, access)
@@ -55,8 +58,8 @@ def run_scan_step(spec: DataPrepJobSpec, access: Access, part: int, *, scan: str
 
 
 def scanned_before(spec: DataPrepJobSpec, access: Access) -> ScannedBefore | None:
-    """The stored results of a scan for the planner, or None for a source that is never scanned."""
-    return ScannedBefore(partial(_load, spec, access)) if is_scanned(spec) else None
+    """The results of a scan for the planner, or None for a source that is never scanned."""
+    return ScannedBefore(partial(_results, spec, access)) if is_scanned(spec) else None
 
 
 def remove_scan(spec: DataPrepJobSpec, access: Access) -> None:
@@ -66,12 +69,15 @@ def remove_scan(spec: DataPrepJobSpec, access: Access) -> None:
         folder.delete(path)
 
 
-def _load(spec: DataPrepJobSpec, access: Access) -> dict[Piece, Document]:
+def _results(spec: DataPrepJobSpec, access: Access) -> Results:
+    if access.scanned_here:
+        return access.scanned_here
     folder = OutputFolder(spec.output.uri, access)
-    results: dict[Piece, Document] = {}
-    for path in folder.scan_files(digest_of_rules(spec)):
+
+    def read(path: str) -> dict[Piece, Document]:
         found = results_in(folder.read(path) or b"")
         if not found:
             logger.warning("%s is damaged or empty; its part of the source is read again", folder.at(path))
-        results |= found
-    return results
+        return found
+
+    return StoredResults(folder.scan_files(digest_of_rules(spec)), read)

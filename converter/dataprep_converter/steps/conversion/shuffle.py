@@ -3,35 +3,32 @@
     round one    one task for each slice of the input: reads it once, and writes each record to the range of the task that needs it
     round two    the convert tasks: each reads its ranges of all files of round one, instead of the source
 
-So each record is decoded once and read back once, however many workers there are. The destinations are computed from the plan. A convert
-task that finds a file missing or damaged makes this file again. If there are no files at all, the task reads the source itself, with the
-same result.
+So each record is decoded once and read back once, however many workers there are. The destinations are computed from the plan. This module
+does round one; `gather.py` does what round two needs.
 """
 
 import logging
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from functools import partial
 
 import numpy as np
 
 from dataprep_api import names
-from dataprep_api.dataset.plan import Shard, first_new_shard
+from dataprep_api.dataset.plan import first_new_shard
 from dataprep_api.spec import DataPrepJobSpec
-from dataprep_converter.core.errors import BadData, InputChanged, NotFound, NotWhole, OutputLost, Unreachable
+from dataprep_converter.core.errors import BadData, NotFound, Unreachable
 from dataprep_converter.core.tensors import to_numpy
 from dataprep_converter.dataset.output_folder import OutputFolder, RunFolder
 from dataprep_converter.dataset.stored_reports import StoredReports
 from dataprep_converter.inputs.access import Access
 from dataprep_converter.pipeline.bad_record_advice import advice_for
-from dataprep_converter.readers import SampleReader, reader_class
+from dataprep_converter.pipeline.task_progress import TaskProgress
+from dataprep_converter.readers import NumbersLines, SampleReader, reader_class
 from dataprep_converter.readers.base import windows
-from dataprep_converter.readers.shuffled import shuffle_file
-from dataprep_converter.readers.shuffled.divider import Divider
-from dataprep_converter.readers.shuffled.shuffle_file import Identity, StoredRange
-from dataprep_converter.readers.shuffled.shuffled_reader import Gather
-from dataprep_converter.readers.shuffled.stored_rows import RowForm, bad_rows
-from dataprep_converter.readers.shuffled.task_records import TaskRecords, gather
+from dataprep_converter.readers.shuffle import shuffle_file
+from dataprep_converter.readers.shuffle.divider import Divider
+from dataprep_converter.readers.shuffle.shuffle_file import Identity
+from dataprep_converter.readers.shuffle.stored_rows import RowForm, bad_rows
 from dataprep_converter.records.batch import SAMPLE, RejectedSample
 from dataprep_converter.runtime import allocator, limits
 from dataprep_converter.runtime.retry import RetryPolicy, retrying
@@ -56,25 +53,7 @@ _SHARE_OF_MEMORY = 64
 _RETRY_POLICY = RetryPolicy(attempts=3, total_seconds=300, first_delay_seconds=1)
 """How a task of round one is retried when its store fails. Each retry reads the slice again."""
 
-_READ_POLICY = RetryPolicy(attempts=5, errors=(InputChanged,))
-"""How often a file is read that another worker, which is late, replaces by the same bytes."""
-
-
-@dataclass
-class ShuffleProgress:
-    """Counts of one task of round one."""
-
-    records: int = 0
-    """The number of samples that were read, including bad ones."""
-    bytes_in: int = 0
-    """The number of bytes read from the source."""
-    decoded_bytes: int = 0
-    """The size in memory of the rows that were divided."""
-    bytes_out: int = 0
-    """The size of the file that was written, or 0 if it already existed."""
-
-
-Watch = Callable[[ShuffleProgress], None]
+Watch = Callable[[TaskProgress], None]
 """Called after each batch."""
 
 
@@ -90,30 +69,50 @@ def is_needed(spec: DataPrepJobSpec, *, plan: Plan, access: Access, works_alone:
     convert task without the first round passes over the source, so the round is needed if at least two of them have unfinished shards.
     """
     head = plan.head
-    if not shuffle_tasks(plan) or (works_alone and windows.fit_into_one_pass(head.samples, head.bytes_in)):
+    if not shuffle_tasks(plan) or (works_alone and _fit_into_one_pass(spec, plan, access)):
         return False
     reports = StoredReports.of_plan(OutputFolder(spec.output.uri, access).of_run(head.run_id), plan)
     unfinished = [number for number, report in enumerate(reports) if report is None or report.plan_sha256 != plan.sha256]
-    tasks = np.unique(np.searchsorted(_first_shards(plan), unfinished, side="right"))
+    tasks = np.unique(np.searchsorted(first_shards(plan), unfinished, side="right"))
     return len(tasks) >= (1 if works_alone else 2)
+
+
+def _fit_into_one_pass(spec: DataPrepJobSpec, plan: Plan, access: Access) -> bool:
+    """Whether one pass over the source can gather all records. If the input is compressed, the records can be much larger than the input, so
+    the first ones are measured."""
+    samples, size = plan.head.samples, plan.head.bytes_in
+    if not samples or not windows.fit_into_one_pass(samples, size):
+        return samples == 0
+    with _open_reader(spec, plan, access) as reader:
+        first = np.arange(min(_FIRST_RECORDS, samples), dtype=np.int64)
+        records = next(iter(reader.read(plan.units, iter([first])))).records
+    return windows.fit_into_one_pass(samples, max(size, records.nbytes // max(1, records.num_rows) * samples))
 
 
 def shuffle_task(
     spec: DataPrepJobSpec, number: int, *, plan: Plan, access: Access, watch: Watch = lambda _: None, again: bool = False
-) -> ShuffleProgress:
+) -> TaskProgress:
     """Does one task of round one: reads a slice of the input, and writes its records in one range for each convert task. Idempotent.
 
-    `again` says that the existing file is damaged, and is replaced. Raises BadData if a record is bad and the policy is `Fail`, OutputLost
-    if another run has taken over the folder, StoreFull if the store or $TMPDIR has no space, and the errors of the source.
+    Returns the counts of what was read and written, which are zero if the file was already there. `again` says that the existing file is
+    damaged, and is replaced. Raises BadData if a record is bad and the policy is `Fail`, OutputLost if another run has taken over the
+    folder, StoreFull if the store or $TMPDIR has no space, and the errors of the source.
     """
     check_versions(plan.head, spec, spec.output.uri)
     allocator.tune_allocator()
     folder = OutputFolder(spec.output.uri, access).of_run(plan.head.run_id)
-    access.follow(spec, plan.head.parts)
-    access.commits.update(plan.head.commits)
-    with reader_class(spec.data.kind)(access.unsigned(spec.data).member, plan.head.reader_state, access) as reader:
+    with _open_reader(spec, plan, access) as reader:
+        if isinstance(reader, NumbersLines):
+            reader.number_lines()
         task = _Task(number, spec, plan, reader, folder, access, watch, again)
         return retrying(task.run, what=f"the shuffle's task {number}", policy=_RETRY_POLICY)
+
+
+def _open_reader(spec: DataPrepJobSpec, plan: Plan, access: Access) -> SampleReader:
+    """Returns the reader of the source, as the plan's tasks use it."""
+    access.follow(spec, plan.head.parts)
+    access.commits.update(plan.head.commits)
+    return reader_class(spec.data.kind)(access.unsigned(spec.data).member, plan.head.reader_state, access)
 
 
 @dataclass
@@ -150,11 +149,11 @@ class _Task:
     watch: Watch
     again: bool
 
-    def run(self) -> ShuffleProgress:
+    def run(self) -> TaskProgress:
         """Writes the file, unless it is already there and not damaged."""
-        progress = ShuffleProgress()
+        progress = TaskProgress()
         form, tasks = RowForm.of(self.reader), self.plan.head.tasks
-        identity = _identity(self.plan, form, self.number)
+        identity = identity_of(self.plan, form, self.number)
         uri = self.folder.at(names.shuffle_file(self.plan.head.run_id, self.number))
         if not self.again and self._exists(uri, identity):
             return progress
@@ -166,19 +165,18 @@ class _Task:
             progress.bytes_out = self._write(divider, identity, uri)
         return progress
 
-    def _divide(self, divider: Divider, form: RowForm, progress: ShuffleProgress) -> None:
+    def _divide(self, divider: Divider, form: RowForm, progress: TaskProgress) -> None:
         """Reads the slice, and gives each of its samples to the divider."""
         units, destinations = self.plan.units, Destinations(self.plan)
         size = _BatchSize.of(self.plan)
         for batch in self.reader.read(units, self._samples(destinations, size)):
             self._check_bad(batch.bad)
-            rows = form.rows(batch, units, self.reader)
+            rows = form.rows(batch)
             bad = bad_rows(batch.bad)
             size.measure(rows.num_rows + bad.num_rows, rows.nbytes + bad.nbytes)
             divider.add(rows, destinations.tasks(to_numpy(rows.column(SAMPLE))), bad, destinations.tasks(to_numpy(bad.column("sample"))))
-            progress.records += rows.num_rows + bad.num_rows
+            progress.records_in += rows.num_rows + bad.num_rows
             progress.bytes_in += batch.bytes_in
-            progress.decoded_bytes += rows.nbytes + bad.nbytes
             self.watch(progress)
 
     def _check_bad(self, bad: Sequence[RejectedSample]) -> None:
@@ -221,7 +219,7 @@ class _Task:
             upload.stage()
             self.folder.check_owner()
             # A file that another worker has completed meanwhile is kept, because convert tasks may be reading it.
-            if _is_finished(self.folder) or (not self.again and self._exists(uri, identity)):
+            if is_finished(self.folder) or (not self.again and self._exists(uri, identity)):
                 upload.abort()
                 return 0
             upload.commit(replace=True)
@@ -233,84 +231,17 @@ class _Task:
         return size
 
 
-def _is_finished(folder: RunFolder) -> bool:
-    """Whether `_SUCCESS` names this run."""
+def is_finished(folder: RunFolder) -> bool:
+    """Whether `_SUCCESS` names the folder's run."""
     success = folder.success()
     return success is not None and success.run_id == folder.run_id
 
 
-class _LostError(Exception):
-    """The file of one slice is missing or damaged."""
-
-    def __init__(self, number: int, fault: NotFound | NotWhole) -> None:
-        super().__init__(number, fault)
-        self.number = number
-        self.fault = fault
-
-
-def gather_of(
-    spec: DataPrepJobSpec, shards: Sequence[Shard], *, plan: Plan, reader: SampleReader, folder: RunFolder, access: Access
-) -> Gather | None:
-    """Returns the function that gathers the records of the shards of one convert task. Returns None if the plan has no rounds, or if these
-    shards aren't those of one task."""
-    task = _task_of(shards, plan)
-    if task is None:
-        return None
-    form = RowForm.of(reader)
-
-    def read(number: int) -> StoredRange:
-        uri = folder.at(names.shuffle_file(plan.head.run_id, number))
-        with access.store(uri).open(uri) as source:
-            return shuffle_file.read_range(source, _identity(plan, form, number), task, uri=uri)
-
-    def read_slice(number: int) -> StoredRange:
-        try:
-            return retrying(partial(read, number), what=f"the records of slice {number}", policy=_READ_POLICY)
-        except (NotFound, NotWhole) as exc:
-            raise _LostError(number, exc) from exc
-
-    gather_records = partial(gather, form, read_slice, range(shuffle_tasks(plan)), samples=sum(shard.records for shard in shards))
-    return partial(_gather_or_remake, gather_records, spec, plan, folder, access)
-
-
-def _gather_or_remake(gather_records: Gather, spec: DataPrepJobSpec, plan: Plan, folder: RunFolder, access: Access) -> TaskRecords:
-    """Gathers the records of a task. Files that are missing or damaged are made again, each of them once.
-
-    Raises NotFound if there are no files at all, NotWhole if a file is damaged again, and OutputLost if another run has taken over the
-    folder or the run is finished.
-    """
-    remade: set[int] = set()
-    while True:
-        try:
-            return gather_records()
-        except _LostError as exc:
-            number, fault = exc.number, exc.fault
-        folder.check_owner()
-        if _is_finished(folder):
-            raise OutputLost(f"{folder.uri}: another process has finished run {folder.run_id} and removed the files of its shuffle.")
-        stored = folder.stored_slices()
-        if not stored or number in remade:
-            raise fault
-        logger.warning("%s The missing and damaged files are made again.", fault)
-        for lost in sorted({number, *range(shuffle_tasks(plan))} - (stored - {number})):
-            shuffle_task(spec, lost, plan=plan, access=access, again=lost in stored)
-            remade.add(lost)
-
-
-def _task_of(shards: Sequence[Shard], plan: Plan) -> int | None:
-    """Returns the convert task to which exactly these shards belong, or None."""
-    if not shuffle_tasks(plan) or not shards:
-        return None
-    firsts = _first_shards(plan)
-    task = int(np.searchsorted(firsts, shards[0].number, side="right")) - 1
-    is_one_task = (shards[0].number, shards[-1].number + 1) == (firsts[task], firsts[task + 1]) if task < plan.head.tasks else False
-    return task if is_one_task else None
-
-
-def _first_shards(plan: Plan) -> list[int]:
+def first_shards(plan: Plan) -> list[int]:
     """Returns the first shard of each convert task, followed by the number of all shards."""
     return [first_new_shard(plan.head, index) for index in range(plan.head.tasks + 1)]
 
 
-def _identity(plan: Plan, form: RowForm, number: int) -> Identity:
+def identity_of(plan: Plan, form: RowForm, number: int) -> Identity:
+    """Returns the identity of a slice's file."""
     return Identity.of(plan.sha256, form.schema, number=number, tasks=plan.head.tasks)

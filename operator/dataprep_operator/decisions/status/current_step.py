@@ -3,7 +3,9 @@
 `steps.py` determines this state. When a step has finished, the next step is the current one.
 """
 
+from collections.abc import Mapping
 from datetime import datetime
+from typing import Final
 
 from dataprep_api.dataset.messages import CommitResult, PlanResult, ScanRequest
 from dataprep_api.reasons import ConditionType, Reason
@@ -27,20 +29,24 @@ from dataprep_operator.decisions.status.effective import fall_back_to_cpu, with_
 from dataprep_operator.decisions.status.outcomes import bounded_warnings, fail, succeed
 from dataprep_operator.decisions.status.waits import report_blockage
 from dataprep_operator.decisions.steps import Absent, Blocked, Failed, Queued, Running, Succeeded
-from dataprep_operator.objects import ranges, results, times
+from dataprep_operator.objects import job_steps, ranges, results, times
 from dataprep_operator.objects.child_jobs import Child
 from dataprep_operator.objects.observed import Observed
+
+BEFORE_PLANNING: Final[Mapping[str, str | None]] = {
+    "step": "Plan", "run_id": None, "plan_sha256": None, "tasks": None, "shuffle_tasks": None, "progress": None, "scan": None,
+}  # fmt: skip
+"""The values with which an attempt begins with the plan step."""
 
 
 def advance(context: Context, status: DataPrepJobStatus) -> DataPrepJobStatus:
     """Update the status from the current step. When a step has finished, continue with the next step."""
+    if _lacks_number_of_tasks(status):
+        status = status.model_copy(update={"attempt": status.attempt + 1, **BEFORE_PLANNING})
     if queueing.has_queue_job(context.observed, status.attempt):
         status = _with_quota_condition(context, status, queueing.queue_job(context.observed, status.attempt), whole=True)
     if status.step == "Plan":
         status = _plan_step(context, status)
-    if status.step in ("Scan", "Merge") and status.scan is None:
-        # An earlier release of the CRD has dropped the scan.
-        status = status.model_copy(update={"step": "Plan", "attempt": status.attempt + 1})
     if status.step == "Scan" and status.phase != "Failed":
         status = _scan_step(context, status)
     if status.step == "Merge" and status.phase != "Failed":
@@ -52,6 +58,14 @@ def advance(context: Context, status: DataPrepJobStatus) -> DataPrepJobStatus:
     if status.step == "Commit" and status.phase not in TERMINAL_PHASES:
         status = _commit_step(context, status)
     return status
+
+
+def _lacks_number_of_tasks(status: DataPrepJobStatus) -> bool:
+    """Return whether the scan or the shuffle can't continue, because its fields are missing in the status.
+
+    While an earlier release of the CRD is installed, the API server drops fields that this release doesn't know.
+    """
+    return (status.step in ("Scan", "Merge") and status.scan is None) or (status.step == "Shuffle" and status.shuffle_tasks is None)
 
 
 def _plan_step(context: Context, status: DataPrepJobStatus) -> DataPrepJobStatus:
@@ -86,16 +100,14 @@ def _begin_scan(context: Context, status: DataPrepJobStatus, request: ScanReques
             "code": CodeStatus(commit=request.code_commit) if request.code_commit is not None else None,
             "evictions": evictions.start_streak(status),
             "timings": _with_duration(status, "planning_seconds", child, ended_at=_last_end(context.observed, child)),
-            "progress": (status.progress or Progress()).model_copy(
-                update={"summary": f"0/{request.parts}", "updated_at": times.text(context.now)}
-            ),
+            "progress": progress.with_summary(status, f"0/{request.parts}", now=context.now),
         }
     )
 
 
 def _scan_step(context: Context, status: DataPrepJobStatus) -> DataPrepJobStatus:
-    child = context.observed.child("scan", status.attempt)
-    status = status.model_copy(update={"progress": progress.scanning(status, child, now=context.now)})
+    child, parts = context.observed.child("scan", status.attempt), status.scan.parts if status.scan is not None else 0
+    status = status.model_copy(update={"progress": progress.sharing(status, child, tasks=parts, now=context.now)})
     judgement = steps.judge(context.observed, context.spec, step="scan", attempt=status.attempt)
     if isinstance(judgement, Succeeded):
         timings = _with_duration(status, "planning_seconds", child, add=True)
@@ -117,10 +129,12 @@ def _merge_step(context: Context, status: DataPrepJobStatus) -> DataPrepJobStatu
 
 
 def _complete_plan(context: Context, status: DataPrepJobStatus, result: PlanResult) -> DataPrepJobStatus:
-    fault = results.plan_fault(result, context.spec)
+    child, was_scanned = context.observed.current_child(status), status.step == "Merge"
+    fault = results.plan_fault(result, context.spec, step=job_steps.of_status(status.step).label)
+    if fault is None and was_scanned:
+        fault = results.merge_fault(result, code_commit=status.code.commit if status.code is not None else None)
     if fault:
         return fail(context, status, Reason.INTERNAL_ERROR, fault)
-    child, was_scanned = context.observed.current_child(status), status.step == "Merge"
     status = status.model_copy(
         update={
             "run_id": result.run_id,
@@ -189,12 +203,11 @@ def _shuffle_step(context: Context, status: DataPrepJobStatus) -> DataPrepJobSta
             update={
                 "step": "Convert",
                 "evictions": evictions.start_streak(status),
+                "timings": _with_duration(status, "running_seconds", child),
                 "progress": progress.with_summary(status, f"0/{shards}", now=context.now),
             }
         )
-    if child is not None:
-        done = steps.finished_count(child, tasks=slices)
-        status = status.model_copy(update={"progress": progress.with_summary(status, f"{done}/{slices}", now=context.now)})
+    status = status.model_copy(update={"progress": progress.sharing(status, child, tasks=slices, now=context.now)})
     next_attempt = _with_more_memory(context, status, judgement)
     return next_attempt or _report_unfinished(context, status, judgement, step="shuffle", doing=activity.OF_STEP["Shuffle"])
 
@@ -213,9 +226,8 @@ def _convert_step(context: Context, status: DataPrepJobStatus) -> DataPrepJobSta
         status = _with_quota_condition(context, status, child)
     judgement = steps.judge(context.observed, context.spec, step="convert", attempt=status.attempt)
     if isinstance(judgement, Succeeded):
-        return status.model_copy(
-            update={"step": "Commit", "timings": _with_duration(status, "running_seconds", child), "failed_indexes": None}
-        )
+        timings = _with_duration(status, "running_seconds", child, add=status.shuffle_tasks is not None)
+        return status.model_copy(update={"step": "Commit", "timings": timings, "failed_indexes": None})
     next_attempt = _with_more_memory(context, status, judgement)
     return next_attempt or _report_unfinished(context, status, judgement, step="convert", doing=activity.OF_STEP["Convert"])
 
@@ -235,8 +247,10 @@ def _commit_step(context: Context, status: DataPrepJobStatus) -> DataPrepJobStat
 
 
 def _fail_for_message(context: Context, status: DataPrepJobStatus, message: str) -> DataPrepJobStatus:
-    step = (status.step or "Plan").lower()
-    return fail(context, status, Reason.INTERNAL_ERROR, f"The {step} step's termination message was not written by dataprep: {message}")
+    step = job_steps.of_status(status.step)
+    return fail(
+        context, status, Reason.INTERNAL_ERROR, f"The {step.label} step's termination message was not written by dataprep: {message}"
+    )
 
 
 def _report_unfinished(

@@ -11,7 +11,7 @@ from dataprep_api.resources.status import Condition, DataPrepJobStatus, OutputSt
 from dataprep_operator.decisions import conditions, deadlines, evictions, handover, memory, removal
 from dataprep_operator.decisions.status import health
 from dataprep_operator.decisions.status.context import Context, with_condition, with_phase
-from dataprep_operator.decisions.status.current_step import advance
+from dataprep_operator.decisions.status.current_step import BEFORE_PLANNING, advance
 from dataprep_operator.decisions.status.outcomes import fail, resume, suspend
 from dataprep_operator.decisions.status.waits import blockage_by_others, report_blockage
 from dataprep_operator.objects import redaction, times
@@ -155,8 +155,8 @@ def _retry(context: Context, status: DataPrepJobStatus) -> DataPrepJobStatus:
             "evictions": evictions.reset(status),
             # Keep the raised memory, but request GPUs again, because some GPUs may be free now.
             "effective": memory.carry_over(status.effective),
+            **(BEFORE_PLANNING if step == "Plan" else {}),
         }
-        | ({"run_id": None, "plan_sha256": None, "tasks": None, "progress": None, "scan": None} if step == "Plan" else {})
     )
     return with_condition(
         context, status, ConditionType.FAILED, "False", Reason.RETRYING, f"Attempt {status.attempt}, from the step {step}."

@@ -65,12 +65,22 @@ def planning(status: DataPrepJobStatus, live: LiveProgress, child: Child | None,
     return running(status.model_copy(update={"progress": before.model_copy(update=totals)}), live, child, now=now)
 
 
-def scanning(status: DataPrepJobStatus, child: Child | None, *, now: datetime) -> Progress | None:
-    """Return the progress of the scan step: the finished parts and all parts. The percentage is that of the conversion, so it stays."""
-    if child is None or status.scan is None:
+def sharing(status: DataPrepJobStatus, child: Child | None, *, tasks: int, now: datetime) -> Progress | None:
+    """Return the progress of the scan or shuffle step: the finished parts or slices, and all of them.
+
+    The number of finished parts never decreases, because a Job that replaces a deleted one finds their results in the store. The percentage
+    is that of the conversion, so it stays.
+    """
+    if child is None:
         return status.progress
-    done = steps.finished_count(child, tasks=status.scan.parts)
-    return with_summary(status, f"{done}/{status.scan.parts}", now=now)
+    done = min(tasks, max(_finished_before(status), steps.finished_count(child, tasks=tasks)))
+    return with_summary(status, f"{done}/{tasks}", now=now)
+
+
+def _finished_before(status: DataPrepJobStatus) -> int:
+    """Return the number of finished parts or slices in the summary of the scan or shuffle step."""
+    done = status.progress.summary.partition("/")[0] if status.progress is not None else ""
+    return int(done) if done.isascii() and done.isdecimal() else 0
 
 
 def with_summary(status: DataPrepJobStatus, summary: str, *, now: datetime) -> Progress:

@@ -11,10 +11,10 @@ import pyarrow as pa
 import pytest
 
 from dataprep_converter.inputs.access import Access
-from dataprep_converter.readers.shuffled import shuffle_file, task_records
-from dataprep_converter.readers.shuffled.divider import Divider
-from dataprep_converter.readers.shuffled.stored_rows import RowForm, bad_rows, no_rows
-from dataprep_converter.readers.shuffled.task_records import gather
+from dataprep_converter.readers.shuffle import shuffle_file, task_records
+from dataprep_converter.readers.shuffle.divider import Divider
+from dataprep_converter.readers.shuffle.stored_rows import RowForm, bad_rows, no_rows
+from dataprep_converter.readers.shuffle.task_records import gather
 from dataprep_converter.records.batch import SAMPLE, Raw, RejectedSample
 from dataprep_converter.runtime.mapped_table import MappedTable
 

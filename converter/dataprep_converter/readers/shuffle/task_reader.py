@@ -16,7 +16,7 @@ from dataprep_converter.core.closeable import Closeable
 from dataprep_converter.core.errors import NotFound
 from dataprep_converter.readers import AcceptsReadPlan, HasLines, SampleReader
 from dataprep_converter.readers.base.windows import MOST_BYTES, SHARE_OF_MEMORY, ShuffleWindows
-from dataprep_converter.readers.shuffled.task_records import TaskRecords
+from dataprep_converter.readers.shuffle.task_records import TaskRecords
 from dataprep_converter.records.batch import Batch
 from dataprep_converter.runtime import limits
 from dataprep_converter.sampling.units import Units
@@ -28,12 +28,12 @@ Gather = Callable[[], TaskRecords]
 """Gathers the records of the task. Raises NotFound if there are no files, NotWhole if files remain damaged, and StoreFull."""
 
 
-def shuffled_reader(source: SampleReader, gather: Gather) -> "ShuffledReader":
+def task_reader(source: SampleReader, gather: Gather) -> "TaskReader":
     """Returns a reader of one task's samples. `source` is the source's own reader, which the returned reader closes."""
-    return _ShuffledTextReader(source, gather) if isinstance(source, HasLines) else ShuffledReader(source, gather)
+    return _TextTaskReader(source, gather) if isinstance(source, HasLines) else TaskReader(source, gather)
 
 
-class ShuffledReader(Closeable):
+class TaskReader(Closeable):
     """Implements `SampleReader`. The records are gathered when the first samples are read."""
 
     def __init__(self, source: SampleReader, gather: Gather) -> None:
@@ -97,7 +97,7 @@ class ShuffledReader(Closeable):
         return self._records
 
 
-class _ShuffledTextReader(ShuffledReader):
+class _TextTaskReader(TaskReader):
     """Implements `HasLines`, too."""
 
     def __init__(self, source: SampleReader, gather: Gather) -> None:

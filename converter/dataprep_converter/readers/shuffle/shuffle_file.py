@@ -23,9 +23,9 @@ _MAGIC: Final = b"dpshuf01"
 _HEADER: Final = struct.Struct("<8s32s32sQQ")
 _ENTRY: Final = struct.Struct("<QQQQ32s")
 
-_BAD: Final[dict[str, pa.DataType]] = {"sample": pa.int64(), "reason": pa.string(), "raw": pa.binary(), "size": pa.int64()}
+_BAD: Final[dict[str, pa.DataType]] = {"sample": pa.int64(), "reason": pa.binary(), "raw": pa.binary(), "size": pa.int64()}
 BAD: Final[pa.Schema] = pa.schema(_BAD)
-"""The samples that could not be read. `raw` is null if the reader doesn't have the sample's bytes; `size` is their full size."""
+"""The samples that could not be read. `reason` is UTF-8 and can contain lone surrogates. `raw` is null if the reader doesn't have the sample's bytes; `size` is their full size."""
 
 
 @dataclass(frozen=True)

@@ -10,10 +10,11 @@ import pyarrow as pa
 
 from dataprep_converter.core.errors import NotWhole
 from dataprep_converter.core.tensors import to_numpy
+from dataprep_converter.readers import LINE
 from dataprep_converter.readers.base.windows import take_rows
-from dataprep_converter.readers.shuffled import shuffle_file
-from dataprep_converter.readers.shuffled.shuffle_file import BAD, StoredRange
-from dataprep_converter.readers.shuffled.stored_rows import LINE, RowForm, no_rows, rejected
+from dataprep_converter.readers.shuffle import shuffle_file
+from dataprep_converter.readers.shuffle.shuffle_file import BAD, StoredRange
+from dataprep_converter.readers.shuffle.stored_rows import RowForm, bad_samples, no_rows
 from dataprep_converter.records.batch import SAMPLE, Batch
 from dataprep_converter.runtime.ahead import mapped_ahead
 from dataprep_converter.runtime.mapped_table import MappedTable
@@ -36,7 +37,6 @@ class TaskRecords:
         """Reads the ranges, which must be in the order of the samples. Raises NotWhole if they don't have `samples` samples, and
         StoreFull."""
         self.form = form
-        self._lines: Samples | None = None
         self.bytes_in = 0
         """The number of bytes read from the store."""
         found = 0
@@ -60,7 +60,7 @@ class TaskRecords:
     @property
     def row_bytes(self) -> int:
         """The average size of a row in memory."""
-        return max(1, self.nbytes // max(1, len(self._good.numbers)))
+        return max(1, self.nbytes // max(1, len(self._good)))
 
     @property
     def nbytes(self) -> int:
@@ -73,42 +73,53 @@ class TaskRecords:
         good, bad = self._good.take(samples), self._bad.take(samples)
         if good.num_rows + bad.num_rows != len(samples):
             raise NotWhole("The files of the shuffle lack a sample of this task.")
-        return Batch(records=good, bad=rejected(bad), bytes_in=0)
+        return Batch(records=good, bad=bad_samples(bad), bytes_in=0)
 
     def lines(self, samples: Samples) -> Samples:
         """Returns the line on which each of these samples begins. All of them must have been read."""
-        if self._lines is None:
-            self._lines = self._good.numbers_in(LINE)
-        lines: Samples = self._lines[np.searchsorted(self._good.numbers, samples)]
-        return lines
+        return self._good.numbers(LINE, samples)
 
 
 class _Rows:
-    """Rows that are looked up by their sample numbers."""
+    """Rows in a mapped file, which are looked up by their sample numbers."""
 
     def __init__(self, pieces: Iterator[pa.RecordBatch], schema: pa.Schema, key: str) -> None:
         """Stores the pieces, which must be sorted by the column `key`."""
         self._table = MappedTable(schema, pieces, what=_WHAT).table
-        self._pieces = self._table.to_batches() or [no_rows(schema)]
+        self._pieces = [piece for piece in self._table.to_batches() if piece.num_rows] or [no_rows(schema)]
         self._firsts = np.cumsum([0, *(piece.num_rows for piece in self._pieces)])
-        self.numbers = self.numbers_in(key)
-        """The sample numbers, in ascending order."""
+        self._keys: list[Samples] = [to_numpy(piece.column(key)) for piece in self._pieces]
+        """The sample numbers of each piece, in ascending order. They stay in the mapped file."""
+        self._first_keys = np.array([keys[0] for keys in self._keys if len(keys)], np.int64)
 
     @property
     def nbytes(self) -> int:
         """The size of the rows in memory."""
         return self._table.nbytes
 
-    def numbers_in(self, column: str) -> Samples:
-        """Returns the numbers in a column without nulls."""
-        return np.concatenate([to_numpy(piece.column(column)) for piece in self._pieces])
+    def __len__(self) -> int:
+        return int(self._firsts[-1])
 
     def take(self, samples: Samples) -> pa.RecordBatch:
         """Returns the rows of those of the samples that are here, in the order of the samples."""
-        if not len(self.numbers):
-            return self._pieces[0]
-        places = np.minimum(np.searchsorted(self.numbers, samples), len(self.numbers) - 1)
-        return take_rows(self._pieces, self._firsts, places[self.numbers[places] == samples])
+        return take_rows(self._pieces, self._firsts, self._places(samples))
+
+    def numbers(self, column: str, samples: Samples) -> Samples:
+        """Returns the values that those of the samples that are here have in a column of numbers without nulls."""
+        pieces = [piece.select([column]) for piece in self._pieces]
+        numbers: Samples = to_numpy(take_rows(pieces, self._firsts, self._places(samples)).column(0))
+        return numbers
+
+    def _places(self, samples: Samples) -> Samples:
+        """Returns the places in the concatenated pieces of those of the samples that are here."""
+        places = np.full(len(samples), -1, np.int64)
+        which = np.searchsorted(self._first_keys, samples, side="right") - 1
+        for number in np.unique(which[which >= 0]).tolist():
+            inside, keys = np.flatnonzero(which == number), self._keys[number]
+            within = np.minimum(np.searchsorted(keys, samples[inside]), len(keys) - 1)
+            is_here = keys[within] == samples[inside]
+            places[inside[is_here]] = self._firsts[number] + within[is_here]
+        return places[places >= 0]
 
 
 def _in_large_pieces(batches: Iterator[pa.RecordBatch], schema: pa.Schema) -> Iterator[pa.RecordBatch]:

@@ -17,9 +17,9 @@ import pyarrow as pa
 
 from dataprep_converter.core.closeable import Closeable
 from dataprep_converter.core.tensors import to_arrow
-from dataprep_converter.readers.shuffled import shuffle_file
-from dataprep_converter.readers.shuffled.shuffle_file import BAD, Identity, Range
-from dataprep_converter.readers.shuffled.stored_rows import no_rows
+from dataprep_converter.readers.shuffle import shuffle_file
+from dataprep_converter.readers.shuffle.shuffle_file import BAD, Identity, Range
+from dataprep_converter.readers.shuffle.stored_rows import no_rows
 from dataprep_converter.runtime import limits
 from dataprep_converter.runtime.temporary import TemporaryFile
 
@@ -144,14 +144,14 @@ class Divider(Closeable):
         ]
         yield shuffle_file.head(identity, ranges)
         places = (place for pair in zip(self._records.parts, self._bad.parts, strict=True) for part in pair for place in part.places)
-        yield from _joined(self._file, places)
+        yield from _read_pieces(self._file, places)
 
     def close(self) -> None:
         """Removes the temporary file."""
         self._file.close()
 
 
-def _joined(file: TemporaryFile, places: Iterator[tuple[int, int]]) -> Iterator[bytes]:
+def _read_pieces(file: TemporaryFile, places: Iterator[tuple[int, int]]) -> Iterator[bytes]:
     """Yields the bytes at these places of the file, in order, a few MiB at a time."""
     waiting: list[bytes] = []
     size = 0

@@ -6,21 +6,18 @@ line numbers if the source has lines, and by the sample numbers.
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Any, Final
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from dataprep_converter.core.tensors import to_arrow, to_numpy
-from dataprep_converter.readers import HasLines, SampleReader
+from dataprep_converter.core.tensors import to_numpy
+from dataprep_converter.readers import LINE, NumbersLines, SampleReader
 from dataprep_converter.readers.base.blocks import BlockReader, lost_name
-from dataprep_converter.readers.shuffled.shuffle_file import BAD
+from dataprep_converter.readers.shuffle.shuffle_file import BAD
 from dataprep_converter.records.batch import SAMPLE, Batch, LostDigits, Raw, RejectedSample
 from dataprep_converter.records.exact_decimals import texts_of_rows
-from dataprep_converter.sampling.units import Units
-
-LINE: Final = "\x02line"
 
 
 @dataclass(frozen=True)
@@ -36,7 +33,7 @@ class RowForm:
     @classmethod
     def of(cls, reader: SampleReader) -> "RowForm":
         """Returns the form for a reader's samples."""
-        return cls(reader.schema(), list(reader.lost_of) if isinstance(reader, BlockReader) else [], isinstance(reader, HasLines))
+        return cls(reader.schema(), list(reader.lost_of) if isinstance(reader, BlockReader) else [], isinstance(reader, NumbersLines))
 
     @property
     def schema(self) -> pa.Schema:
@@ -45,15 +42,15 @@ class RowForm:
         added = [*(pa.field(lost_name(name), pa.string()) for name in self.lost_of), *lines, pa.field(SAMPLE, pa.int64())]
         return pa.schema([*self.columns, *added])
 
-    def rows(self, batch: Batch, units: Units, reader: SampleReader) -> pa.RecordBatch:
-        """Returns the rows of a batch that `reader` has just read."""
+    def rows(self, batch: Batch) -> pa.RecordBatch:
+        """Returns the rows of a batch of the reader. If the source has lines, the reader must have numbered them (`NumbersLines`)."""
         by_column = {lost.column: lost for lost in batch.lost}
         columns: list[Any] = [batch.records.column(name) for name in self.columns.names]
         for name in self.lost_of:
             lost = by_column.get(name)
             columns.append(pa.nulls(batch.records.num_rows, pa.string()) if lost is None else texts_of_rows(lost, batch))
-        if isinstance(reader, HasLines):
-            columns.append(to_arrow(reader.lines(units, to_numpy(batch.records.column(SAMPLE)))))
+        if self.has_lines:
+            columns.append(batch.records.column(LINE))
         columns.append(batch.records.column(SAMPLE))
         return pa.RecordBatch.from_arrays(columns, schema=self.schema)
 
@@ -78,7 +75,7 @@ def bad_rows(bad: Sequence[RejectedSample]) -> pa.RecordBatch:
     return pa.RecordBatch.from_arrays(
         [
             pa.array([each.sample for each in bad], pa.int64()),
-            pa.array([each.reason for each in bad], pa.string()),
+            pa.array([each.reason.encode(errors="surrogatepass") for each in bad], pa.binary()),
             pa.array([each.raw.content if each.raw is not None else None for each in bad], pa.binary()),
             pa.array([each.raw.size if each.raw is not None else None for each in bad], pa.int64()),
         ],
@@ -86,9 +83,13 @@ def bad_rows(bad: Sequence[RejectedSample]) -> pa.RecordBatch:
     )
 
 
-def rejected(rows: pa.RecordBatch) -> list[RejectedSample]:
+def bad_samples(rows: pa.RecordBatch) -> list[RejectedSample]:
     """Returns the samples that could not be read. Inverse of `bad_rows`."""
     return [
-        RejectedSample(row["sample"], row["reason"], Raw(row["raw"], row["size"]) if row["raw"] is not None else None)
+        RejectedSample(
+            row["sample"],
+            row["reason"].decode(errors="surrogatepass"),
+            Raw(row["raw"], row["size"]) if row["raw"] is not None else None,
+        )
         for row in rows.to_pylist()
     ]

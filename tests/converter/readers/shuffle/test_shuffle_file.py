@@ -9,14 +9,12 @@ import pytest
 
 from dataprep_converter.core.errors import NotWhole
 from dataprep_converter.inputs.access import Access
-from dataprep_converter.readers.base.blocks import BlockReader
-from dataprep_converter.readers.shuffled import shuffle_file, task_records
-from dataprep_converter.readers.shuffled.divider import Divider
-from dataprep_converter.readers.shuffled.shuffle_file import BAD, Identity
-from dataprep_converter.readers.shuffled.stored_rows import RowForm, bad_rows, rejected
-from dataprep_converter.readers.shuffled.task_records import TaskRecords
+from dataprep_converter.readers.shuffle import shuffle_file, task_records
+from dataprep_converter.readers.shuffle.divider import Divider
+from dataprep_converter.readers.shuffle.shuffle_file import BAD, Identity
+from dataprep_converter.readers.shuffle.stored_rows import RowForm, bad_rows, bad_samples
+from dataprep_converter.readers.shuffle.task_records import TaskRecords
 from dataprep_converter.records.batch import SAMPLE, Batch, LostDigits, Raw, RejectedSample
-from dataprep_converter.sampling.units import UnitTable
 from dataprep_converter.stores import Input
 
 COLUMNS = pa.schema([pa.field("text", pa.string(), metadata={"key": "value"}), pa.field("v", pa.list_(pa.int32()))])
@@ -44,7 +42,7 @@ def rows(samples: list[int]) -> pa.RecordBatch:
 
 
 def bad(samples: list[int]) -> list[RejectedSample]:
-    return [RejectedSample(n, f"reason {n}", Raw(b"\xff" * (n % 4), 1000) if n % 2 else None) for n in samples]
+    return [RejectedSample(n, f"reason \udcff {n}", Raw(b"\xff" * (n % 4), 1000) if n % 2 else None) for n in samples]
 
 
 def divided(*, batch: int, most_bytes: int) -> bytes:
@@ -78,7 +76,7 @@ def test_each_task_gets_its_samples_in_order(
             wrong = pa.Table.from_batches(shuffle_file.batches(found.bad, BAD), BAD)
             expected = [n for n in range(ROWS) if task_of(n) == task]
             assert good.to_pylist() == rows([n for n in expected if not is_bad(n)]).to_pylist()
-            assert [each for batch in wrong.to_batches() for each in rejected(batch)] == bad([n for n in expected if is_bad(n)])
+            assert [each for batch in wrong.to_batches() for each in bad_samples(batch)] == bad([n for n in expected if is_bad(n)])
             assert found.samples == len(expected)
 
 
@@ -150,7 +148,7 @@ def test_lost_digits_come_back_with_any_of_the_rows() -> None:
     form = RowForm(pa.schema([("x", pa.float64())]), ["x"], has_lines=False)
     records = pa.record_batch({"x": [0.5, 1.5, 2.5, 3.5], SAMPLE: pa.array([4, 5, 6, 7], pa.int64())})
     lost = LostDigits("x", np.array([7, 5], np.int64), ["3.50000000000000000001", "1.50000000000000000001"])
-    stored = form.rows(Batch(records=records, bad=[], bytes_in=9, lost=[lost]), UnitTable.of([]), BlockReader(Access()))
+    stored = form.rows(Batch(records=records, bad=[], bytes_in=9, lost=[lost]))
     batch = form.batch(Batch(records=stored.take(pa.array([3, 0])), bad=[], bytes_in=0))
     assert batch.records.to_pylist() == [{"x": 3.5, SAMPLE: 7}, {"x": 0.5, SAMPLE: 4}]
     assert [(each.column, each.samples.tolist(), each.texts) for each in batch.lost] == [("x", [7], ["3.50000000000000000001"])]

@@ -1,0 +1,69 @@
+"""The measurements of the steps that divide the reading of a source among pods: the scan of text, and the first round of a shuffle.
+
+Each function runs in a process of its own (`measured_process`), so the memory of that process is its own.
+"""
+
+from pathlib import Path
+
+from benchmarks.scale.played_job import MIB, Fields, Figures, access_to, job_of, requests, spec_of, stored_plan, timed
+from benchmarks.scale.played_store import OUTPUT, PlayedAccess
+
+from dataprep_api.dataset.messages import ScanRequest
+from dataprep_converter.runtime import allocator
+from dataprep_converter.steps.conversion.scan_step import run_scan_step, scan_request
+from dataprep_converter.steps.conversion.shuffle import shuffle_task, shuffle_tasks
+from dataprep_converter.steps.kinds import kind_of
+
+
+def scan(disk: str, kind: str, count: int) -> Figures:
+    """Scans one part of `count` files, a part in the middle."""
+    allocator.tune_allocator()
+    access, figures = access_to(Path(disk), kind, count), Figures()
+    request = _request(access, kind)
+    access.played.requests.clear()
+    with timed(figures, "scan"):
+        run_scan_step(spec_of(kind, OUTPUT, {}), access, request.parts // 2, scan=request.scan)
+    return figures | requests("scan", access.played) | {"parts": request.parts}
+
+
+def scan_all(disk: str, kind: str, count: int) -> Figures:
+    """Scans all parts, one after another. `merge` needs the results."""
+    access = access_to(Path(disk), kind, count)
+    request = _request(access, kind)
+    for part in range(request.parts):
+        run_scan_step(spec_of(kind, OUTPUT, {}), access, part, scan=request.scan)
+    return {"parts": request.parts}
+
+
+def merge(disk: str, kind: str, count: int) -> Figures:
+    """Plans a job from the results of its scan."""
+    allocator.tune_allocator()
+    access, figures = access_to(Path(disk), kind, count), Figures()
+    spec = spec_of(kind, OUTPUT, {})
+    with timed(figures, "merge"), kind_of(spec).plan(spec, access) as draft:
+        head = draft.plan.head
+        figures |= {"gib": head.bytes_in / 2**30, "files": count, "units": len(draft.plan.units), "samples": head.samples}
+    return figures | requests("merge", access.played)
+
+
+def divide(disk: str, kind: str, count: int, fields: Fields, *, most_slices: int | None) -> Figures:
+    """Divides slices of a shuffle's input among its tasks: all slices, or some in the middle."""
+    access, figures = access_to(Path(disk), kind, count), Figures()
+    plan = stored_plan(access)
+    slices = shuffle_tasks(plan)
+    first = 0 if most_slices is None else slices // 2
+    access.played.requests.clear()
+    with timed(figures, "divide"):
+        done = [
+            shuffle_task(spec_of(kind, OUTPUT, fields), number, plan=plan, access=access)
+            for number in range(slices)[first : None if most_slices is None else first + most_slices]
+        ]
+    read = {"slices": slices, "mib": sum(each.bytes_in for each in done) / MIB, "mib_out": sum(each.bytes_out for each in done) / MIB}
+    return figures | requests("divide", access.played) | read
+
+
+def _request(access: PlayedAccess, kind: str) -> ScanRequest:
+    request = scan_request(job_of(kind, OUTPUT, {}), access)
+    if request is None:
+        raise RuntimeError("The source is too small for a scan by several pods.")
+    return request

@@ -1,0 +1,63 @@
+"""What the plan step finds in a file of `parquet`, `arrow`, `avro` or `orc`, and its JSON form, so that another process can find it.
+
+Only what becomes part of the plan is stored: the schema and, for each unit, four numbers. The statistics in footers are not.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+
+import pyarrow as pa
+
+from dataprep_converter.records.schemas import parse_schema, schema_text
+from dataprep_converter.runtime.scans import COMMON, Document
+
+
+@dataclass(frozen=True, slots=True)
+class Span:
+    """A part of a file that becomes a unit, such as a row group or a stripe."""
+
+    records: int
+    size: int
+    """In bytes."""
+    offset: int
+    extra: str
+    """How the reader finds the part in the file, as JSON."""
+
+
+@dataclass(frozen=True)
+class TableFile:
+    """What the plan step finds in one file. Depends on the columns that the job reads, but on no other file."""
+
+    schema: pa.Schema
+    """The schema without the metadata of the complete file, which can be large and describe the file's rows. Fields keep theirs."""
+    spans: Sequence[Span]
+    """The parts of the file that have records."""
+    int96: Sequence[str] = ()
+    """The names of the columns whose times are INT96, an old type of Parquet."""
+
+
+def to_document(file: TableFile) -> Document | None:
+    """The JSON form, or None for a schema that Arrow doesn't read back as it was."""
+    try:
+        text = schema_text(file.schema)
+        if not _schema_of(text).equals(file.schema, check_metadata=True):
+            return None
+    except (pa.ArrowException, UnicodeError):
+        return None
+    numbers: dict[str, int] = {}
+    spans = [[span.records, span.size, span.offset, numbers.setdefault(span.extra, len(numbers))] for span in file.spans]
+    return {COMMON: text, "spans": spans, "extras": list(numbers), "int96": list(file.int96)}
+
+
+def from_document(document: Document) -> TableFile:
+    """The value of which `to_document` made the JSON form."""
+    extras = document["extras"]
+    spans = [Span(records, size, offset, extras[number]) for records, size, offset, number in document["spans"]]
+    return TableFile(_schema_of(document[COMMON]), spans, document["int96"])
+
+
+@lru_cache(maxsize=16)
+def _schema_of(text: str) -> pa.Schema:
+    """The schema of which `schema_text` returned the text. Most files of a source have the same schema."""
+    return parse_schema(text)

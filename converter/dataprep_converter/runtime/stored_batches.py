@@ -1,0 +1,36 @@
+"""Record batches in an unnamed temporary file (in $TMPDIR), so that only those in use take memory."""
+
+import weakref
+from collections.abc import Iterator
+
+import pyarrow as pa
+
+from dataprep_converter.runtime.temporary import IN_MEMORY, TemporaryFile
+
+
+class StoredBatches:
+    """A list of record batches. A few MiB stay in memory. The file is removed when the list is freed. Only one thread may use the list."""
+
+    def __init__(self, schema: pa.Schema, what: str) -> None:
+        """`what` names the rows in the error for a full disk."""
+        self._schema = schema
+        self._file = TemporaryFile(what, in_memory=IN_MEMORY)
+        weakref.finalize(self, self._file.close)
+        self._ends = [0]
+
+    def append(self, batch: pa.RecordBatch) -> None:
+        """Appends a batch. Raises StoreFull."""
+        self._file.file.seek(self._ends[-1])
+        self._file.write(memoryview(batch.serialize()))
+        self._ends.append(self._file.size)
+
+    def __len__(self) -> int:
+        return len(self._ends) - 1
+
+    def __iter__(self) -> Iterator[pa.RecordBatch]:
+        return map(self.__getitem__, range(len(self)))
+
+    def __getitem__(self, number: int) -> pa.RecordBatch:
+        start, end = self._ends[number], self._ends[number + 1]
+        self._file.file.seek(start)
+        return pa.ipc.read_record_batch(pa.py_buffer(self._file.file.read(end - start)), self._schema)

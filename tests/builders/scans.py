@@ -1,0 +1,71 @@
+"""Scans of a source by several processes, and the plans that are made from them."""
+
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any, Final
+
+import pytest
+
+from dataprep_api.dataset import run_id
+from dataprep_api.resources.job import DataPrepJob
+from dataprep_converter.core.errors import ConvertError
+from dataprep_converter.inputs.access import Access
+from dataprep_converter.planning.scan import divide
+from dataprep_converter.readers import reader_class
+from dataprep_converter.steps.conversion.scan_step import run_scan_step, scanned_before
+from dataprep_converter.steps.kinds import Conversion
+from dataprep_converter.stores.files import FileStore
+
+SCAN: Final = "0" * 55 + "1"
+"""The name of a scan whose parts aren't grouped."""
+
+
+def planned(job: DataPrepJob) -> tuple[bytes, str, Any]:
+    """The plan's head, the digest of its units, and the units."""
+    with Conversion().plan(job.spec, Access()) as draft:
+        plan: Any = draft.plan
+        return plan.head.to_bytes(), plan.sha256, [vars(plan.units.unit(number)) for number in range(len(plan.units))]
+
+
+def plan_or_error(job: DataPrepJob) -> Any:
+    """Returns what `planned` returns, or the type and the message of the error."""
+    try:
+        return planned(job)
+    except ConvertError as exc:
+        return type(exc), str(exc)
+
+
+def discovered(job: DataPrepJob) -> tuple[list[dict[str, Any]], dict[str, Any]]:
+    """The units and the state that the reader finds with the stored results. Unlike `planned`, reads no records."""
+    access = Access()
+    access.follow(job.spec, run_id.versions(job.spec))
+    access.scan = scanned_before(job.spec, access)
+    units, state = reader_class(job.spec.data.kind).discover(job.spec.data.member, access).collect()
+    return [vars(units.unit(number)) for number in range(len(units))], state
+
+
+def scan(job: DataPrepJob, parts: Iterable[int] | None = None) -> int:
+    """Scans the parts in this order, or all of them. Returns the number of parts."""
+    count = divide(job.spec, Access()).parts
+    for part in range(count) if parts is None else parts:
+        run_scan_step(job.spec, Access(), part, scan=SCAN)
+    return count
+
+
+def scan_files(folder: Path) -> list[Path]:
+    """The files with the results of the scan of a job that writes to `folder/out`."""
+    return sorted((folder / "out" / "_dataprep").glob("scan-*/*.json"))
+
+
+def opened_files(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """The names of the files in a folder `in` that are opened from now on."""
+    opened: list[str] = []
+    really = FileStore.open
+
+    def counted(self: FileStore, uri: str) -> Any:
+        if "/in/" in uri:
+            opened.append(uri.rpartition("/in/")[2])
+        return really(self, uri)
+
+    monkeypatch.setattr(FileStore, "open", counted)
+    return opened

@@ -1,0 +1,37 @@
+"""Record batches in a temporary file: they are read in any order, and the file is removed with the list."""
+
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+
+from dataprep_converter.runtime import stored_batches
+from dataprep_converter.runtime.stored_batches import StoredBatches
+
+MODES = pytest.mark.parametrize("in_memory", [1, 1 << 20], ids=["on disk", "in memory"])
+
+
+def descriptors() -> int:
+    return len(list(Path("/proc/self/fd").iterdir()))
+
+
+def a_batch(number: int) -> pa.RecordBatch:
+    return pa.RecordBatch.from_pydict({"number": [number, None], "name": ["x" * number, "y"]})
+
+
+@MODES
+def test_batches_are_read_in_any_order_while_others_are_appended(monkeypatch: pytest.MonkeyPatch, in_memory: int) -> None:
+    monkeypatch.setattr(stored_batches, "IN_MEMORY", in_memory)
+    before = descriptors()
+    batches = StoredBatches(a_batch(0).schema, "numbers")
+    assert list(batches) == []
+    for number in range(5):
+        batches.append(a_batch(number))
+        assert len(batches) == number + 1
+        assert batches[number // 2].equals(a_batch(number // 2))
+    assert [batch.to_pydict() for batch in batches] == [a_batch(number).to_pydict() for number in range(5)]
+    assert descriptors() == before + (in_memory == 1)
+    last = batches[4]
+    del batches
+    assert descriptors() == before
+    assert last.equals(a_batch(4))
