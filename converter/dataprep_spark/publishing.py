@@ -10,9 +10,8 @@ manifest and `_SUCCESS`. Files of unsuccessful attempts are never moved, and are
 import hashlib
 import logging
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, replace
-from itertools import islice
+from collections.abc import Iterable, Sequence
+from dataclasses import replace
 from typing import Final
 
 import pyarrow as pa
@@ -20,19 +19,18 @@ import pyarrow as pa
 from dataprep_api import canonical, names
 from dataprep_api.dataset import run_id
 from dataprep_api.dataset.messages import CommitResult
-from dataprep_api.dataset.plan import PlanHead, Shard, SplitPlan, shards
-from dataprep_api.dataset.report import Companion, ShardReport
+from dataprep_api.dataset.plan import PlanHead, SplitPlan
+from dataprep_api.dataset.report import ShardReport
 from dataprep_api.formats import format_rules
 from dataprep_api.spec import NO_TRAIN
-from dataprep_converter.core.errors import BadSpec, NoInput, NotFound, NotWhole
+from dataprep_converter.core.errors import BadSpec, NoInput, NotWhole
 from dataprep_converter.core.tensors import pc
 from dataprep_converter.dataset import spark_rows
-from dataprep_converter.dataset.output_folder import OutputFolder, RunFolder
+from dataprep_converter.dataset.output_folder import OutputFolder
 from dataprep_converter.dataset.stored_folder import StoredFolder
 from dataprep_converter.inputs.access import Access
 from dataprep_converter.planning.growth import Growth
 from dataprep_converter.runtime import makers
-from dataprep_converter.runtime.ahead import mapped_ahead
 from dataprep_converter.sampling.plan import Tables, WholePlan
 from dataprep_converter.sampling.units import Unit, UnitTable
 from dataprep_converter.sampling.units_file import UnitsFile
@@ -40,32 +38,15 @@ from dataprep_converter.steps import plan_step
 from dataprep_converter.steps.conversion import convert_commit, extend
 from dataprep_converter.steps.conversion.convert_plan import ConversionDraft
 from dataprep_converter.steps.conversion.extend import ExistingDataSet, ExtensionDraft
-from dataprep_converter.stores import Entry, MovesFiles, Store, StoreSettings, SyncsFolders
-from dataprep_converter.stores.publish import copy_file
+from dataprep_converter.stores import MovesFiles, StoreSettings
 from dataprep_spark.options import WriteOptions
+from dataprep_spark.placing import WrittenFile, place
 from dataprep_spark.writing import ROW_BITS, Write, WrittenPartition, planned_write
 
 logger = logging.getLogger(__name__)
 
 _JOB: Final = "spark"
 """The job's name in OWNER."""
-_AT_ONCE: Final = 8
-
-
-@dataclass(frozen=True)
-class _File:
-    """A file that a successful attempt has written."""
-
-    partition: int
-    nth: int
-    folder: str
-    """The URI of the attempt's folder."""
-    report: ShardReport
-
-    @property
-    def first_row(self) -> int:
-        """The number of the partition's first row."""
-        return self.partition << ROW_BITS
 
 
 def begin_write(options: WriteOptions, schema: pa.Schema, settings: Iterable[StoreSettings] = ()) -> Write:
@@ -100,7 +81,7 @@ def commit(write: Write, written: Sequence[WrittenPartition]) -> CommitResult | 
     if repeated:
         raise NotWhole(f"Spark has named two successful attempts for partition {repeated[0]}, so its rows would be there twice.")
     files = [
-        _File(write.first_partition + each.partition, nth, write.attempt_uri(each.attempt), ShardReport.model_validate_json(report))
+        WrittenFile(write.first_partition + each.partition, nth, write.attempt_uri(each.attempt), ShardReport.model_validate_json(report))
         for each in sorted(written, key=lambda each: each.partition)
         for nth, report in enumerate(each.reports)
     ]
@@ -111,7 +92,7 @@ def commit(write: Write, written: Sequence[WrittenPartition]) -> CommitResult | 
         plan = plan_step.take_output(draft, [], job=_JOB, maker=makers.this_process(_JOB)).plan
         folder = OutputFolder(write.spec.output.uri, access).of_run(write.run_id)
         with folder.owned():
-            _place(files, plan.head, plan.sha256, folder, access)
+            place(files, plan.head, plan.sha256, folder, access)
         result = convert_commit.commit(write.spec, plan=plan, access=access)
     # An attempt that lost may have written a file while the commit step was removing the others.
     _remove_attempts(write, access)
@@ -159,7 +140,7 @@ def _columns(state: dict[str, object]) -> str:
     return ", ".join(f"{column.name}: {column.nested or column.was or column.type}" for column in columns_from(state))
 
 
-def _draft(write: Write, files: Sequence[_File], existing: ExistingDataSet | None, access: Access) -> ConversionDraft:
+def _draft(write: Write, files: Sequence[WrittenFile], existing: ExistingDataSet | None, access: Access) -> ConversionDraft:
     """Returns the draft of the data set that consists of these files, after those of the existing data set."""
     added = UnitTable.of([_unit(file) for file in files])
     units = added if existing is None else Growth(existing.base.units, added).all_units()
@@ -171,7 +152,7 @@ def _draft(write: Write, files: Sequence[_File], existing: ExistingDataSet | Non
     return ExtensionDraft(spec=write.spec, access=access, plan=plan, tables=tables, features=[], existing=existing)
 
 
-def _unit(file: _File) -> Unit:
+def _unit(file: WrittenFile) -> Unit:
     report = file.report
     return Unit(
         root=0,
@@ -184,7 +165,7 @@ def _unit(file: _File) -> Unit:
     )
 
 
-def _head(write: Write, files: Sequence[_File], existing: ExistingDataSet | None, *, units: UnitTable, units_sha256: str) -> PlanHead:
+def _head(write: Write, files: Sequence[WrittenFile], existing: ExistingDataSet | None, *, units: UnitTable, units_sha256: str) -> PlanHead:
     base = existing.base if existing is not None else None
     splits = list(base.head.splits) if base is not None else []
     counts = Counter({name: base.shards_of(name) for name in base.head.split_names} if base is not None else {})
@@ -221,80 +202,3 @@ def _head(write: Write, files: Sequence[_File], existing: ExistingDataSet | None
         extension=write.extension,
         tasks=1,
     )
-
-
-# --- the files ----------------------------------------------------------------------------------------------------
-
-
-def _place(files: Sequence[_File], head: PlanHead, plan_sha256: str, folder: RunFolder, access: Access) -> None:
-    """Gives the files their final names, and stores their reports. Files of earlier runs with these names are removed first."""
-    store = access.store(folder.uri)
-    new = list(zip(files, islice(shards(head), head.earlier_shards, None), strict=True))
-    targets = {target for file, shard in new for _, target, _ in _moves(file, shard)}
-    present = {path for path, _ in (*folder.visible(), *folder.indexes())}
-    folder.remove(sorted(targets & present))
-    folders = sorted({folder.at(target).rpartition("/")[0] for target in targets})
-    if isinstance(store, MovesFiles):
-        for each in folders:
-            store.make_folder(each)
-
-    def place(item: tuple[_File, Shard]) -> ShardReport:
-        file, shard = item
-        folder.check_owner()
-        entries = [_move(store, source, folder.at(target), sha256, folder) for source, target, sha256 in _moves(file, shard)]
-        report = file.report
-        index = report.index.model_copy(update={"file": names.index_file(shard.file), "pin": entries[-1].pin}) if report.index else None
-        return report.model_copy(
-            update={
-                "plan_sha256": plan_sha256,
-                "number": shard.number,
-                "file": shard.file,
-                "pin": entries[0].pin,
-                "companions": _companions(file, shard),
-                "index": index,
-            }
-        )
-
-    reports = list(mapped_ahead(place, new, most=_AT_ONCE))
-    if isinstance(store, SyncsFolders):
-        for each in folders:
-            store.sync_folder(each)
-    for _ in mapped_ahead(folder.put_report, reports, most=_AT_ONCE):
-        pass
-
-
-def _companions(file: _File, shard: Shard) -> list[Companion]:
-    """Returns the companions with their final names: in the shard's folder."""
-    beside = shard.file.rpartition("/")[0]
-    last = [companion.file.rpartition("/")[2] for companion in file.report.companions]
-    return [
-        companion.model_copy(update={"file": names.join(beside, name) if beside else name})
-        for companion, name in zip(file.report.companions, last, strict=True)
-    ]
-
-
-def _moves(file: _File, shard: Shard) -> Iterator[tuple[str, str, str]]:
-    """Yields (URI in the attempt's folder, final path, SHA-256) of the shard's file, its companions and its index, in this order."""
-    report = file.report
-    yield names.join(file.folder, report.file), shard.file, report.sha256
-    for before, after in zip(report.companions, _companions(file, shard), strict=True):
-        yield names.join(file.folder, before.file), after.file, before.sha256
-    if report.index is not None:
-        yield names.join(file.folder, report.index.file), names.index_file(shard.file), report.index.sha256
-
-
-def _move(store: Store, source: str, target: str, sha256: str, folder: RunFolder) -> Entry:
-    """Moves a file to a name that no file has. On a store that can't move files, copies it. Returns the moved file's entry."""
-    try:
-        if not isinstance(store, MovesFiles):
-            return copy_file(store, source, store, target, sha256=sha256, on_piece=lambda: None, before_publishing=folder.check_owner)
-        store.move(source, target)
-    except NotFound as exc:
-        # The response to an earlier request to move the file may have been lost.
-        if store.stat(source) is not None or store.stat(target) is None:
-            folder.check_owner()
-            raise NotWhole(f"{source} is gone, although its task has succeeded: something has removed it.", uri=source) from exc
-    entry = store.stat(target)
-    if entry is None:
-        raise NotWhole(f"{target} is gone: something has removed it.", uri=target)
-    return entry
