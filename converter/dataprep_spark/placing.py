@@ -35,10 +35,33 @@ class WrittenFile:
         return self.partition << ROW_BITS
 
 
-def place(files: Sequence[WrittenFile], head: PlanHead, plan_sha256: str, folder: RunFolder, access: Access) -> None:
-    """Gives the files their final names, and stores their reports. Files of earlier runs with these names are removed first."""
+Placed = tuple[WrittenFile, Shard]
+"""A written file, and the shard of the plan that it becomes."""
+
+
+def as_shards(files: Sequence[WrittenFile], head: PlanHead, uri: str) -> list[Placed]:
+    """Returns the files with the shards of the plan that they become.
+
+    Raises NotWhole if the final name of a file belongs to a shard of the data set that is extended, or to another of the files.
+    """
+    every = shards(head)
+    taken = {shard.file for shard in islice(every, head.earlier_shards)}
+    placed = list(zip(files, every, strict=True))
+    for file, shard in placed:
+        for _, target, _ in _moves(file, shard):
+            if target in taken:
+                raise NotWhole(
+                    f"Two files of {uri} would have the name {target}, so nothing was changed. Set fileName to a template that gives the files "
+                    "of each split other names, such as '{split}-{shard}.{ext}'.",
+                    uri=names.join(uri, target),
+                )
+            taken.add(target)
+    return placed
+
+
+def place(new: Sequence[Placed], plan_sha256: str, folder: RunFolder, access: Access) -> None:
+    """Gives the files their final names, and stores their reports. Files of replaced runs with these names are removed first."""
     store = access.store(folder.uri)
-    new = list(zip(files, islice(shards(head), head.earlier_shards, None), strict=True))
     targets = {target for file, shard in new for _, target, _ in _moves(file, shard)}
     present = {path for path, _ in (*folder.visible(), *folder.indexes())}
     folder.remove(sorted(targets & present))
@@ -47,7 +70,7 @@ def place(files: Sequence[WrittenFile], head: PlanHead, plan_sha256: str, folder
         for each in folders:
             store.make_folder(each)
 
-    def place_shard(item: tuple[WrittenFile, Shard]) -> ShardReport:
+    def place_shard(item: Placed) -> ShardReport:
         file, shard = item
         folder.check_owner()
         entries = [_move(store, source, folder.at(target), sha256, folder) for source, target, sha256 in _moves(file, shard)]

@@ -40,7 +40,7 @@ from dataprep_converter.steps.conversion.convert_plan import ConversionDraft
 from dataprep_converter.steps.conversion.extend import ExistingDataSet, ExtensionDraft
 from dataprep_converter.stores import MovesFiles, StoreSettings
 from dataprep_spark.options import WriteOptions
-from dataprep_spark.placing import WrittenFile, place
+from dataprep_spark.placing import WrittenFile, as_shards, place
 from dataprep_spark.writing import ROW_BITS, Write, WrittenPartition, planned_write
 
 logger = logging.getLogger(__name__)
@@ -62,7 +62,12 @@ def begin_write(options: WriteOptions, schema: pa.Schema, settings: Iterable[Sto
     existing = _existing(write, access)
     if existing is not None:
         rows = existing.base.units.table.column("row")
-        write = replace(write, first_partition=1 + max(int(pc.max(rows).as_py() or 0), 0) // (1 << ROW_BITS))
+        write = replace(
+            write,
+            first_partition=1 + max(int(pc.max(rows).as_py() or 0), 0) // (1 << ROW_BITS),
+            existing_template=existing.base.head.splits[0].template,
+        )
+        _check_splits(write, existing)
     with _draft(write, [], existing, access) as draft:
         fault = plan_step.fault_of_output(draft, job=_JOB)
     if fault is not None:
@@ -89,10 +94,11 @@ def commit(write: Write, written: Sequence[WrittenPartition]) -> CommitResult | 
         raise NoInput(f"The DataFrame has no rows, so there is nothing to write to {write.spec.output.uri}.", uri=write.spec.output.uri)
     access = write.access()
     with _draft(write, files, _existing(write, access), access) as draft:
+        placed = as_shards(files, draft.plan.head, write.spec.output.uri)
         plan = plan_step.take_output(draft, [], job=_JOB, maker=makers.this_process(_JOB)).plan
         folder = OutputFolder(write.spec.output.uri, access).of_run(write.run_id)
         with folder.owned():
-            place(files, plan.head, plan.sha256, folder, access)
+            place(placed, plan.sha256, folder, access)
         result = convert_commit.commit(write.spec, plan=plan, access=access)
     # An attempt that lost may have written a file while the commit step was removing the others.
     _remove_attempts(write, access)
@@ -131,6 +137,18 @@ def _existing(write: Write, access: Access) -> ExistingDataSet | None:
             'mode("overwrite"), or write to another URI.'
         )
     return existing
+
+
+def _check_splits(write: Write, existing: ExistingDataSet) -> None:
+    """Raises BadSpec if files of several splits would have equal names, because the names don't contain the split."""
+    splits = existing.base.head.split_names
+    several = write.options.split_column is not None or splits != [write.options.split]
+    fault = names.template_fault(write.template, several_splits=several, several_shards=True)
+    if fault is not None:
+        raise BadSpec(
+            f"Rows of other splits than {', '.join(splits)} can't be appended to {write.spec.output.uri}, whose files are named "
+            f"{write.template}: {fault}. Write the data set again with such a fileName, or write to another URI."
+        )
 
 
 def _columns(state: dict[str, object]) -> str:

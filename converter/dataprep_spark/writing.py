@@ -57,6 +57,8 @@ class Write:
     """The reader's state: the columns as the pipeline sees them."""
     first_partition: int = 0
     """The number of the first partition. Smaller numbers belong to earlier writes, if this write appends."""
+    existing_template: str | None = None
+    """The template of the files' names in the data set to which this write appends."""
     is_skipped: bool = False
     """Whether nothing is written, because the mode is `ignore` and there is a data set already."""
 
@@ -83,7 +85,7 @@ class Write:
     @property
     def template(self) -> str:
         """The template of the files' names."""
-        return names.file_name_template(
+        return self.existing_template or names.file_name_template(
             self.spec.output.template, shards=2, format_=self.spec.output.format, several_splits=self.options.split_column is not None
         )
 

@@ -1,0 +1,67 @@
+"""Rows are appended to a data set: its files and its records stay, whatever the split and the format are."""
+
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+from tests.builders.dataframes import begin, files_of, numbers, rows_of, run_tasks, write_frame
+
+from dataprep_converter.core.errors import BadSpec, NotWhole
+from dataprep_converter.inputs.access import Access
+from dataprep_converter.tools.verification import verify
+from dataprep_spark import publishing
+
+ROWS = [[numbers(0, 2)]]
+
+
+def checked(folder: Path, split: str = "train") -> list[int]:
+    """Verify every record of the data set. Return the numbers in a split's records."""
+    verify(str(folder), Access(), every_record=True)
+    return [row["n"] for row in rows_of(folder, split=split)]
+
+
+# --- other splits -------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("options", "more"),
+    [
+        ({"format": "sequenceFile"}, {"split": "test"}),
+        ({"format": "sequenceFile"}, {"splitColumn": "word"}),
+        ({"format": "mapFile"}, {"split": "test"}),
+        ({"format": "mapFile"}, {"splitColumn": "word"}),
+        ({"fileName": "part-{shard}.{ext}"}, {"split": "test"}),
+    ],
+)
+def test_a_split_whose_files_would_have_the_names_of_others_is_refused(
+    tmp_path: Path, options: dict[str, Any], more: dict[str, str]
+) -> None:
+    rows = numbers(0, 2).drop_columns(["word"])
+    write_frame(tmp_path / "out", [[rows]], **options)
+    before = files_of(tmp_path / "out")
+    columns = numbers(0, 1).schema if "splitColumn" in more else rows.schema
+    with pytest.raises(BadSpec, match=r"Rows of other splits than train can't be appended to .*part-.*must contain \{split\}"):
+        begin(tmp_path / "out", columns, **options, **more)
+    assert files_of(tmp_path / "out") == before
+    assert checked(tmp_path / "out") == [0, 1]
+
+
+@pytest.mark.parametrize("format_", ["sequenceFile", "mapFile"])
+def test_a_data_set_with_a_folder_for_each_split_takes_other_splits(tmp_path: Path, format_: str) -> None:
+    write_frame(tmp_path / "out", [[numbers(0, 2, part=["a", "a"])]], splitColumn="part", format=format_)
+    write_frame(tmp_path / "out", [[numbers(2, 2)]], split="b", format=format_)
+    write_frame(tmp_path / "out", [[numbers(4, 2)]], split="a", format=format_)
+    assert (checked(tmp_path / "out", "a"), checked(tmp_path / "out", "b")) == ([0, 1, 4, 5], [2, 3])
+
+
+def test_a_commit_never_replaces_a_file_of_the_data_set_that_it_extends(tmp_path: Path) -> None:
+    options = {"fileName": "part-{shard}.{ext}"}
+    write_frame(tmp_path / "out", ROWS, **options)
+    write = begin(tmp_path / "out", numbers(0, 1).schema, **options)
+    write = replace(write, options=replace(write.options, split="test"))  # begin_write refuses this split
+    written = run_tasks(write, [[numbers(5, 2)]])
+    with pytest.raises(NotWhole, match="would have the name part-00000.tfrecords, so nothing was changed"):
+        publishing.commit(write, written)
+    publishing.abort(write)
+    assert checked(tmp_path / "out") == [0, 1]
