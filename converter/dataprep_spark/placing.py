@@ -59,6 +59,25 @@ def as_shards(files: Sequence[WrittenFile], head: PlanHead, uri: str) -> list[Pl
     return placed
 
 
+def check_sources(placed: Sequence[Placed], access: Access) -> None:
+    """Raises NotWhole unless all files are as their tasks wrote them. Called before anything in the output folder is changed."""
+
+    def check(item: Placed) -> None:
+        report = item[0].report
+        # Tasks report no pins of companions.
+        expected = [(report.size, report.pin), *((companion.size, None) for companion in report.companions)]
+        expected += [(report.index.size, report.index.pin)] if report.index is not None else []
+        for (source, _, _), (size, pin) in zip(_moves(*item), expected, strict=True):
+            entry = access.store(source).stat(source)
+            if entry is None:
+                raise NotWhole(f"{source} is gone, although its task has succeeded: something has removed it.", uri=source)
+            if entry.size != size or pin not in (None, entry.pin):
+                raise NotWhole(f"{source} has changed since its task wrote it.", uri=source)
+
+    for _ in mapped_ahead(check, placed, most=_AT_ONCE):
+        pass
+
+
 def place(new: Sequence[Placed], plan_sha256: str, folder: RunFolder, access: Access) -> None:
     """Gives the files their final names, and stores their reports. Files of replaced runs with these names are removed first."""
     store = access.store(folder.uri)

@@ -40,7 +40,7 @@ from dataprep_converter.steps.conversion.convert_plan import ConversionDraft
 from dataprep_converter.steps.conversion.extend import ExistingDataSet, ExtensionDraft
 from dataprep_converter.stores import MovesFiles, StoreSettings
 from dataprep_spark.options import WriteOptions
-from dataprep_spark.placing import WrittenFile, as_shards, place
+from dataprep_spark.placing import WrittenFile, as_shards, check_sources, place
 from dataprep_spark.writing import ROW_BITS, Write, WrittenPartition, planned_write
 
 logger = logging.getLogger(__name__)
@@ -78,7 +78,8 @@ def begin_write(options: WriteOptions, schema: pa.Schema, settings: Iterable[Sto
 def commit(write: Write, written: Sequence[WrittenPartition]) -> CommitResult | None:
     """Publishes the files of the successful attempts, one of each partition. Returns None if the write was skipped.
 
-    Raises NoInput if there are no rows, and the errors of the plan step and of the commit step.
+    Raises NoInput if there are no rows, NotWhole if another run has changed the folder since `begin_write`, and the errors of the plan step
+    and of the commit step.
     """
     if write.is_skipped:
         return None
@@ -93,16 +94,30 @@ def commit(write: Write, written: Sequence[WrittenPartition]) -> CommitResult | 
     if not files:
         raise NoInput(f"The DataFrame has no rows, so there is nothing to write to {write.spec.output.uri}.", uri=write.spec.output.uri)
     access = write.access()
+    folder = OutputFolder(write.spec.output.uri, access).of_run(write.run_id)
+    _check_unchanged(write, folder)
     with _draft(write, files, _existing(write, access), access) as draft:
-        placed = as_shards(files, draft.plan.head, write.spec.output.uri)
+        placed = as_shards(files, draft.plan.head, folder.uri)
+        check_sources(placed, access)
         plan = plan_step.take_output(draft, [], job=_JOB, maker=makers.this_process(_JOB)).plan
-        folder = OutputFolder(write.spec.output.uri, access).of_run(write.run_id)
         with folder.owned():
             place(placed, plan.sha256, folder, access)
         result = convert_commit.commit(write.spec, plan=plan, access=access)
     # An attempt that lost may have written a file while the commit step was removing the others.
     _remove_attempts(write, access)
     return result
+
+
+def _check_unchanged(write: Write, folder: OutputFolder) -> None:
+    """Raises NotWhole if the folder no longer holds the data set that it held when this write began."""
+    before, now = write.success, folder.success()
+    if now == before:
+        return
+    if now is None and before is not None:
+        what = f"The data set of run {before.run_id} in {folder.uri} is no longer finished: another run replaces it, or its _SUCCESS was removed"
+    else:
+        what = f"Another run, {now and now.run_id}, has finished a data set in {folder.uri} while these rows were written"
+    raise NotWhole(f"{what}. Nothing was changed there. Write the DataFrame again.", uri=folder.uri)
 
 
 def abort(write: Write) -> None:

@@ -14,7 +14,7 @@ import pyarrow as pa
 from dataprep_api import names
 from dataprep_api.dataset import run_id
 from dataprep_api.dataset.plan import PlanHead, Shard, SplitPlan
-from dataprep_api.dataset.report import ShardReport
+from dataprep_api.dataset.report import ShardReport, Success
 from dataprep_api.formats import format_rules
 from dataprep_api.spec import NO_TRAIN, DataPrepJobSpec
 from dataprep_api.spec.sources.arrow import ArrowSource
@@ -57,6 +57,8 @@ class Write:
     """The reader's state: the columns as the pipeline sees them."""
     first_partition: int = 0
     """The number of the first partition. Smaller numbers belong to earlier writes, if this write appends."""
+    success: Success | None = None
+    """The `_SUCCESS` of the data set that the folder held when this write began. If it differs in the commit, the commit is refused."""
     existing_template: str | None = None
     """The template of the files' names in the data set to which this write appends."""
     is_skipped: bool = False
@@ -159,7 +161,7 @@ def planned_write(options: WriteOptions, schema: pa.Schema, settings: Iterable[S
             "append or ignore, or choose another URI.",
             uri=spec.output.uri,
         )
-    write = replace(write, state=frozen_state(schema, write.source, access.structs))
+    write = replace(write, state=frozen_state(schema, write.source, access.structs), success=success)
     with Pipeline(spec, write.state, access) as pipeline, pipeline.encoder():
         pass  # the constructors raise BadSpec for features that the format can't store
     return write

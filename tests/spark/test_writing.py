@@ -10,7 +10,7 @@ from tests.builders.dataframes import begin, files_of, numbers, rows_of, run_tas
 from tests.builders.jobs import run_spec
 
 from dataprep_api.dataset.plan import Owner
-from dataprep_converter.core.errors import BadData, BadSpec, ConvertError, NoInput, NotFound, NotWhole, OutputExists, OutputLost
+from dataprep_converter.core.errors import BadData, BadSpec, ConvertError, NoInput, NotWhole, OutputExists, OutputLost
 from dataprep_converter.dataset.output_folder import OutputFolder
 from dataprep_converter.inputs.access import Access
 from dataprep_converter.runtime import makers
@@ -410,15 +410,6 @@ def test_a_driver_that_was_killed_in_its_commit_is_followed_by_another(tmp_path:
         assert not [path for path in files_of(out) if (not has_finished and "/made/" in path) or ".dataprep-tmp-" in path]
         after += 5
     assert after > 20
-
-
-def test_a_commit_that_another_run_overtakes_ends_and_names_it(tmp_path: Path) -> None:
-    out = tmp_path / "out"
-    first, second = (begin(out, numbers(0, 1).schema, overwrite=True) for _ in range(2))
-    written = run_tasks(first, [[numbers(0, 1)]])
-    publishing.commit(second, run_tasks(second, [[numbers(5, 1)]]))
-    with pytest.raises((NotWhole, NotFound, OutputLost)):
-        publishing.commit(first, written)
 
 
 # --- afterwards ---------------------------------------------------------------------------------------------------
