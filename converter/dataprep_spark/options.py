@@ -26,6 +26,8 @@ from dataprep_converter.records.columns import similar
 
 Mode = Literal["errorifexists", "overwrite", "append", "ignore"]
 
+_MODES: Final = ("errorifexists", "append", "ignore")
+"""The values of the option `mode`. For `overwrite`, Spark has a mode of its own."""
 SPLIT: Final = "train"
 SPLIT_COLUMN: Final = "split"
 _READ: Final = ("columns", "job", "path", "split", "splitColumn")
@@ -166,12 +168,14 @@ def _mode(text: str | None, *, overwrite: bool) -> Mode:
     if text is None:
         return "overwrite" if overwrite else "append"
     mode = "errorifexists" if text.lower() == "error" else text.lower()
-    for known in get_args(Mode):
-        if mode == known and not (overwrite and known != "overwrite"):
-            return known  # type: ignore[no-any-return]  # get_args returns Any
-    if overwrite and mode in get_args(Mode):
+    if mode not in get_args(Mode):
+        raise BadSpec(f"The option mode is {', '.join(_MODES[:-1])} or {_MODES[-1]}, got {text!r}.")
+    if overwrite and mode != "overwrite":
         raise BadSpec(f"mode('overwrite') contradicts the option mode, {text!r}: use mode('append') with this option.")
-    raise BadSpec(f"The option mode is {', '.join(get_args(Mode)[:-1])} or {get_args(Mode)[-1]}, got {text!r}.")
+    if mode == "overwrite" and not overwrite:
+        # mode('append') promises that the existing rows stay.
+        raise BadSpec(f"mode('append') contradicts the option mode, {text!r}: use mode('overwrite').")
+    return next(known for known in get_args(Mode) if known == mode)  # type: ignore[no-any-return]  # get_args returns Any
 
 
 def _set(output: dict[str, Any], name: str, text: str) -> None:

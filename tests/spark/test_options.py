@@ -32,6 +32,7 @@ def test_the_version_is_part_of_the_uri() -> None:
     ("options", "overwrite", "mode", "rule"),
     [
         ({}, True, "overwrite", "Always"),
+        ({"mode": "overwrite"}, True, "overwrite", "Always"),
         ({}, False, "append", "Extend"),
         ({"mode": "ErrorIfExists"}, False, "errorifexists", "Never"),
         ({"mode": "error"}, False, "errorifexists", "Never"),
@@ -55,7 +56,7 @@ def test_the_save_mode_is_sparks_flag_or_an_option(options: dict[str, str], over
         ({"overwrite": "Always"}, "The option overwrite isn't supported: use mode()."),
         ({"table.uri": "odps://p/tables/t"}, "The option table.uri isn't supported: write the DataFrame to the table with Spark."),
         ({"fileName": "{split}.{ext}"}, "fileName needs {shard} and can't have {shards}, got '{split}.{ext}'"),
-        ({"mode": "replace"}, "The option mode is errorifexists, overwrite, append or ignore, got 'replace'."),
+        ({"mode": "replace"}, "The option mode is errorifexists, append or ignore, got 'replace'."),
         ({"split": "a b"}, "'a b' can't be the name of a split"),
         ({"version": "a/b"}, "version may contain only letters"),
     ],
@@ -69,6 +70,8 @@ def test_wrong_options_of_a_write_are_named(options: dict[str, str], message: st
 def test_a_mode_that_contradicts_sparks_is_refused() -> None:
     with pytest.raises(BadSpec, match=r"mode\('overwrite'\) contradicts the option mode, 'ignore'"):
         write_options({"path": "/out", "mode": "ignore"}, overwrite=True)
+    with pytest.raises(BadSpec, match=r"mode\('append'\) contradicts the option mode, 'Overwrite': use mode\('overwrite'\)"):
+        write_options({"path": "/out", "mode": "Overwrite"}, overwrite=False)
 
 
 def test_without_a_path_the_call_is_named() -> None:
