@@ -11,7 +11,7 @@ import pyarrow as pa
 
 from dataprep_api import names
 from dataprep_api.dataset.report import Manifest, ManifestFile, MetadataFile
-from dataprep_converter.core.errors import BadSpec
+from dataprep_converter.core.errors import BadSpec, ConvertError
 from dataprep_converter.dataset.listing import load_manifest
 from dataprep_converter.formats.columnar.hugging_face import unwrapped
 from dataprep_converter.formats.format import ReadUnit
@@ -23,6 +23,7 @@ from dataprep_converter.stores import StoreSettings
 from dataprep_reader.dataset import DataSet
 from dataprep_reader.shards import ShardLayout
 from dataprep_spark.options import ReadOptions
+from dataprep_spark.replacement import check_not_replaced
 from dataprep_spark.spark_types import as_spark_type, spark_type
 
 PARTITION_BYTES: Final = 128 << 20
@@ -85,13 +86,22 @@ class Source:
         return Source(self.options, self.settings, self.manifest, schema)
 
     def batches(self, partition: Partition) -> Iterator[pa.RecordBatch]:
-        """Yields the records of a partition. Raises BadData naming a damaged file."""
+        """Yields the records of a partition. Raises BadData naming a damaged file, and if the data set was replaced in the meantime."""
+        access = Access(self.settings)
+        try:
+            yield from self._batches(partition, access)
+        except ConvertError as exc:
+            check_not_replaced(self.options.uri, self.manifest.run_id, partition.files, access, exc)
+            raise
+        check_not_replaced(self.options.uri, self.manifest.run_id, partition.files, access)
+
+    def _batches(self, partition: Partition, access: Access) -> Iterator[pa.RecordBatch]:
         features = [name for name in self.schema.names if name != self.options.split_column]
         # A column that isn't needed is read if only the split is, because the number of records is needed.
         read = features or [self.manifest.features[0]["name"]]
         manifest = self.manifest.model_copy(update={"metadata": list(partition.indexes)})
         data_set = DataSet(self.options.uri, manifest, partition.files)
-        layout = _Layout(data_set, Access(self.settings), tuple(read))
+        layout = _Layout(data_set, access, tuple(read))
         for shard in layout.shards():
             for part, records in enumerate(shard.parts.tolist()):
                 for batch in shard.read(part, 0, records):
