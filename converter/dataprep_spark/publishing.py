@@ -75,20 +75,19 @@ def begin_write(options: WriteOptions, schema: pa.Schema, settings: Iterable[Sto
     return write
 
 
-def commit(write: Write, written: Sequence[WrittenPartition]) -> CommitResult | None:
+def commit(write: Write, messages: Sequence[WrittenPartition | None]) -> CommitResult | None:
     """Publishes the files of the successful attempts, one of each partition. Returns None if the write was skipped.
+
+    `messages` has what the attempts have returned. None stands for an attempt whose message Spark doesn't have.
 
     Raises NoInput if there are no rows, NotWhole if another run has changed the folder since `begin_write`, and the errors of the plan step
     and of the commit step.
     """
     if write.is_skipped:
         return None
-    repeated = [partition for partition, count in Counter(each.partition for each in written).items() if count > 1]
-    if repeated:
-        raise NotWhole(f"Spark has named two successful attempts for partition {repeated[0]}, so its rows would be there twice.")
     files = [
         WrittenFile(write.first_partition + each.partition, nth, write.attempt_uri(each.attempt), ShardReport.model_validate_json(report))
-        for each in sorted(written, key=lambda each: each.partition)
+        for each in _each_partition_once(messages)
         for nth, report in enumerate(each.reports)
     ]
     if not files:
@@ -106,6 +105,19 @@ def commit(write: Write, written: Sequence[WrittenPartition]) -> CommitResult | 
     # An attempt that lost may have written a file while the commit step was removing the others.
     _remove_attempts(write, access)
     return result
+
+
+def _each_partition_once(messages: Sequence[WrittenPartition | None]) -> list[WrittenPartition]:
+    """Returns the messages in the order of the partitions. Raises NotWhole unless there is one for each partition."""
+    written = sorted((each for each in messages if each is not None), key=lambda each: each.partition)
+    for number, each in enumerate(written):
+        if each.partition < number:
+            raise NotWhole(f"Spark has named two successful attempts for partition {each.partition}, so its rows would be there twice.")
+        if each.partition > number:
+            raise NotWhole(f"Spark has named no successful attempt for partition {number}, so its rows would be missing.")
+    if len(written) < len(messages):
+        raise NotWhole(f"Spark has named no successful attempt for partition {len(written)}, so its rows would be missing.")
+    return written
 
 
 def _check_unchanged(write: Write, folder: OutputFolder) -> None:

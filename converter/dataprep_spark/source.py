@@ -98,7 +98,7 @@ class Writer(DataSourceArrowWriter):  # type: ignore[misc]  # see above
 
     def commit(self, messages: list[Message | None]) -> None:
         """Publishes the files of the successful attempts."""
-        result = publishing.commit(self._write, [message.written for message in messages if message is not None])
+        result = publishing.commit(self._write, [message.written if message is not None else None for message in messages])
         for warning in result.warnings if result is not None else ():
             logger.warning("%s", warning)
 

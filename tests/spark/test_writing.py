@@ -341,6 +341,15 @@ def test_two_attempts_of_a_partition_are_not_published_together(tmp_path: Path) 
         publishing.commit(write, written)
 
 
+@pytest.mark.parametrize("lost", [[0], [1], [2], [0, 1, 2]])
+def test_a_partition_without_a_message_is_never_left_out(tmp_path: Path, lost: list[int]) -> None:
+    write = begin(tmp_path / "out", numbers(0, 1).schema)
+    messages = [None if number in lost else each for number, each in enumerate(run_tasks(write, PARTITIONS))]
+    with pytest.raises(NotWhole, match=f"no successful attempt for partition {lost[0]}, so its rows would be missing"):
+        publishing.commit(write, messages)
+    assert shards_of(tmp_path / "out") == []
+
+
 def test_an_aborted_write_leaves_no_file(tmp_path: Path) -> None:
     write_frame(tmp_path / "out", PARTITIONS)
     before = files_of(tmp_path / "out")
