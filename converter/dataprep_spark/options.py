@@ -4,6 +4,7 @@ Spark passes options as texts, with names in any case. `tfrecord.compression` is
 """
 
 import json
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -23,6 +24,7 @@ from dataprep_api.spec.output import Output
 from dataprep_converter.core.errors import BadSpec
 from dataprep_converter.dataset import spark_rows
 from dataprep_converter.records.columns import similar
+from dataprep_converter.stores.local_paths import path_of
 
 Mode = Literal["errorifexists", "overwrite", "append", "ignore"]
 
@@ -34,6 +36,7 @@ _READ: Final = ("columns", "job", "path", "split", "splitColumn")
 _WRITE: Final = ("format", "job", "mode", "nested", "path", "split", "splitColumn")
 _OVERWRITE: Final[Mapping[Mode, str]] = {"errorifexists": "Never", "overwrite": "Always", "append": "Extend", "ignore": "Never"}
 """The value of `output.overwrite` for each save mode."""
+_SCHEME: Final = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*")
 _REFUSED: Final = {
     "uri": "pass the URI to save()",
     "overwrite": "use mode()",
@@ -145,9 +148,21 @@ def _own(options: Mapping[str, str], known: Sequence[str]) -> tuple[dict[str, st
 def _path(own: Mapping[str, str], call: str) -> str:
     if not own.get("path"):
         raise BadSpec(f"The URI of the data set is missing: pass it to {call}().")
-    path = own["path"].removeprefix("file://")
-    # Spark's processes have different working directories.
-    return path if "://" in path else str(Path(path).absolute())
+    uri = own["path"]
+    scheme, colon, rest = uri.partition(":")
+    if not (colon and _SCHEME.fullmatch(scheme)):
+        # Spark's processes have different working directories.
+        return str(Path(uri).absolute())
+    is_file = scheme.lower() == "file"
+    if rest.startswith("//"):
+        return path_of(uri) if is_file else uri
+    if is_file and rest.startswith("/"):
+        return rest
+    raise BadSpec(
+        f"{uri} isn't a URI: {scheme}: must be followed by {'a slash' if is_file else 'two slashes'}. For a path that contains a colon, put "
+        "./ before it.",
+        uri=uri,
+    )
 
 
 def _list(text: str | None, name: str) -> tuple[str, ...] | None:

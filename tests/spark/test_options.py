@@ -1,5 +1,6 @@
 """The options of `spark.read` and `df.write`: the names of `spec.output`, in any case, with texts as values."""
 
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -79,6 +80,32 @@ def test_without_a_path_the_call_is_named() -> None:
         write_options({}, overwrite=False)
     with pytest.raises(BadSpec, match=r"pass it to load\(\)"):
         read_options({})
+
+
+@pytest.mark.parametrize(
+    ("path", "uri"),
+    [
+        ("file:/a/set", "/a/set"),
+        ("file:///a/set", "/a/set"),
+        ("FILE:/a/set", "/a/set"),
+        ("file://localhost/a/set", "/a/set"),
+        # As in all other commands and in Spark's own paths, % has no meaning.
+        ("file:/a%20b", "/a%20b"),
+        ("s3://bucket/a:b", "s3://bucket/a:b"),
+        ("/a:b/set", "/a:b/set"),
+        ("set", str(Path("set").absolute())),
+        ("./a:b", str(Path("a:b").absolute())),
+    ],
+)
+def test_a_path_is_a_uri_or_a_path_of_the_machine(path: str, uri: str) -> None:
+    assert read_options({"path": path}).uri == uri
+    assert write_options({"path": path}, overwrite=True).spec.output.uri == uri
+
+
+@pytest.mark.parametrize("path", ["s3:/bucket/set", "hdfs:set", "file:set"])
+def test_a_scheme_without_slashes_is_refused(path: str) -> None:
+    with pytest.raises(BadSpec, match=r"isn't a URI: .*: must be followed by .* For a path that contains a colon, put ./ before it."):
+        read_options({"path": path})
 
 
 def test_lists_of_names_are_read() -> None:
