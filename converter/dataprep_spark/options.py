@@ -98,7 +98,7 @@ def read_options(options: Mapping[str, str]) -> ReadOptions:
         uri=_path(own, "load"),
         columns=_list(own.get("columns"), "columns"),
         splits=_list(own.get("split"), "split"),
-        split_column=own.get("splitColumn", SPLIT_COLUMN),
+        split_column=_column(own) or SPLIT_COLUMN,
         job=own.get("job"),
     )
 
@@ -134,7 +134,9 @@ def write_options(options: Mapping[str, str], *, overwrite: bool) -> WriteOption
         spec = DataPrepJob.parse(document).spec
     except SpecError as exc:
         raise BadSpec(f"{exc}.") from exc
-    parsed = WriteOptions(spec=spec, mode=mode, split_column=own.get("splitColumn"), job=own.get("job"))
+    if "split" in own and "splitColumn" in own:
+        raise BadSpec("The options split and splitColumn contradict each other: set split if all rows have the same split.")
+    parsed = WriteOptions(spec=spec, mode=mode, split_column=_column(own), job=own.get("job"))
     return replace(parsed, split=parsed.with_split_name(own.get("split", SPLIT)))
 
 
@@ -165,6 +167,14 @@ def _path(own: Mapping[str, str], call: str) -> str:
     )
 
 
+def _column(own: Mapping[str, str]) -> str | None:
+    """Returns the option `splitColumn`."""
+    name = own.get("splitColumn")
+    if name is not None and not name.strip():
+        raise BadSpec(f"The option splitColumn is the name of a column, got {name!r}.")
+    return name
+
+
 def _list(text: str | None, name: str) -> tuple[str, ...] | None:
     """Returns the names in a list: a JSON list, or names between commas."""
     if text is None:
@@ -175,6 +185,9 @@ def _list(text: str | None, name: str) -> tuple[str, ...] | None:
         items = []
     if not items or not all(isinstance(item, str) and item for item in items):
         raise BadSpec(f"The option {name} is a list of names, such as 'a,b' or '[\"a\", \"b\"]', got {text!r}.")
+    repeated = next((item for item in items if items.count(item) > 1), None)
+    if repeated is not None:
+        raise BadSpec(f"The option {name} names {repeated!r} twice.")
     return tuple(items)
 
 
@@ -207,6 +220,11 @@ def _set(output: dict[str, Any], name: str, text: str) -> None:
             raise _unknown(name, _fields(Output))
         output, model = output.setdefault(alias, {}), inner
     alias, field = _field(model, last, name)
+    inner = model_in(field.annotation)
+    if inner is not None:
+        # A value would hide the refusals above, and would replace the options of single fields.
+        fields = ", ".join(f"{name}.{each}" for each in _fields(inner) if f"{name}.{each}".lower() not in _REFUSED)
+        raise BadSpec(f"The option {name} can't be set as a whole. It has {f'the options {fields}' if fields else 'no options'}.")
     output[alias] = _value(text, field, name)
 
 

@@ -54,6 +54,11 @@ def test_the_save_mode_is_sparks_flag_or_an_option(options: dict[str, str], over
         ({"tfrecord.compression": "Zip"}, "The option tfrecord.compression can't be 'Zip': input should be "),
         ({"shards.records": "many"}, "The option shards.records can't be 'many': input should be a valid integer"),
         ({"shards.count": "3"}, "The option shards.count isn't supported: each partition becomes a file: use df.repartition()."),
+        ({"shards": "{count: 4}"}, "The option shards can't be set as a whole. It has the options shards.records."),
+        ({"parquet": "{}"}, "The option parquet can't be set as a whole. It has the options parquet."),
+        ({"split": "test", "splitColumn": "part"}, "The options split and splitColumn contradict each other"),
+        ({"splitColumn": " "}, "The option splitColumn is the name of a column, got ' '."),
+        ({"nested": "a,b,a"}, "The option nested names 'a' twice."),
         ({"overwrite": "Always"}, "The option overwrite isn't supported: use mode()."),
         ({"table.uri": "odps://p/tables/t"}, "The option table.uri isn't supported: write the DataFrame to the table with Spark."),
         ({"fileName": "{split}.{ext}"}, "fileName needs {shard} and can't have {shards}, got '{split}.{ext}'"),
@@ -117,6 +122,19 @@ def test_lists_of_names_are_read() -> None:
 def test_a_list_without_names_is_refused(text: str) -> None:
     with pytest.raises(BadSpec, match="The option columns is a list of names"):
         read_options({"path": "/set", "columns": text})
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"columns": "a,a"}, "The option columns names 'a' twice."),
+        ({"split": '["train", "train"]'}, "The option split names 'train' twice."),
+        ({"splitColumn": ""}, "The option splitColumn is the name of a column, got ''."),
+    ],
+)
+def test_wrong_options_of_a_read_are_named(options: dict[str, str], message: str) -> None:
+    with pytest.raises(BadSpec, match=message):
+        read_options({"path": "/set", **options})
 
 
 def test_an_unknown_option_of_a_read_is_named() -> None:
