@@ -30,6 +30,7 @@ from dataprep_converter.dataset.output_folder import OutputFolder
 from dataprep_converter.dataset.stored_folder import StoredFolder
 from dataprep_converter.inputs.access import Access
 from dataprep_converter.planning.growth import Growth
+from dataprep_converter.readers.columnar.tables import columns_from
 from dataprep_converter.runtime import makers
 from dataprep_converter.sampling.plan import Tables, WholePlan
 from dataprep_converter.sampling.units import Unit, UnitTable
@@ -41,6 +42,7 @@ from dataprep_converter.steps.conversion.extend import ExistingDataSet, Extensio
 from dataprep_converter.stores import MovesFiles, StoreSettings
 from dataprep_spark.options import WriteOptions
 from dataprep_spark.placing import WrittenFile, as_shards, check_sources, place
+from dataprep_spark.rows import frozen_state
 from dataprep_spark.writing import ROW_BITS, Write, WrittenPartition, planned_write
 
 logger = logging.getLogger(__name__)
@@ -67,6 +69,8 @@ def begin_write(options: WriteOptions, schema: pa.Schema, settings: Iterable[Sto
             first_partition=1 + max(int(pc.max(rows).as_py() or 0), 0) // (1 << ROW_BITS),
             existing_template=existing.base.head.splits[0].template,
         )
+        write = _in_order_of(write, existing, access)
+        _check_columns(write, existing)
         _check_splits(write, existing)
     with _draft(write, [], existing, access) as draft:
         fault = plan_step.fault_of_output(draft, job=_JOB)
@@ -95,7 +99,10 @@ def commit(write: Write, messages: Sequence[WrittenPartition | None]) -> CommitR
     access = write.access()
     folder = OutputFolder(write.spec.output.uri, access).of_run(write.run_id)
     _check_unchanged(write, folder)
-    with _draft(write, files, _existing(write, access), access) as draft:
+    existing = _existing(write, access)
+    if existing is not None:
+        _check_columns(write, existing)
+    with _draft(write, files, existing, access) as draft:
         placed = as_shards(files, draft.plan.head, folder.uri)
         check_sources(placed, access)
         plan = plan_step.take_output(draft, [], job=_JOB, maker=makers.this_process(_JOB)).plan
@@ -153,17 +160,28 @@ def _remove_attempts(write: Write, access: Access) -> None:
 
 
 def _existing(write: Write, access: Access) -> ExistingDataSet | None:
-    """Returns the data set to which the rows are appended, or None. Raises BadSpec if its columns differ."""
-    if write.mode != "append":
-        return None
-    existing = extend.find_existing(write.spec, access)
-    if existing is not None and existing.base.head.reader_state != write.state:
-        there, here = (_columns(state) for state in (existing.base.head.reader_state, write.state))
+    """Returns the data set to which the rows are appended, or None."""
+    return extend.find_existing(write.spec, access) if write.mode == "append" else None
+
+
+def _in_order_of(write: Write, existing: ExistingDataSet, access: Access) -> Write:
+    """Returns the write with the columns in the data set's order, if only the order differs: columns are appended by name."""
+    there = columns_from(existing.base.head.reader_state)
+    order = list(dict.fromkeys(column.path[0] for column in there))
+    if sorted(order) != sorted(write.schema.names):
+        return write
+    schema = pa.schema([write.schema.field(name) for name in order])
+    return replace(write, schema=schema, state=frozen_state(schema, write.source, access.structs))
+
+
+def _check_columns(write: Write, existing: ExistingDataSet) -> None:
+    """Raises BadSpec if the columns of the data set to which the rows are appended differ."""
+    if existing.base.head.reader_state != write.state:
+        there, here = (_described(state) for state in (existing.base.head.reader_state, write.state))
         raise BadSpec(
             f"The rows can't be appended to {write.spec.output.uri}: its columns are {there}, but those of the DataFrame are {here}. Use "
             'mode("overwrite"), or write to another URI.'
         )
-    return existing
 
 
 def _check_splits(write: Write, existing: ExistingDataSet) -> None:
@@ -178,10 +196,8 @@ def _check_splits(write: Write, existing: ExistingDataSet) -> None:
         )
 
 
-def _columns(state: dict[str, object]) -> str:
+def _described(state: dict[str, object]) -> str:
     """Describes the columns in a reader's state."""
-    from dataprep_converter.readers.columnar.tables import columns_from
-
     return ", ".join(f"{column.name}: {column.nested or column.was or column.type}" for column in columns_from(state))
 
 

@@ -11,13 +11,16 @@ import pyarrow as pa
 
 from dataprep_api import names
 from dataprep_api.dataset.report import Manifest, ManifestFile, MetadataFile
-from dataprep_converter.core.errors import BadSpec, ConvertError
+from dataprep_converter.core.errors import BadSpec, ConvertError, NewerFormat, NotWhole
+from dataprep_converter.dataset import spark_rows
 from dataprep_converter.dataset.listing import load_manifest
+from dataprep_converter.dataset.output_folder import OutputFolder
 from dataprep_converter.formats.columnar.hugging_face import unwrapped
 from dataprep_converter.formats.format import ReadUnit
 from dataprep_converter.formats.nested.descriptions import parse_description
 from dataprep_converter.formats.registry import format_of
 from dataprep_converter.inputs.access import Access
+from dataprep_converter.readers.columnar.tables import columns_from
 from dataprep_converter.records.columns import similar
 from dataprep_converter.stores import StoreSettings
 from dataprep_reader.dataset import DataSet
@@ -134,7 +137,8 @@ def open_source(options: ReadOptions, settings: Iterable[StoreSettings] = ()) ->
     set doesn't have, and for a column that Spark can't read.
     """
     settings = tuple(settings)
-    manifest = load_manifest(options.uri, Access(settings))
+    access = Access(settings)
+    manifest = load_manifest(options.uri, access)
     if not manifest.features:
         raise BadSpec(
             f"{options.uri} was made by a script, which doesn't say what its records contain. Read its files with Spark's own sources."
@@ -143,12 +147,24 @@ def open_source(options: ReadOptions, settings: Iterable[StoreSettings] = ()) ->
         if split not in (existing := [each.name for each in manifest.splits]):
             raise BadSpec(f"{options.uri} has no split {split!r}.{similar(split, existing)} It has {', '.join(existing)}.")
     head = manifest.model_copy(update={"files": [], "file_table": None, "metadata": [], "quarantine": []})
-    return Source(options, settings, head, _schema(manifest, options)), manifest
+    return Source(options, settings, head, _schema(manifest, options, _features_in_order(manifest, options.uri, access))), manifest
 
 
-def _schema(manifest: Manifest, options: ReadOptions) -> pa.Schema:
-    """Returns the requested columns in Spark's types, followed by the split."""
-    existing = [feature["name"] for feature in manifest.features]
+def _features_in_order(manifest: Manifest, uri: str, access: Access) -> list[str]:
+    """Returns the names of the features: as the DataFrame had them if Spark has written the data set, or else as the records have them."""
+    features = [feature["name"] for feature in manifest.features]
+    if not spark_rows.is_content_of_spark(manifest.content):
+        return features
+    try:
+        found = OutputFolder(uri, access).of_run(manifest.run_id).plan_head()
+    except (NotWhole, NewerFormat):
+        found = None
+    places = {column.name: place for place, column in enumerate(columns_from(found[0].reader_state))} if found is not None else {}
+    return sorted(features, key=lambda name: places.get(name, len(places)))
+
+
+def _schema(manifest: Manifest, options: ReadOptions, existing: Sequence[str]) -> pa.Schema:
+    """Returns the requested columns in Spark's types, followed by the split. `existing` are all features."""
     for name in options.columns or ():
         if name not in existing:
             raise BadSpec(f"{options.uri} has no column {name!r}.{similar(name, existing)} It has {', '.join(existing)}.")
@@ -157,7 +173,7 @@ def _schema(manifest: Manifest, options: ReadOptions) -> pa.Schema:
             f"{options.uri} has a column {options.split_column!r}, which is also the name of the column with the splits. Set the option "
             "splitColumn to another name."
         )
-    layout = ShardLayout(DataSet(options.uri, manifest, ()), Access(), options.columns)
+    layout = ShardLayout(DataSet(options.uri, manifest, ()), Access(), options.columns or tuple(existing))
     is_typed = format_of(manifest.format).read_unit in _TYPED
     own = {**manifest.types, **manifest.nested} if is_typed else {}
     fields = [

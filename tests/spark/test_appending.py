@@ -4,13 +4,15 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
 import pytest
 from tests.builders.dataframes import begin, files_of, numbers, rows_of, run_tasks, write_frame
 
 from dataprep_converter.core.errors import BadSpec, NotWhole
 from dataprep_converter.inputs.access import Access
 from dataprep_converter.tools.verification import verify
-from dataprep_spark import publishing
+from dataprep_spark import publishing, reading
+from dataprep_spark.options import read_options
 
 ROWS = [[numbers(0, 2)]]
 
@@ -65,3 +67,29 @@ def test_a_commit_never_replaces_a_file_of_the_data_set_that_it_extends(tmp_path
         publishing.commit(write, written)
     publishing.abort(write)
     assert checked(tmp_path / "out") == [0, 1]
+
+
+# --- the order of columns -----------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("format_", ["tfrecord", "parquet", "jsonl"])
+def test_columns_are_read_in_their_order_and_appended_by_name(tmp_path: Path, format_: str) -> None:
+    rows = pa.RecordBatch.from_pydict({"z": [1], "a": [2], "s": [{"y": 3, "x": 4}]})
+    write_frame(tmp_path / "out", [[rows]], format=format_)
+    source, _ = reading.open_source(read_options({"path": str(tmp_path / "out")}))
+    columns = ["z", "a", "s/y", "s/x"] if format_ == "tfrecord" else ["z", "a", "s"]
+    assert source.schema.names == [*columns, "split"]
+    write_frame(tmp_path / "out", [[rows.select(["s", "a", "z"])]], format=format_)
+    verify(str(tmp_path / "out"), Access(), every_record=True)
+    source, manifest = reading.open_source(read_options({"path": str(tmp_path / "out")}))
+    assert source.schema.names == [*columns, "split"]
+    found = [row for part in source.partitions(manifest) for batch in source.batches(part) for row in batch.to_pylist()]
+    assert (len(found), found[0]) == (2, found[1])
+    assert (found[0]["z"], found[0]["a"]) == (1, 2)
+
+
+def test_without_the_plan_columns_are_in_the_order_of_the_records(tmp_path: Path) -> None:
+    write = write_frame(tmp_path / "out", [[pa.RecordBatch.from_pydict({"z": [1], "a": [2]})]])
+    (tmp_path / f"out/_dataprep/{write.run_id}/plan.json").write_text("{}")
+    source, _ = reading.open_source(read_options({"path": str(tmp_path / "out")}))
+    assert source.schema.names == ["a", "z", "split"]

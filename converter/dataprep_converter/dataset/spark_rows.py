@@ -1,7 +1,7 @@
 """Data sets of rows from a Spark DataFrame (`dataprep_spark`). Such rows exist only while the DataFrame is written, so nobody can read them
 again."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
 from dataprep_api.spec import Source
@@ -20,3 +20,8 @@ def source(nested: Sequence[str] | None = None) -> dict[str, Any]:
 def is_of_spark(source: Source) -> bool:
     """Returns whether this is the source of a data set that Spark writes."""
     return source.arrow is not None and list(source.arrow.uris) == [URI]
+
+
+def is_content_of_spark(content: Mapping[str, Any]) -> bool:
+    """Returns whether this is `Manifest.content` of a data set that Spark has written."""
+    return bool(content.get("source", {}).get(READER, {}).get("uris") == [URI])
