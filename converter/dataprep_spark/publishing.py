@@ -27,7 +27,6 @@ from dataprep_converter.core.errors import BadSpec, NoInput, NotWhole
 from dataprep_converter.core.tensors import pc
 from dataprep_converter.dataset import spark_rows
 from dataprep_converter.dataset.output_folder import OutputFolder
-from dataprep_converter.dataset.stored_folder import StoredFolder
 from dataprep_converter.inputs.access import Access
 from dataprep_converter.planning.growth import Growth
 from dataprep_converter.readers.columnar.tables import columns_from
@@ -39,11 +38,11 @@ from dataprep_converter.steps import plan_step
 from dataprep_converter.steps.conversion import convert_commit, extend
 from dataprep_converter.steps.conversion.convert_plan import ConversionDraft
 from dataprep_converter.steps.conversion.extend import ExistingDataSet, ExtensionDraft
-from dataprep_converter.stores import MovesFiles, StoreSettings
+from dataprep_converter.stores import StoreSettings
 from dataprep_spark.options import WriteOptions
 from dataprep_spark.placing import WrittenFile, as_shards, check_sources, place
 from dataprep_spark.rows import frozen_state
-from dataprep_spark.writing import ROW_BITS, Write, WrittenPartition, planned_write
+from dataprep_spark.writing import ROW_BITS, Write, WrittenPartition, check_unchanged, planned_write, remove_folder
 
 logger = logging.getLogger(__name__)
 
@@ -98,7 +97,7 @@ def commit(write: Write, messages: Sequence[WrittenPartition | None]) -> CommitR
         raise NoInput(f"The DataFrame has no rows, so there is nothing to write to {write.spec.output.uri}.", uri=write.spec.output.uri)
     access = write.access()
     folder = OutputFolder(write.spec.output.uri, access).of_run(write.run_id)
-    _check_unchanged(write, folder)
+    check_unchanged(write, folder)
     existing = _existing(write, access)
     if existing is not None:
         _check_columns(write, existing)
@@ -127,18 +126,6 @@ def _each_partition_once(messages: Sequence[WrittenPartition | None]) -> list[Wr
     return written
 
 
-def _check_unchanged(write: Write, folder: OutputFolder) -> None:
-    """Raises NotWhole if the folder no longer holds the data set that it held when this write began."""
-    before, now = write.success, folder.success()
-    if now == before:
-        return
-    if now is None and before is not None:
-        what = f"The data set of run {before.run_id} in {folder.uri} is no longer finished: another run replaces it, or its _SUCCESS was removed"
-    else:
-        what = f"Another run, {now and now.run_id}, has finished a data set in {folder.uri} while these rows were written"
-    raise NotWhole(f"{what}. Nothing was changed there. Write the DataFrame again.", uri=folder.uri)
-
-
 def abort(write: Write) -> None:
     """Removes the files of all attempts. What the commit has published or replaced stays."""
     if not write.is_skipped:
@@ -146,14 +133,7 @@ def abort(write: Write) -> None:
 
 
 def _remove_attempts(write: Write, access: Access) -> None:
-    folder = StoredFolder(names.join(write.spec.output.uri, names.intermediate_folder(write.run_id)), access)
-    store = access.store(folder.uri)
-    if isinstance(store, MovesFiles):
-        store.remove_folder(folder.uri)
-        return
-    for path, _ in list(folder.all_files()):
-        folder.delete(path)
-    folder.sweep()
+    remove_folder(names.join(write.spec.output.uri, names.intermediate_folder(write.run_id)), access)
 
 
 # --- the plan -----------------------------------------------------------------------------------------------------

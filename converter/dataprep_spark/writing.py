@@ -18,9 +18,10 @@ from dataprep_api.dataset.report import ShardReport, Success
 from dataprep_api.formats import format_rules
 from dataprep_api.spec import NO_TRAIN, DataPrepJobSpec
 from dataprep_api.spec.sources.arrow import ArrowSource
-from dataprep_converter.core.errors import BadSpec, OutputExists
+from dataprep_converter.core.errors import BadSpec, ConvertError, NotWhole, OutputExists, OutputLost
 from dataprep_converter.dataset import spark_rows
-from dataprep_converter.dataset.output_folder import OutputFolder
+from dataprep_converter.dataset.output_folder import OutputFolder, RunFolder
+from dataprep_converter.dataset.stored_folder import StoredFolder
 from dataprep_converter.formats.registry import encoder_class
 from dataprep_converter.inputs.access import Access
 from dataprep_converter.pipeline.pipeline import Pipeline
@@ -28,7 +29,7 @@ from dataprep_converter.pipeline.shard_samples import MOST_RECORDS
 from dataprep_converter.pipeline.shard_writer import ShardWriter
 from dataprep_converter.sampling.plan import Plan
 from dataprep_converter.sampling.units import Unit, UnitTable
-from dataprep_converter.stores import StoreSettings, WritesAside
+from dataprep_converter.stores import MovesFiles, StoreSettings, WritesAside
 from dataprep_converter.stores.read_only import ReadOnlyStore
 from dataprep_spark.options import Mode, WriteOptions
 from dataprep_spark.rows import Rows, RowsReader, frozen_state
@@ -192,7 +193,8 @@ def _check_store(uri: str, access: Access) -> None:
 def write_partition(write: Write, batches: Iterable[pa.RecordBatch], *, partition: int, attempt: str) -> WrittenPartition:
     """Writes the rows of a partition as one attempt of its task. Returns what the driver needs to publish the files.
 
-    Raises BadData naming the row, if a row can't be stored as the format's rules demand.
+    Raises BadData naming the row, if a row can't be stored as the format's rules demand, and OutputLost or NotWhole if the driver has begun
+    its commit or can't succeed any more.
     """
     if write.is_skipped:
         return WrittenPartition(partition, attempt)
@@ -208,13 +210,61 @@ def write_partition(write: Write, batches: Iterable[pa.RecordBatch], *, partitio
         rows = Rows(batches, write.schema, write.options, most_in_batch=min(pipeline.most_records, MOST_RECORDS))
         for nth, (split, records) in enumerate(rows.files(write.spec.output.shards.records)):
             if not nth:
-                folder.claim()
+                _claim(write, folder, access)
             reader.take(records)
             shard = _shard_of_attempt(write, split, number, nth, first=reader.rows)
             writer = ShardWriter(shard, plan=plan, pipeline=pipeline, folder=folder, access=access, attempt=f"task {attempt}")
             writer.encode(lambda _: None)
             reports.append(writer.publish())
     return WrittenPartition(partition, attempt, tuple(report.to_bytes() for report in reports))
+
+
+def _claim(write: Write, folder: RunFolder, access: Access) -> None:
+    """Begins to write into the folder of an attempt. An attempt that comes too late leaves no files."""
+    _check_not_committed(write, access)
+    folder.claim()
+    try:
+        # The commit may have removed the folders of all attempts before this folder was made.
+        _check_not_committed(write, access)
+    except ConvertError:
+        remove_folder(folder.uri, access)
+        raise
+
+
+def _check_not_committed(write: Write, access: Access) -> None:
+    """Raises OutputLost if the driver has begun to publish this write, and NotWhole if another run has changed the data set."""
+    output = OutputFolder(write.spec.output.uri, access)
+    try:
+        owner = output.owner()
+    except NotWhole:
+        owner = None  # the commit replaces a damaged OWNER
+    if owner is not None and owner.run_id == write.run_id:
+        raise OutputLost(f"{output.uri}: the driver has begun to publish other attempts, so this attempt comes too late.", uri=output.uri)
+    check_unchanged(write, output)
+
+
+def check_unchanged(write: Write, folder: OutputFolder) -> None:
+    """Raises NotWhole if the folder no longer holds the data set that it held when this write began."""
+    before, now = write.success, folder.success()
+    if now == before:
+        return
+    if now is None and before is not None:
+        what = f"The data set of run {before.run_id} in {folder.uri} is no longer finished: another run replaces it, or its _SUCCESS was removed"
+    else:
+        what = f"Another run, {now and now.run_id}, has finished a data set in {folder.uri} while these rows were written"
+    raise NotWhole(f"{what}. Nothing was changed there. Write the DataFrame again.", uri=folder.uri)
+
+
+def remove_folder(uri: str, access: Access) -> None:
+    """Removes a folder of attempts with all files and uploads in it."""
+    store = access.store(uri)
+    if isinstance(store, MovesFiles):
+        store.remove_folder(uri)
+        return
+    folder = StoredFolder(uri, access)
+    for path, _ in list(folder.all_files()):
+        folder.delete(path)
+    folder.sweep()
 
 
 def _shard_of_attempt(write: Write, split: str, number: int, nth: int, *, first: int) -> Shard:

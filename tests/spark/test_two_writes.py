@@ -6,10 +6,12 @@ from typing import Any
 import pytest
 from tests.builders.dataframes import begin, files_of, numbers, rows_of, run_tasks, write_frame
 
-from dataprep_converter.core.errors import NotWhole
+from dataprep_converter.core.errors import NotWhole, OutputLost
+from dataprep_converter.dataset.output_folder import RunFolder
 from dataprep_converter.inputs.access import Access
 from dataprep_converter.tools.verification import verify
 from dataprep_spark import publishing
+from dataprep_spark.writing import write_partition
 
 SCHEMA = numbers(0, 1).schema
 
@@ -74,3 +76,53 @@ def test_a_file_that_is_no_longer_as_its_task_wrote_it_is_noticed_before_anythin
         publishing.commit(write, written)
     publishing.abort(write)
     assert checked(out) == [0, 1]
+
+
+# --- attempts that come too late ------------------------------------------------------------------------------------
+
+
+def test_an_attempt_that_begins_after_the_commit_leaves_no_file(tmp_path: Path) -> None:
+    out = tmp_path / "out"
+    write = begin(out, SCHEMA)
+    publishing.commit(write, run_tasks(write, [[numbers(0, 2)]]))
+    before = files_of(out)
+    with pytest.raises(OutputLost, match="the driver has begun to publish other attempts, so this attempt comes too late"):
+        write_partition(write, [numbers(0, 2)], partition=0, attempt="99")
+    assert files_of(out) == before
+
+
+def test_an_attempt_that_claims_its_folder_after_the_commit_leaves_no_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    out = tmp_path / "out"
+    write = begin(out, SCHEMA)
+    written = run_tasks(write, [[numbers(0, 2)]])
+    claim = RunFolder.claim
+
+    def late(folder: RunFolder, maker: Any = None) -> None:
+        if folder.uri.endswith("/99"):
+            monkeypatch.undo()
+            publishing.commit(write, written)
+        claim(folder, maker)
+
+    monkeypatch.setattr(RunFolder, "claim", late)
+    with pytest.raises(OutputLost, match="comes too late"):
+        write_partition(write, [numbers(0, 2)], partition=0, attempt="99")
+    assert not [path for path in files_of(out) if "/made/" in path]
+    assert checked(out) == [0, 1]
+
+
+def test_tasks_end_if_the_commit_would_be_refused(tmp_path: Path) -> None:
+    out = tmp_path / "out"
+    first, second = (begin(out, SCHEMA, overwrite=True) for _ in range(2))
+    publishing.commit(first, run_tasks(first, [[numbers(0, 2)]]))
+    before = files_of(out)
+    with pytest.raises(NotWhole, match=f"Another run, {first.run_id}, has finished a data set"):
+        write_partition(second, [numbers(5, 2)], partition=0, attempt="99")
+    assert files_of(out) == before
+
+
+def test_a_damaged_owner_stops_no_overwrite(tmp_path: Path) -> None:
+    out = tmp_path / "out"
+    write_frame(out, [[numbers(0, 2)]])
+    (out / "_dataprep/OWNER").write_text("{")
+    write_frame(out, [[numbers(5, 2)]], overwrite=True)
+    assert checked(out) == [5, 6]
