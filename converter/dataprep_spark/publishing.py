@@ -140,8 +140,23 @@ def _remove_attempts(write: Write, access: Access) -> None:
 
 
 def _existing(write: Write, access: Access) -> ExistingDataSet | None:
-    """Returns the data set to which the rows are appended, or None."""
-    return extend.find_existing(write.spec, access) if write.mode == "append" else None
+    """Returns the data set to which the rows are appended, or None if there is none yet.
+
+    Raises NotWhole if there are files of a run that has replaced a data set, or made the first, without finishing it.
+    """
+    if write.mode != "append":
+        return None
+    existing = extend.find_existing(write.spec, access)
+    if existing is None:
+        folder = OutputFolder(write.spec.output.uri, access)
+        left = folder.known_files(path for path, _ in folder.visible())
+        if left:
+            raise NotWhole(
+                f"{folder.uri} has no _SUCCESS, but has {min(left)} of an unfinished run, so it is unknown to which records the rows would be "
+                'appended. Write the complete data set with mode("overwrite").',
+                uri=folder.uri,
+            )
+    return existing
 
 
 def _in_order_of(write: Write, existing: ExistingDataSet, access: Access) -> Write:

@@ -8,7 +8,8 @@ import pyarrow as pa
 import pytest
 from tests.builders.dataframes import begin, files_of, numbers, rows_of, run_tasks, write_frame
 
-from dataprep_converter.core.errors import BadSpec, NotWhole
+from dataprep_converter.core.errors import BadSpec, NotWhole, OutputExists
+from dataprep_converter.dataset.output_folder import RunFolder
 from dataprep_converter.inputs.access import Access
 from dataprep_converter.tools.verification import verify
 from dataprep_spark import publishing, reading
@@ -67,6 +68,43 @@ def test_a_commit_never_replaces_a_file_of_the_data_set_that_it_extends(tmp_path
         publishing.commit(write, written)
     publishing.abort(write)
     assert checked(tmp_path / "out") == [0, 1]
+
+
+# --- unfinished data sets -----------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("after", ["claim", "place"])
+def test_rows_are_not_appended_to_a_data_set_whose_overwrite_was_not_finished(
+    tmp_path: Path, after: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    write_frame(tmp_path / "out", [[numbers(0, 2)], [numbers(2, 2)]])
+    write = begin(tmp_path / "out", numbers(0, 1).schema, overwrite=True)
+    written = run_tasks(write, [[numbers(50, 2)]])
+
+    class Killed(BaseException):
+        """The driver ends here."""
+
+    def killed(*_: object, **__: object) -> None:
+        raise Killed
+
+    where: tuple[Any, str] = (RunFolder, "put_plan") if after == "claim" else (publishing, "place")
+    with monkeypatch.context() as patched:
+        patched.setattr(*where, killed)
+        with pytest.raises(Killed):
+            publishing.commit(write, written)
+    before = files_of(tmp_path / "out")
+    with pytest.raises(NotWhole, match=r'has no _SUCCESS, but has train-00000.tfrecords of an unfinished run.*mode\("overwrite"\)'):
+        begin(tmp_path / "out", numbers(0, 1).schema)
+    assert files_of(tmp_path / "out") == before
+    write_frame(tmp_path / "out", [[numbers(50, 2)]], overwrite=True)
+    assert checked(tmp_path / "out") == [50, 51]
+
+
+def test_files_of_others_are_named_when_rows_are_appended(tmp_path: Path) -> None:
+    (tmp_path / "out").mkdir()
+    (tmp_path / "out/mine.txt").write_text("x")
+    with pytest.raises(OutputExists, match="contains mine.txt, which no dataprep run planned there"):
+        begin(tmp_path / "out", numbers(0, 1).schema)
 
 
 # --- the order of columns -----------------------------------------------------------------------------------------
