@@ -89,6 +89,12 @@ class WriteOptions:
             ) from None
 
 
+def found_name(name: str, names: Sequence[str]) -> str | None:
+    """Returns the column that Spark means by a name, in any case, or None if there is none. A column with the same case comes first."""
+    same = [each for each in names if each.casefold() == name.casefold()]
+    return name if name in same else next(iter(same), None)
+
+
 def read_options(options: Mapping[str, str]) -> ReadOptions:
     """Parses the options of `spark.read`. Raises BadSpec for an unknown option, and without a path."""
     own, others = _own(options, _READ)

@@ -25,7 +25,7 @@ from dataprep_converter.records.columns import similar
 from dataprep_converter.stores import StoreSettings
 from dataprep_reader.dataset import DataSet
 from dataprep_reader.shards import ShardLayout
-from dataprep_spark.options import ReadOptions
+from dataprep_spark.options import ReadOptions, found_name
 from dataprep_spark.replacement import check_not_replaced
 from dataprep_spark.spark_types import as_spark_type, spark_type
 
@@ -163,17 +163,19 @@ def _features_in_order(manifest: Manifest, uri: str, access: Access) -> list[str
     return sorted(features, key=lambda name: places.get(name, len(places)))
 
 
-def _schema(manifest: Manifest, options: ReadOptions, existing: Sequence[str]) -> pa.Schema:
+def _schema(manifest: Manifest, options: ReadOptions, existing: list[str]) -> pa.Schema:
     """Returns the requested columns in Spark's types, followed by the split. `existing` are all features."""
-    for name in options.columns or ():
-        if name not in existing:
-            raise BadSpec(f"{options.uri} has no column {name!r}.{similar(name, existing)} It has {', '.join(existing)}.")
-    if options.split_column in (options.columns or existing):
+    columns = [_feature(name, existing, options.uri) for name in options.columns] if options.columns is not None else existing
+    repeated = next((name for name in columns if columns.count(name) > 1), None)
+    if repeated is not None:
+        raise BadSpec(f"The option columns names {repeated!r} twice.")
+    taken = found_name(options.split_column, columns)
+    if taken is not None:
         raise BadSpec(
-            f"{options.uri} has a column {options.split_column!r}, which is also the name of the column with the splits. Set the option "
-            "splitColumn to another name."
+            f"{options.uri} has a column {taken!r}, which is also the name of the column with the splits. Set the option splitColumn to "
+            "another name."
         )
-    layout = ShardLayout(DataSet(options.uri, manifest, ()), Access(), options.columns or tuple(existing))
+    layout = ShardLayout(DataSet(options.uri, manifest, ()), Access(), tuple(columns))
     is_typed = format_of(manifest.format).read_unit in _TYPED
     own = {**manifest.types, **manifest.nested} if is_typed else {}
     fields = [
@@ -181,6 +183,13 @@ def _schema(manifest: Manifest, options: ReadOptions, existing: Sequence[str]) -
         for field in layout.schema
     ]
     return pa.schema([*fields, pa.field(options.split_column, pa.string())])
+
+
+def _feature(name: str, existing: Sequence[str], uri: str) -> str:
+    found = found_name(name, existing)
+    if found is None:
+        raise BadSpec(f"{uri} has no column {name!r}.{similar(name, existing)} It has {', '.join(existing)}.")
+    return found
 
 
 def _grouped(files: Iterable[ManifestFile]) -> Iterator[Sequence[ManifestFile]]:

@@ -31,7 +31,7 @@ from dataprep_converter.sampling.plan import Plan
 from dataprep_converter.sampling.units import Unit, UnitTable
 from dataprep_converter.stores import MovesFiles, StoreSettings, WritesAside
 from dataprep_converter.stores.read_only import ReadOnlyStore
-from dataprep_spark.options import Mode, WriteOptions
+from dataprep_spark.options import Mode, WriteOptions, found_name
 from dataprep_spark.rows import Rows, RowsReader, frozen_state
 
 ROW_BITS: Final = 33
@@ -135,7 +135,7 @@ def planned_write(options: WriteOptions, schema: pa.Schema, settings: Iterable[S
     """
     spec = options.spec
     if options.split_column is not None:
-        _check_split_column(options.split_column, schema)
+        options = replace(options, split_column=_split_column(options.split_column, schema))
         schema = pa.schema([each for each in schema if each.name != options.split_column])
     elif format_rules(spec.output.format).is_for_sagemaker and options.split != "train":
         raise BadSpec(f"{NO_TRAIN}; it is {options.split}.")
@@ -168,13 +168,16 @@ def planned_write(options: WriteOptions, schema: pa.Schema, settings: Iterable[S
     return write
 
 
-def _check_split_column(name: str, schema: pa.Schema) -> None:
-    if name not in schema.names:
+def _split_column(name: str, schema: pa.Schema) -> str:
+    """Returns the DataFrame's column with the names of splits. Raises BadSpec if there is none, or if it isn't text."""
+    found = found_name(name, schema.names)
+    if found is None:
         raise BadSpec(f"The DataFrame has no column {name!r}, which the option splitColumn names: it has {', '.join(schema.names)}.")
-    if not pa.types.is_string(schema.field(name).type):
+    if not pa.types.is_string(schema.field(found).type):
         raise BadSpec(
-            f"The column {name!r} (splitColumn) has the names of splits, so it must be text, but it is {schema.field(name).type}."
+            f"The column {found!r} (splitColumn) has the names of splits, so it must be text, but it is {schema.field(found).type}."
         )
+    return found
 
 
 def _check_store(uri: str, access: Access) -> None:

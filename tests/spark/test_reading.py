@@ -104,6 +104,16 @@ def test_a_feature_with_the_name_of_the_splits_column_needs_another_name(tmp_pat
     assert [row["split"] for row in read(tmp_path / "out", columns="n")] == ["train", "train"]
 
 
+def test_names_of_columns_may_have_any_case_as_in_spark(tmp_path: Path) -> None:
+    write_frame(tmp_path / "out", [[numbers(0, 2, Split=["x", "y"])]], splitColumn="SPLIT")
+    assert read(tmp_path / "out", split="x", columns="N,WORD") == [{"n": 0, "word": "word 0", "split": "x"}]
+    with pytest.raises(BadSpec, match="The option columns names 'n' twice."):
+        opened(tmp_path / "out", columns="n,N")
+    write_frame(tmp_path / "set", [[numbers(0, 2, Split=["x", "y"])]])
+    with pytest.raises(BadSpec, match="has a column 'Split', which is also the name of the column with the splits"):
+        opened(tmp_path / "set")
+
+
 @pytest.mark.parametrize("format_", ["parquet", "arrow"])
 def test_what_spark_has_written_is_read_with_its_types(tmp_path: Path, format_: str) -> None:
     rows: Any = pa.RecordBatch.from_arrays(
