@@ -3,6 +3,7 @@
 Spark has neither unsigned numbers nor tensors, counts times in microseconds, and takes only lists, texts and bytes with 32-bit offsets.
 """
 
+import math
 from collections.abc import Mapping
 from typing import Any, Final
 
@@ -10,7 +11,7 @@ import numpy as np
 import pyarrow as pa
 
 from dataprep_converter.core.errors import BadSpec
-from dataprep_converter.core.tensors import is_tensor, null_mask, to_arrow
+from dataprep_converter.core.tensors import is_tensor, null_mask, pc, to_arrow
 
 _MOST_DIGITS: Final = 38
 _WIDER: Final[Mapping[pa.DataType, pa.DataType]] = {
@@ -77,7 +78,11 @@ def _list_of(kind: pa.DataType) -> pa.DataType:
 
 
 def as_spark_type(column: Any, kind: Any) -> Any:
-    """Returns the column with a type that `spark_type` has returned. Digits of times below a microsecond are cut off."""
+    """Returns the column with a type that `spark_type` has returned.
+
+    Times are rounded down to microseconds, as Spark does, so that times before 1970 keep their order. Raises ArrowInvalid for times that
+    Spark can't hold.
+    """
     if isinstance(column, pa.ChunkedArray):
         column = column.combine_chunks()
     if is_tensor(column.type):
@@ -87,15 +92,44 @@ def as_spark_type(column: Any, kind: Any) -> Any:
     if column.type.equals(kind):
         return column
     options = _arrow.compute.CastOptions(kind, allow_time_truncate=True)
-    return _arrow.compute.cast(column, options=options)
+    return _arrow.compute.cast(_in_microseconds(column), options=options)
+
+
+def _in_microseconds(column: Any) -> Any:
+    """Returns the column with its nanosecond times, which may be nested, rounded down to microseconds, and its days to whole days."""
+    kind = column.type
+    if _types.is_timestamp(kind) and kind.unit == "ns":
+        return _floored(column.view(pa.int64()), 1000).view(pa.timestamp("us", kind.tz))
+    if kind == pa.date64():
+        return _floored(column.view(pa.int64()), 86_400_000).cast(pa.int32()).view(pa.date32())
+    if _types.is_struct(kind):
+        fields = [_in_microseconds(column.field(place)) for place in range(kind.num_fields)]
+        names = [field.name for field in kind]
+        return _arrow.StructArray.from_arrays(fields, names=names, mask=column.is_null()) if fields else column
+    if _types.is_map(kind):
+        offsets = _arrow.concat_arrays([column.offsets])
+        return _arrow.MapArray.from_arrays(offsets, _in_microseconds(column.keys), _in_microseconds(column.items), mask=column.is_null())
+    if _types.is_list(kind) or _types.is_large_list(kind):
+        lists = _arrow.ListArray if _types.is_list(kind) else _arrow.LargeListArray
+        return lists.from_arrays(_arrow.concat_arrays([column.offsets]), _in_microseconds(column.values), mask=column.is_null())
+    return column
+
+
+def _floored(numbers: Any, by: int) -> Any:
+    """Divides whole numbers, and rounds down."""
+    quotients = pc.divide(numbers, by)  # rounds to 0
+    return pc.subtract(quotients, pc.less(numbers, pc.multiply(quotients, by)).cast(pa.int64()))
 
 
 def _lists_of_tensors(tensors: Any) -> Any:
     """Returns tensors as lists, of lists if they have several dimensions."""
     outer, *inner = tensors.type.shape
     values = tensors.storage.flatten()  # without those of nulls
-    for size in reversed(inner):
-        values = _arrow.ListArray.from_arrays(to_arrow(np.arange(0, len(values) + 1, size, dtype=np.int32)), values)
+    rows = len(tensors) - tensors.null_count
+    for place in range(len(inner) - 1, -1, -1):
+        count = rows * outer * math.prod(inner[:place])
+        offsets = np.arange(count + 1, dtype=np.int32) * np.int32(inner[place])
+        values = _arrow.ListArray.from_arrays(to_arrow(offsets), values)
     is_missing = null_mask(tensors)
-    offsets = np.concatenate((np.zeros(1, np.int32), np.cumsum(np.where(is_missing, 0, outer), dtype=np.int32)))
-    return _arrow.ListArray.from_arrays(to_arrow(offsets), values, mask=to_arrow(is_missing) if is_missing.any() else None)
+    ends = np.concatenate((np.zeros(1, np.int32), np.cumsum(np.where(is_missing, 0, outer), dtype=np.int32)))
+    return _arrow.ListArray.from_arrays(to_arrow(ends), values, mask=to_arrow(is_missing) if is_missing.any() else None)

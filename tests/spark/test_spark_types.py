@@ -46,6 +46,56 @@ def test_a_column_keeps_its_values_in_a_type_of_spark(column: Any, kind: Any, va
     assert (converted.type, converted.to_pylist()) == (kind, values)
 
 
+def _times(*nanoseconds: int | None) -> Any:
+    return pa.array(nanoseconds, pa.timestamp("ns"))
+
+
+@pytest.mark.parametrize(
+    ("column", "kind", "microseconds"),
+    [
+        (_times(-1, -999, -1000, -1001, 999, 1000, None), pa.timestamp("us"), [-1, -1, -1, -2, 0, 1, None]),
+        (_times(5, -1, None).slice(1), pa.timestamp("us"), [-1, None]),
+        (pa.array([-1, -86_400_000, -86_400_001], _any.date64()), pa.date32(), [-1, -1, -2]),
+        (
+            _any.ListArray.from_arrays(pa.array([0, 1, 3], pa.int32()), _times(7, -1, None)).slice(1),
+            pa.list_(pa.timestamp("us")),
+            [[-1, None]],
+        ),
+        (pa.array([None, [-1]], pa.large_list(pa.timestamp("ns"))), pa.list_(pa.timestamp("us")), [None, [-1]]),
+        (
+            pa.array([{"x": 0}, {"x": -1}, None], pa.struct([("x", pa.timestamp("ns"))])).slice(1),
+            pa.struct([("x", pa.timestamp("us"))]),
+            [{"x": -1}, None],
+        ),
+        (
+            pa.array([[("a", 0)], [("k", -1)], None], pa.map_(pa.string(), pa.timestamp("ns"))).slice(1),
+            pa.map_(pa.string(), pa.timestamp("us")),
+            [[("k", -1)], None],
+        ),
+    ],
+)
+def test_times_are_rounded_down_to_microseconds(column: Any, kind: Any, microseconds: list[Any]) -> None:
+    converted = as_spark_type(column, kind)
+    assert converted.type == kind
+    counted = {
+        pa.timestamp("us"): pa.int64(),
+        pa.date32(): pa.int32(),
+        pa.list_(pa.timestamp("us")): pa.list_(pa.int64()),
+        pa.struct([("x", pa.timestamp("us"))]): pa.struct([("x", pa.int64())]),
+        pa.map_(pa.string(), pa.timestamp("us")): pa.map_(pa.string(), pa.int64()),
+    }
+    assert converted.cast(counted[kind]).to_pylist() == microseconds
+
+
+@pytest.mark.parametrize("shape", [(2, 0), (0, 2), (0,), (3, 0, 2), (1, 1, 1)])
+def test_tensors_without_values_keep_their_shape(shape: tuple[int, ...]) -> None:
+    size = int(np.prod(shape))
+    storage = pa.array([[0] * size, None, [0] * size], _any.list_(pa.uint8(), size))
+    tensors = _any.ExtensionArray.from_storage(_any.fixed_shape_tensor(pa.uint8(), shape), storage)
+    converted = as_spark_type(tensors, spark_type(tensors.type, "x")).to_pylist()
+    assert converted == [np.zeros(shape, np.uint8).tolist(), None, np.zeros(shape, np.uint8).tolist()]
+
+
 def test_tensors_become_lists_of_lists() -> None:
     tensors = _any.ExtensionArray.from_storage(
         _any.fixed_shape_tensor(pa.uint8(), (2, 3)), pa.array([[1, 2, 3, 4, 5, 6], None, [7, 8, 9, 10, 11, 12]], _any.list_(pa.uint8(), 6))
