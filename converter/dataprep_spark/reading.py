@@ -11,7 +11,7 @@ import pyarrow as pa
 
 from dataprep_api import names
 from dataprep_api.dataset.report import Manifest, ManifestFile, MetadataFile
-from dataprep_converter.core.errors import BadSpec, ConvertError, NewerFormat, NotWhole
+from dataprep_converter.core.errors import BadData, BadSpec, ConvertError, NewerFormat, NotWhole
 from dataprep_converter.dataset import spark_rows
 from dataprep_converter.dataset.listing import load_manifest
 from dataprep_converter.dataset.output_folder import OutputFolder
@@ -114,10 +114,20 @@ class Source:
         columns = [
             _arrow.repeat(pa.scalar(split, pa.string()), batch.num_rows)
             if field.name == self.options.split_column
-            else as_spark_type(batch.column(field.name), field.type)
+            else self._in_type_of_spark(batch.column(field.name), field)
             for field in self.schema
         ]
         return pa.RecordBatch.from_arrays(columns, schema=self.schema)
+
+    def _in_type_of_spark(self, column: Any, field: "pa.Field[Any]") -> Any:
+        try:
+            return as_spark_type(column, field.type)
+        except pa.ArrowInvalid as exc:
+            raise BadData(
+                f"{self.options.uri}: the column {field.name!r} has a value that Spark can't hold ({exc}). Leave the column out: set the option "
+                "columns to the other columns.",
+                uri=self.options.uri,
+            ) from exc
 
 
 class _Layout(ShardLayout):

@@ -35,16 +35,30 @@ def frozen_state(schema: pa.Schema, source: ArrowSource, structs: StructRule) ->
     if not len(schema):
         raise BadSpec("The DataFrame has no columns to write.")
     for field in schema:
-        try:
-            columns_of(pa.schema([field]), None, of=_OF, uri=spark_rows.URI, structs=structs)
-        except BadSpec as exc:
-            raise BadSpec(
-                f"The DataFrame's column {field.name!r} is {field.type}, which records can't contain. Drop the column, or cast it to numbers, "
-                "text, bytes, decimals, times, or arrays, maps and structs of these."
-            ) from exc
+        _check_column(field, structs)
     common = CommonSchema(source, of=_OF, structs=structs)
     common.settle(schema, "the DataFrame")
     return common.state()
+
+
+def _check_column(field: "pa.Field[Any]", structs: StructRule) -> None:
+    cause: BadSpec | None = None
+    if not _has_void(field.type):
+        try:
+            columns_of(pa.schema([field]), None, of=_OF, uri=spark_rows.URI, structs=structs)
+        except BadSpec as exc:
+            cause = exc
+        else:
+            return
+    raise BadSpec(
+        f"The DataFrame's column {field.name!r} is {field.type}, which records can't contain. Drop the column, or cast it to numbers, "
+        "text, bytes, decimals, times, or arrays, maps and structs of these."
+    ) from cause
+
+
+def _has_void(kind: Any) -> bool:
+    """Whether the type is or contains the type of columns that have only nulls. Files can't tell what other values such a column has."""
+    return bool(pa.types.is_null(kind)) or any(_has_void(kind.field(place).type) for place in range(kind.num_fields))
 
 
 @dataclass(frozen=True)

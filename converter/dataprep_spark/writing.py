@@ -202,6 +202,11 @@ def write_partition(write: Write, batches: Iterable[pa.RecordBatch], *, partitio
     if write.is_skipped:
         return WrittenPartition(partition, attempt)
     number = write.first_partition + partition
+    if number >> _FILE_BITS:
+        raise BadSpec(
+            f"A data set that Spark writes has at most {1 << _FILE_BITS:,} partitions, those of earlier appends included. Use df.coalesce() "
+            "to have fewer.",
+        )
     access = write.access()
     plan = _plan_of_attempt(write, number)
     folder = OutputFolder(write.attempt_uri(attempt), access).of_run(write.run_id)

@@ -182,6 +182,14 @@ def test_a_column_that_spark_lacks_is_refused_unless_it_is_left_out(tmp_path: Pa
     assert [row["n"] for row in read(tmp_path / "out", columns="n")] == [1, 2]
 
 
+def test_a_time_that_spark_can_not_hold_names_its_column(tmp_path: Path) -> None:
+    rows: Any = pa.RecordBatch.from_arrays([pa.array([1, 2]), pa.array([2**62, 0], pa.timestamp("s"))], names=["n", "at"])
+    write_frame(tmp_path / "out", [[rows]], format="arrow")
+    with pytest.raises(BadData, match="the column 'at' has a value that Spark can't hold .*: set the option columns to the other columns"):
+        read(tmp_path / "out")
+    assert [row["n"] for row in read(tmp_path / "out", columns="n")] == [1, 2]
+
+
 def test_a_damaged_file_is_named(tmp_path: Path) -> None:
     write_frame(tmp_path / "out", [[numbers(0, 2)]])
     shard = tmp_path / "out/train-00000.tfrecords"

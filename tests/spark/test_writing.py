@@ -142,6 +142,9 @@ def test_statistics_count_every_record(tmp_path: Path) -> None:
     ("columns", "options", "message"),
     [
         ({"x": pa.null()}, {}, "The DataFrame's column 'x' is null, which records can't contain. Drop the column, or cast it"),
+        ({"x": pa.struct([("y", pa.null())])}, {"format": "parquet"}, "The DataFrame's column 'x' is struct<y: null>, which records can't"),
+        ({"x": pa.list_(pa.null())}, {}, "The DataFrame's column 'x' is list<item: null>, which records can't contain."),
+        ({"x": pa.map_(pa.string(), pa.null())}, {"format": "arrow"}, "The DataFrame's column 'x' is map<string, null>, which records"),
         ({}, {}, "The DataFrame has no columns to write."),
         ({"x": pa.string()}, {"format": "npz"}, "The feature 'x' holds bytes or text, but npz holds only arrays of numbers"),
         ({"x": pa.string()}, {"splitColumn": "y"}, "The DataFrame has no column 'y', which the option splitColumn names: it has x."),
@@ -171,6 +174,12 @@ def test_a_null_that_the_format_lacks_names_the_row_and_sparks_remedy(tmp_path: 
     assert "spark:partition-0, record 1: n has no value" in str(caught.value)
     assert "replace the nulls of n in the DataFrame, with fillna or coalesce" in str(caught.value)
     assert "source" not in str(caught.value)
+
+
+def test_partitions_whose_keys_would_repeat_are_refused(tmp_path: Path) -> None:
+    write = begin(tmp_path / "out", numbers(0, 1).schema, format="sequenceFile")
+    with pytest.raises(BadSpec, match=r"at most 1,048,576 partitions, those of earlier appends included. Use df.coalesce\(\)"):
+        write_partition(write, [numbers(0, 1)], partition=1 << 20, attempt="1")
 
 
 def test_a_row_without_a_split_is_refused(tmp_path: Path) -> None:
