@@ -39,6 +39,7 @@ from dataprep_converter.steps.conversion import convert_commit, extend
 from dataprep_converter.steps.conversion.convert_plan import ConversionDraft
 from dataprep_converter.steps.conversion.extend import ExistingDataSet, ExtensionDraft
 from dataprep_converter.stores import StoreSettings
+from dataprep_spark.messages import in_words_of_spark
 from dataprep_spark.options import WriteOptions
 from dataprep_spark.placing import WrittenFile, as_shards, check_sources, place
 from dataprep_spark.rows import frozen_state
@@ -50,6 +51,7 @@ _JOB: Final = "spark"
 """The job's name in OWNER."""
 
 
+@in_words_of_spark()
 def begin_write(options: WriteOptions, schema: pa.Schema, settings: Iterable[StoreSettings] = ()) -> Write:
     """Decides how a DataFrame with these columns is written. Called on the driver before any task begins. Changes nothing in the store.
 
@@ -78,6 +80,7 @@ def begin_write(options: WriteOptions, schema: pa.Schema, settings: Iterable[Sto
     return write
 
 
+@in_words_of_spark()
 def commit(write: Write, messages: Sequence[WrittenPartition | None]) -> CommitResult | None:
     """Publishes the files of the successful attempts, one of each partition. Returns None if the write was skipped.
 

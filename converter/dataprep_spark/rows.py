@@ -42,6 +42,8 @@ def frozen_state(schema: pa.Schema, source: ArrowSource, structs: StructRule) ->
 
 
 def _check_column(field: "pa.Field[Any]", structs: StructRule) -> None:
+    if not field.name:
+        raise BadSpec("The DataFrame has a column whose name is empty. Rename the column.")
     cause: BadSpec | None = None
     if not _has_void(field.type):
         try:

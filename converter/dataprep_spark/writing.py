@@ -31,6 +31,7 @@ from dataprep_converter.sampling.plan import Plan
 from dataprep_converter.sampling.units import Unit, UnitTable
 from dataprep_converter.stores import MovesFiles, StoreSettings, WritesAside
 from dataprep_converter.stores.read_only import ReadOnlyStore
+from dataprep_spark.messages import in_words_of_spark
 from dataprep_spark.options import Mode, WriteOptions, found_name
 from dataprep_spark.rows import Rows, RowsReader, frozen_state
 
@@ -193,6 +194,7 @@ def _check_store(uri: str, access: Access) -> None:
         )
 
 
+@in_words_of_spark()
 def write_partition(write: Write, batches: Iterable[pa.RecordBatch], *, partition: int, attempt: str) -> WrittenPartition:
     """Writes the rows of a partition as one attempt of its task. Returns what the driver needs to publish the files.
 

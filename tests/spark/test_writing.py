@@ -113,13 +113,11 @@ def test_decimals_times_and_nested_values_keep_their_types(tmp_path: Path) -> No
 
 def test_lists_with_nulls_are_kept_if_the_options_name_them(tmp_path: Path) -> None:
     rows = pa.RecordBatch.from_pydict({"x": [[1, None]], "s": [{"y": 1}]})
-    with pytest.raises(
-        BadData, match=r"column 'x' has a null among its values; add nested: \[\"x\"\] to the options of df.write to keep such"
-    ):
+    with pytest.raises(BadData, match=r"column 'x' has a null among its values; add \"x\" to the option nested to keep such lists"):
         write_frame(tmp_path / "out", [[rows]])
     write_frame(tmp_path / "out", [[rows]], nested="x,s")
     assert rows_of(tmp_path / "out") == [{"s": '{"y":1}', "x": "[1,null]"}]
-    with pytest.raises(BadSpec, match="df.write.nested: there is no column 'z' in the DataFrame"):
+    with pytest.raises(BadSpec, match="the option nested: there is no column 'z' in the DataFrame"):
         begin(tmp_path / "out", rows.schema, nested="z", overwrite=True)
 
 
@@ -146,6 +144,8 @@ def test_statistics_count_every_record(tmp_path: Path) -> None:
         ({"x": pa.list_(pa.null())}, {}, "The DataFrame's column 'x' is list<item: null>, which records can't contain."),
         ({"x": pa.map_(pa.string(), pa.null())}, {"format": "arrow"}, "The DataFrame's column 'x' is map<string, null>, which records"),
         ({}, {}, "The DataFrame has no columns to write."),
+        ({"": pa.int64()}, {}, "The DataFrame has a column whose name is empty. Rename the column."),
+        ({"x": pa.int64()}, {"format": "fileBatch", "fileName": "{split}/{shard}"}, "fileBatch.content: there is no feature named"),
         ({"x": pa.string()}, {"format": "npz"}, "The feature 'x' holds bytes or text, but npz holds only arrays of numbers"),
         ({"x": pa.string()}, {"splitColumn": "y"}, "The DataFrame has no column 'y', which the option splitColumn names: it has x."),
         (
@@ -208,6 +208,17 @@ def test_errorifexists_names_the_run_that_is_there(tmp_path: Path) -> None:
         begin(tmp_path / "out", numbers(0, 1).schema, mode="errorifexists")
 
 
+@pytest.mark.parametrize("mode", ["errorifexists", "ignore"])
+def test_an_unfinished_run_is_not_replaced_by_other_modes(tmp_path: Path, mode: str) -> None:
+    OutputFolder(str(tmp_path / "out"), Access()).of_run("0123456789abcdef").claim()
+    with pytest.raises(OutputExists) as caught:
+        begin(tmp_path / "out", numbers(0, 1).schema, mode=mode)
+    assert str(caught.value).endswith(
+        "belongs to the unfinished run 0123456789abcdef, and the save mode is errorifexists or ignore. "
+        'Use mode("overwrite"), or choose another URI.'
+    )
+
+
 def test_overwrite_replaces_the_data_set_in_the_commit(tmp_path: Path) -> None:
     write_frame(tmp_path / "out", [[numbers(0, 3)], [numbers(3, 3)]], format="parquet")
     before = files_of(tmp_path / "out")
@@ -223,7 +234,7 @@ def test_overwrite_replaces_the_data_set_of_a_job(tmp_path: Path) -> None:
     (tmp_path / "rows.csv").write_text("n\n1\n2\n")
     source = {"csv": {"uris": [str(tmp_path / "rows.csv")], "header": True, "columns": [{"name": "n", "type": "Int64"}]}}
     run_spec({"source": source, "output": {"uri": str(tmp_path / "out"), "fileName": "{split}-{shard}.{ext}"}})
-    with pytest.raises(BadSpec, match="The job is not the one that made the data set"):
+    with pytest.raises(BadSpec, match="The options of df.write are not those of the data set"):
         begin(tmp_path / "out", numbers(0, 1).schema)
     write_frame(tmp_path / "out", PARTITIONS, overwrite=True)
     assert checked(tmp_path / "out") == list(range(15))
@@ -245,8 +256,8 @@ def test_append_adds_files_and_keeps_the_earlier_ones(tmp_path: Path) -> None:
     ("rows", "options", "message"),
     [
         (pa.RecordBatch.from_pydict({"n": [1]}), {}, "its columns are n: int64, word: string, but those of the DataFrame are n: int64"),
-        (numbers(0, 1), {"format": "parquet"}, "output.format"),
-        (numbers(0, 1), {"tfrecord_compression": "Gzip"}, "output.tfrecord"),
+        (numbers(0, 1), {"format": "parquet"}, "so the rows can't be appended: format differs"),
+        (numbers(0, 1), {"tfrecord_compression": "Gzip"}, 'so the rows can\'t be appended: tfrecord differs. Or use mode("overwrite")'),
     ],
 )
 def test_other_columns_and_other_options_can_not_be_appended(
