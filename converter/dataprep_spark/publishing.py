@@ -10,7 +10,7 @@ manifest and `_SUCCESS`. Files of unsuccessful attempts are never moved, and are
 import hashlib
 import logging
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import replace
 from typing import Final
 
@@ -73,6 +73,8 @@ def begin_write(options: WriteOptions, schema: pa.Schema, settings: Iterable[Sto
         write = _in_order_of(write, existing, access)
         _check_columns(write, existing)
         _check_splits(write, existing)
+    if write.options.split_column is None:
+        _check_train(write, [*(existing.base.head.split_names if existing is not None else ()), write.options.split])
     with _draft(write, [], existing, access) as draft:
         fault = plan_step.fault_of_output(draft, job=_JOB)
     if fault is not None:
@@ -82,7 +84,8 @@ def begin_write(options: WriteOptions, schema: pa.Schema, settings: Iterable[Sto
 
 @in_words_of_spark()
 def commit(write: Write, messages: Sequence[WrittenPartition | None]) -> CommitResult | None:
-    """Publishes the files of the successful attempts, one of each partition. Returns None if the write was skipped.
+    """Publishes the files of the successful attempts, one of each partition. Returns None if the write was skipped, or if no rows are
+    appended to a finished data set.
 
     `messages` has what the attempts have returned. None stands for an attempt whose message Spark doesn't have.
 
@@ -96,24 +99,28 @@ def commit(write: Write, messages: Sequence[WrittenPartition | None]) -> CommitR
         for each in _each_partition_once(messages)
         for nth, report in enumerate(each.reports)
     ]
-    if not files:
-        raise NoInput(f"The DataFrame has no rows, so there is nothing to write to {write.spec.output.uri}.", uri=write.spec.output.uri)
     access = write.access()
     folder = OutputFolder(write.spec.output.uri, access).of_run(write.run_id)
     check_unchanged(write, folder)
+    if not files:
+        _remove_attempts(write, access)
+        if write.mode == "append" and write.success is not None:
+            return None
+        raise NoInput(f"The DataFrame has no rows, so there is nothing to write to {write.spec.output.uri}.", uri=write.spec.output.uri)
     existing = _existing(write, access)
     if existing is not None:
         _check_columns(write, existing)
     with _draft(write, files, existing, access) as draft:
         placed = as_shards(files, draft.plan.head, folder.uri)
         check_sources(placed, access)
-        plan = plan_step.take_output(draft, [], job=_JOB, maker=makers.this_process(_JOB)).plan
+        planned = plan_step.take_output(draft, [], job=_JOB, maker=makers.this_process(_JOB))
+        plan = planned.plan
         with folder.owned():
             place(placed, plan.sha256, folder, access)
         result = convert_commit.commit(write.spec, plan=plan, access=access)
     # An attempt that lost may have written a file while the commit step was removing the others.
     _remove_attempts(write, access)
-    return result
+    return result.model_copy(update={"warnings": [*planned.result.warnings, *result.warnings]})
 
 
 def _each_partition_once(messages: Sequence[WrittenPartition | None]) -> list[WrittenPartition]:
@@ -194,6 +201,12 @@ def _check_splits(write: Write, existing: ExistingDataSet) -> None:
         )
 
 
+def _check_train(write: Write, splits: Collection[str]) -> None:
+    """Raises BadSpec if the format needs a split named train and there is none."""
+    if format_rules(write.spec.output.format).is_for_sagemaker and "train" not in splits:
+        raise BadSpec(f"{NO_TRAIN}: {', '.join(splits)}.")
+
+
 def _described(state: dict[str, object]) -> str:
     """Describes the columns in a reader's state."""
     return ", ".join(f"{column.name}: {column.nested or column.was or column.type}" for column in columns_from(state))
@@ -243,8 +256,8 @@ def _head(write: Write, files: Sequence[WrittenFile], existing: ExistingDataSet 
         )
         counts[file.report.split] += 1
         sample += records
-    if files and format_rules(write.spec.output.format).is_for_sagemaker and "train" not in counts:
-        raise BadSpec(f"{NO_TRAIN}; they are {', '.join(counts)}.")
+    if files:
+        _check_train(write, counts)
     return PlanHead(
         run_id=write.run_id,
         encoding_version=run_id.ENCODING_VERSION,

@@ -15,8 +15,7 @@ from dataprep_api import names
 from dataprep_api.dataset import run_id
 from dataprep_api.dataset.plan import PlanHead, Shard, SplitPlan
 from dataprep_api.dataset.report import ShardReport, Success
-from dataprep_api.formats import format_rules
-from dataprep_api.spec import NO_TRAIN, DataPrepJobSpec
+from dataprep_api.spec import DataPrepJobSpec
 from dataprep_api.spec.sources.arrow import ArrowSource
 from dataprep_converter.core.errors import BadSpec, ConvertError, NotWhole, OutputExists, OutputLost
 from dataprep_converter.dataset import spark_rows
@@ -138,8 +137,6 @@ def planned_write(options: WriteOptions, schema: pa.Schema, settings: Iterable[S
     if options.split_column is not None:
         options = replace(options, split_column=_split_column(options.split_column, schema))
         schema = pa.schema([each for each in schema if each.name != options.split_column])
-    elif format_rules(spec.output.format).is_for_sagemaker and options.split != "train":
-        raise BadSpec(f"{NO_TRAIN}; it is {options.split}.")
     inputs_sha256 = secrets.token_hex(32)
     write = Write(
         options=options,

@@ -8,7 +8,7 @@ import pyarrow as pa
 import pytest
 from tests.builders.dataframes import begin, files_of, numbers, rows_of, run_tasks, write_frame
 
-from dataprep_converter.core.errors import BadSpec, NotWhole, OutputExists
+from dataprep_converter.core.errors import BadSpec, NoInput, NotWhole, OutputExists
 from dataprep_converter.dataset.output_folder import RunFolder
 from dataprep_converter.inputs.access import Access
 from dataprep_converter.tools.verification import verify
@@ -58,6 +58,16 @@ def test_a_data_set_with_a_folder_for_each_split_takes_other_splits(tmp_path: Pa
     assert (checked(tmp_path / "out", "a"), checked(tmp_path / "out", "b")) == ([0, 1, 4, 5], [2, 3])
 
 
+def test_a_format_that_needs_a_split_named_train_takes_others_beside_it(tmp_path: Path) -> None:
+    rows = pa.RecordBatch.from_pydict({"x": [1.0, 2.0]})
+    write_frame(tmp_path / "out", [[rows]], format="recordioProtobuf")
+    write_frame(tmp_path / "out", [[rows]], format="recordioProtobuf", split="test")
+    manifest = verify(str(tmp_path / "out"), Access(), every_record=True)
+    assert [(split.name, split.records) for split in manifest.splits] == [("train", 2), ("test", 2)]
+    with pytest.raises(BadSpec, match="needs a channel named train, but none of the splits has that name: test"):
+        begin(tmp_path / "new", rows.schema, format="recordioProtobuf", split="test")
+
+
 def test_a_commit_never_replaces_a_file_of_the_data_set_that_it_extends(tmp_path: Path) -> None:
     options = {"fileName": "part-{shard}.{ext}"}
     write_frame(tmp_path / "out", ROWS, **options)
@@ -68,6 +78,24 @@ def test_a_commit_never_replaces_a_file_of_the_data_set_that_it_extends(tmp_path
         publishing.commit(write, written)
     publishing.abort(write)
     assert checked(tmp_path / "out") == [0, 1]
+
+
+# --- no rows ------------------------------------------------------------------------------------------------------
+
+
+def test_an_append_without_rows_changes_nothing(tmp_path: Path) -> None:
+    write_frame(tmp_path / "out", ROWS)
+    before = files_of(tmp_path / "out")
+    write = begin(tmp_path / "out", numbers(0, 1).schema)
+    assert publishing.commit(write, run_tasks(write, [[], []])) is None
+    assert files_of(tmp_path / "out") == before
+
+
+def test_an_append_without_rows_makes_no_data_set(tmp_path: Path) -> None:
+    write = begin(tmp_path / "out", numbers(0, 1).schema)
+    with pytest.raises(NoInput, match="The DataFrame has no rows"):
+        publishing.commit(write, [])
+    assert not (tmp_path / "out/_SUCCESS").exists()
 
 
 # --- unfinished data sets -----------------------------------------------------------------------------------------

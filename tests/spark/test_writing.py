@@ -10,6 +10,7 @@ from tests.builders.dataframes import begin, files_of, numbers, rows_of, run_tas
 from tests.builders.jobs import run_spec
 
 from dataprep_api.dataset.plan import Owner
+from dataprep_api.formats import RULES
 from dataprep_converter.core.errors import BadData, BadSpec, ConvertError, NoInput, NotWhole, OutputExists, OutputLost
 from dataprep_converter.dataset.output_folder import OutputFolder
 from dataprep_converter.inputs.access import Access
@@ -37,14 +38,21 @@ def shards_of(folder: Path) -> list[str]:
 # --- what is written ----------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(
-    "format_", ["tfrecord", "parquet", "arrow", "jsonl", "csv", "sequenceFile", "mapFile", "webdataset", "mds", "arrayRecord"]
-)
+@pytest.mark.parametrize("format_", [*RULES])
 def test_each_partition_with_rows_becomes_a_file_in_every_format(tmp_path: Path, format_: str) -> None:
-    write_frame(tmp_path / "out", PARTITIONS, format=format_)
+    partitions, options = PARTITIONS, {"format": format_}
+    if format_ in ("npz", "recordioProtobuf", "dl4jDataset"):  # formats without text
+        partitions = [[batch.select(["n"]) for batch in batches] for batches in PARTITIONS]
+    if format_ == "fileBatch":  # which stores files with their names
+        partitions = [[batch.select(["word"]) for batch in batches] for batches in PARTITIONS]
+        options["fileBatch_content"] = options["fileBatch_uri"] = "word"
+    write_frame(tmp_path / "out", partitions, **options)
     manifest = verify(str(tmp_path / "out"), Access(), every_record=True)
     assert [file.records for file in manifest.files] == [10, 5]
-    assert [row["n"] for row in rows_of(tmp_path / "out")] == list(range(15))
+    if format_ == "fileBatch":
+        assert [row["word"] for row in rows_of(tmp_path / "out")] == [f"word%20{n}" for n in range(15)]  # in URIs
+    else:
+        assert [row["n"] for row in rows_of(tmp_path / "out")] == list(range(15))
 
 
 def test_the_names_have_no_number_of_files(tmp_path: Path) -> None:
@@ -439,6 +447,16 @@ def test_a_driver_that_was_killed_in_its_commit_is_followed_by_another(tmp_path:
         assert not [path for path in files_of(out) if (not has_finished and "/made/" in path) or ".dataprep-tmp-" in path]
         after += 5
     assert after > 20
+
+
+def test_warnings_of_the_plan_are_returned(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    killed = begin(tmp_path / "out", numbers(0, 1).schema, mode="errorifexists")
+    assert kill_commit(monkeypatch, killed, [[numbers(0, 1)]], after=6)
+    monkeypatch.setattr(makers, "has_ended", lambda _: True)
+    write = begin(tmp_path / "out", numbers(0, 1).schema, mode="errorifexists")
+    result = publishing.commit(write, run_tasks(write, PARTITIONS))
+    assert result is not None
+    assert [warning for warning in result.warnings if f"the unfinished run {killed.run_id} of this job is replaced" in warning]
 
 
 # --- afterwards ---------------------------------------------------------------------------------------------------
