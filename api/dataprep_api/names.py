@@ -20,7 +20,7 @@ LABEL_JOB: Final = f"{GROUP}/job"
 """A label of every child object and pod: the name of its DataPrepJob, truncated to 63 characters."""
 LABEL_JOB_UID: Final = f"{GROUP}/job-uid"
 LABEL_STEP: Final = f"{GROUP}/step"
-"""A label that names the step of a Job and its pods: `plan`, `scan`, `merge`, `convert`, `commit`, or `cleanup` for a deleted job.
+"""A label that names the step of a Job and its pods: `plan`, `scan`, `merge`, `shuffle`, `convert`, `commit`, or `cleanup` for a deleted job.
 
 A Job that represents all steps in a queue has the value `queue`.
 """
@@ -50,7 +50,7 @@ MAY_SCAN: Final = "DATAPREP_MAY_SCAN"
 Its value is `true`. Earlier releases of the converter ignore the variable.
 """
 TWO_ROUNDS: Final = "DATAPREP_TWO_ROUNDS"
-"""An environment variable that tells a plan pod that the operator runs the first round of a shuffle, as `PlanResult.shuffle_tasks` asks for.
+"""An environment variable that tells a plan or merge pod that the operator can run the first round of a shuffle (`PlanResult.shuffle_tasks`).
 
 Without the variable, each convert pod of a shuffle reads the source. Earlier releases of the converter ignore the variable.
 """
@@ -132,16 +132,16 @@ def intermediate_folder(run_id: str) -> str:
 
 
 def scan_folder(digest: str) -> str:
-    """Return the folder of what the pods of a scan found in a job's inputs. The plan step removes the files when it has stored the plan.
+    """Return the folder for the results of a scan. The plan step removes these files when it has stored the plan.
 
     `digest` is the digest of the rules by which the inputs are examined.
     """
     return f"{SIDE}/scan-{digest}"
 
 
-def scan_file(digest: str, part: int) -> str:
-    """Return the path of the results of one part of a scan."""
-    return f"{scan_folder(digest)}/{part:05}.json"
+def scan_file(digest: str, part: int, number: int) -> str:
+    """Return the path of a file with results of one part of a scan. The files of a part are numbered from 0."""
+    return f"{scan_folder(digest)}/{part:05}-{number}.json"
 
 
 def shuffle_folder(run_id: str) -> str:

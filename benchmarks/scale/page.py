@@ -48,7 +48,7 @@ _INTRODUCTION: Final = """\
 `make scale` writes this page from [scale.json](scale.json). Don't edit it. The page says what each step of a job costs, and answers whether
 a job of 100 TB is possible, how long it takes, and which step takes longest.
 
-The real code of planning, of a worker and of the commit step runs over a *played store*: a store in the same process that computes names,
+The real code of each step runs over a *played store*: a store in the same process that computes names,
 sizes, pins and contents when they are asked for, answers at once, and counts the requests that an object store would get. Each measurement
 is a process of its own. Memory is the peak resident memory of that process, libraries included. `make scale` fails if a process takes more
 than 512 MiB, if the CPU time for each file or shard grows by more than half, or if a worker of a job with ten million files takes over a
@@ -142,8 +142,8 @@ _FORMULAS: Final = """\
 N are the bytes and F the files of the input, U the units of the plan (for images and whole files U = F, for Parquet the row groups, for CSV
 pieces of 4 MiB), S the shards, P the worker pods, T the tasks, b the bytes per second over one connection, and r the requests per second
 that the store answers. T is the larger of 4 P and N / 256 MiB, but at most 10,000 and at most S. The pods of a scan are worker pods. A scan
-has a part for each GiB, where opening a file counts as 100 KiB, but at most 10,000 parts. An input of a single part is examined in the plan
-pod, and so is any input of a job that may not be scanned.
+has a part for each GiB, where opening a file counts as 100 KiB, but at most 10,000 parts. If there is only one part, or if the job can't
+have a scan, the plan pod examines the input.
 """
 
 
@@ -162,7 +162,8 @@ _ASSUMPTIONS: Final = f"""\
 The tables apply the formulas to jobs with {WORKERS:,} worker pods of one core and TFRecord shards of 128 MiB, and to a store with b = {STREAM_MIB:.0f} MiB/s,
 r = {REQUESTS:,.0f} requests per second, {1000 * ANSWER_SECONDS:.0f} ms until a request is answered, and {1000 * PAGE_SECONDS:.0f} ms for a page of a thousand names. These four figures
 are assumptions, not measurements: r is what S3 documents for reads of one prefix, and a bucket whose names are spread over many prefixes
-answers more. Steps in brackets are only in jobs that ask for them. The memory is that of the step's pod."""
+answers more. Steps in brackets are only in jobs that ask for them. The memory is that of the step's pod; for the merge pod, it is
+extrapolated from the two small jobs that were measured."""
 
 
 def _table(kind: Kind, known: Coefficients) -> Iterator[str]:
@@ -227,11 +228,11 @@ _LIMITS: Final = f"""\
 - **Each part of a scan lists the complete source**, one page after another, so a scan takes at least as long as the listing. The workers then
   read text, TFRecord, Avro and tar files a second time. Members of archives are examined by one process.
 - **Each of the following reads the complete input once more in the plan pod**: a split rule on a column, `groupBy`, `stratifyBy`,
-  `deduplicate`, a vocabulary, and a `standardize` that collects statistics. The bandwidth of one pod limits them, as it limits text.
-- **A shuffle of a source that is decoded in units** (CSV, Parquet, TFRecord and so on) decodes 2 · N bytes with a
-  [first round](splits.md#two-rounds), whose files take up to about N bytes of the output's store, and each task requests a range of each of
-  them. Without it, each task reads the complete source, which is P · N bytes: with a thousand workers and 100 TB, 100 PB. Then shuffle such
-  a source while training, or shuffle files whose samples are files.
+  `deduplicate`, a vocabulary, and a `standardize` that collects statistics. The bandwidth of one pod limits them.
+- **A shuffle of a source that is decoded in units** (CSV, Parquet, TFRecord and so on) decodes 2 · N bytes if it has a
+  [first round](splits.md#two-rounds). The files of the first round take up to about N bytes in the output's store, and each convert task
+  requests a range of each file. Without a first round, each task reads the complete source. These are P · N bytes: 100 PB for a thousand
+  workers and 100 TB. In that case, shuffle while training, or shuffle a source in which each sample is a file.
 - **A join is computed by the plan pod**, and its rows must fit on the disk of this pod. A retry of the plan step computes the join again.
 - **The commit step is one pod.** It reads the bundles of reports, and lists the shards, their indexes and their reports, each in one
   sequence of pages. Its time grows with the number of shards, and its memory by several hundred bytes for each shard (see the formulas).

@@ -36,7 +36,7 @@ def test_a_large_input_is_scanned_in_parts_and_lost_parts_are_scanned_again(name
         namespace.kubectl("patch", "dpj", "large", "--type=merge", '--patch={"spec": {"suspend": true}}')
         namespace.wait_phase("large", "Suspended")
         until_idle(namespace)
-        assert [key[-10:] for key in stores.oss.keys(BUCKET, f"{namespace.name}/_dataprep/scan-")] == ["00000.json"]
+        assert [key.rpartition("/")[2] for key in stores.oss.keys(BUCKET, f"{namespace.name}/_dataprep/scan-")] == ["00000-0.json"]
         namespace.kubectl("patch", "dpj", "large", "--type=merge", '--patch={"spec": {"suspend": false}}')
         namespace.wait("large", lambda _: bool(running_workers(namespace, "large", step="scan")), what="scanning again")
     namespace.wait_phase("large", "Succeeded")

@@ -145,7 +145,7 @@ class PlanHead(StoredDocument):
     """
     shuffle_seed: int | None = None
     shuffle_tasks: int | None = None
-    """The number of tasks in the first round of a shuffle in two rounds, or None if each convert task reads the source.
+    """The number of tasks in the first round of a shuffle, or None if there is no first round.
 
     Each of these tasks reads one slice of the input, and divides its records among the convert tasks.
     """

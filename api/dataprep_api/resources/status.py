@@ -165,7 +165,7 @@ class Failure(Model):
     step: StepName | None = None
     """Step."""
     index: int | None = None
-    """Task. In the scan step, this is the part."""
+    """Task. It can be a scan part or a slice."""
     shard: Short | None = None
     """Shard."""
     input: LongUri | None = None
@@ -205,9 +205,9 @@ class Evictions(Model):
     count: Count = 0
     """Evictions since the start or last retry."""
     in_a_row: Count = 0
-    """Evictions since a shard was last finished. In the scan step, parts count instead of shards."""
+    """Evictions since a shard was last finished. Scan parts and shuffle slices count too."""
     shards_done: Count = 0
-    """Finished shards at the last eviction. In the scan step, these are parts."""
+    """Finished shards at the last eviction. Parts and slices count too."""
     last_time: Time | None = None
     """Time of the last eviction."""
     at_last_time: Count = 0
@@ -226,7 +226,7 @@ class Effective(Model):
     accelerator: Annotated[str, Field(max_length=64)] | None = None
     """`CPU` or `GPU`."""
     memory: Annotated[str, Field(max_length=32)] | None = None
-    """Memory limit raised by `retry`. The limit applies to the converter pods and the pods of the scan step."""
+    """Memory limit raised by `retry`. It applies to the pods of the scan, shuffle and convert steps."""
     plan_memory: Annotated[str, Field(max_length=32)] | None = None
     """The plan step's raised memory. It also applies to the merge step."""
     commit_memory: Annotated[str, Field(max_length=32)] | None = None

@@ -118,9 +118,9 @@ class StepDeadlines(Model):
     """How long each step may run, retries included. The job fails when a step takes longer."""
 
     plan_seconds: DeadlineSeconds | None = None
-    """Time limit of the plan step. If the input is scanned by several pods, the scan step and the merge step have the same limit each."""
+    """Time limit of the plan step. If several pods scan the input, it applies separately to the scan step and to the merge step."""
     convert_seconds: DeadlineSeconds | None = None
-    """Time limit of the convert step. The first round of a shuffle has the same limit for itself."""
+    """Time limit of the convert step. It applies separately to a shuffle's first round."""
     commit_seconds: DeadlineSeconds | None = None
     """Time limit of the commit step."""
 
@@ -227,7 +227,7 @@ class DataPrepJobSpec(Model):
     retry: Retry | None = None
     """Retries with more memory. Default: a task that runs out of memory is retried with the same memory, and then fails."""
     max_failed_indexes: Annotated[int, Field(ge=0, le=10_000)] | None = None
-    """Failed tasks allowed before conversion stops. A job with a failed task can't succeed, so this field limits wasted work. The parts of a scan count in the same way. Default: every task is tried."""
+    """Failed tasks allowed before conversion stops. A job with a failed task can't succeed, so this field limits wasted work. Scan parts and shuffle slices count too. Default: every task is tried."""
     ttl_seconds_after_finished: Seconds | None = None
     """Seconds until the ended job is deleted. The output stays, unless `deletionPolicy` is `Delete`."""
     cleanup: Annotated[list[CleanupRule], Field(max_length=8)] | None = None

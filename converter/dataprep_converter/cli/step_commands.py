@@ -52,7 +52,11 @@ def _add_whole_jobs(commands: "argparse._SubParsersAction[argparse.ArgumentParse
     how.add_argument(
         "--dry-run", action="store_true", help="print what the job would do, and what is likely wrong, without writing anything"
     )
-    how.add_argument("--scan", metavar="ID", help="make the plan from the results of this scan (the pod of the merge step gives it)")
+    how.add_argument(
+        "--scan",
+        metavar="ID",
+        help="don't ask for a scan, even of a large input; stored results are used in any case (set in the pod of the merge step)",
+    )
     add_json(plan, "the plan's figures (without --dry-run, the figures are always JSON)")
     plan.set_defaults(command=_plan)
 

@@ -62,6 +62,7 @@ def _groups(files: Iterable[SmallFile]) -> Iterator[list[SmallFile]]:
     group: list[SmallFile] = []
     for file in files:
         group.append(file)
+        del file  # so that it is freed before the next file is made
         if len(group) == _MOST_STAGED or sum(len(each.content) for each in group) >= _STAGED_BYTES:
             yield group
             group.clear()

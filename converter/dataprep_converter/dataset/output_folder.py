@@ -17,6 +17,7 @@ import contextlib
 import hashlib
 import logging
 from collections.abc import Iterable, Iterator, Sequence
+from itertools import starmap
 from typing import TypeVar
 
 from pydantic import ValidationError
@@ -240,8 +241,12 @@ class RunFolder(OutputFolder):
 
     def put_metadata(self, files: Iterable[tuple[str, bytes]], *, hdfs: HdfsOptions | None) -> None:
         """Writes small metadata files. The HDFS options `hdfs` apply only to visible files."""
-        staged = (fencing.SmallFile(self.at(path), content, None if names.is_hidden(path) else hdfs) for path, content in files)
-        fencing.write(self._store, staged, check=self.check_owner)
+
+        def small_file(path: str, content: bytes) -> fencing.SmallFile:
+            return fencing.SmallFile(self.at(path), content, None if names.is_hidden(path) else hdfs)
+
+        # Unlike a generator expression, `starmap` doesn't keep a file while the next one is made.
+        fencing.write(self._store, starmap(small_file, files), check=self.check_owner)
 
     def put_success(self, success: Success) -> None:
         """Writes `_SUCCESS`, which marks the data set as finished."""
@@ -298,8 +303,8 @@ class RunFolder(OutputFolder):
     def remove_late_shuffle_files(self) -> None:
         """Removes the files of a shuffle that a process of this run wrote while the commit step was removing them, and their folder.
 
-        Called after `_SUCCESS` is written. A process that still wants to write such a file has either staged it by now, so that the sweep
-        discards it, or will find `_SUCCESS` (see `fencing`).
+        Called after `_SUCCESS` is written. A process that is still writing such a file either has staged it, so the sweep discards it, or
+        will find `_SUCCESS` and not complete the file (see `fencing`).
         """
         self.sweep()
         folder = names.shuffle_folder(self.run_id)

@@ -48,7 +48,7 @@ class Access:
         """The request budgets. A key is the index of a `spec.stores` entry in use, or a scheme without an entry."""
         self._processes = 1
         self.processes_here = 1
-        """The number of processes on this machine that do this job's work at the same time, and so share the memory."""
+        """The number of processes on this machine that work for this job at the same time and share the memory."""
         self._signed: dict[str, str] = {}
         """Maps each web address without its signature to the signed address. Only unsigned addresses are stored."""
         self.commits: dict[str, str] = {}
@@ -63,9 +63,9 @@ class Access:
         self.times_in_nanoseconds: dict[str, None] = {}
         """The columns of INT96 times that are read in nanoseconds, because the job's plan follows an older rule."""
         self.scan: Scan | None = None
-        """How the examination of this job's inputs is divided among processes, or None if this process examines all inputs."""
+        """The scan of this job's inputs, or None if this process examines all inputs itself."""
         self.scanned_here: dict[Piece, Document] = {}
-        """What several processes on this machine have found in this job's inputs before it is planned."""
+        """What the processes on this machine found in this job's inputs before the plan."""
         self.has_text_cells = False
         """Whether one of this job's inputs is a text file so large that it is divided by the newer rule (`textUnits`)."""
         self.progress = PlanProgress()
@@ -84,7 +84,7 @@ class Access:
         """Whether the default value of a decimal column may lose digits. Set if the plan belongs to an existing data set, because that data
         set contains the rounded default."""
         self.divides_shuffles = True
-        """Whether somebody does the first round of a shuffle (`steps/conversion/shuffle.py`) if the plan has one."""
+        """Whether the plan may have the first round of a shuffle (`steps/conversion/shuffle.py`), because pods or processes will do it."""
         self.reads_heif = True
         """Whether AVIF and HEIC files are images."""
 

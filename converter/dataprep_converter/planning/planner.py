@@ -42,8 +42,8 @@ TASKS_PER_WORKER = 4
 POD_BYTES = 64 * 2**20
 """Converting fewer bytes than this takes less time than starting another pod."""
 RANGE_BYTES = 2**20
-"""The first round of a shuffle has so few tasks that each of their ranges has about this many bytes or more, as long as each worker has a
-task. A range takes three requests, and the requests of a large shuffle take longer than its bytes."""
+"""The first round of a shuffle has so few tasks that a range has at least about this many bytes on average, but not fewer tasks than
+workers. Each range takes three requests, and in a large shuffle the requests take longer than the transfer of the bytes."""
 _PROBE_RECORDS = 64
 _FEW_RECORDS = 4
 """Number of records that are probed if the spec gives the number of shards.
@@ -364,12 +364,12 @@ def _count_tasks(spec: DataPrepJobSpec, division: _Division, *, size: int, exten
 
 
 def _needs_all_units(spec: DataPrepJobSpec, inputs: Inputs, pipeline: Pipeline) -> bool:
-    """Whether the samples of a shard come from more units than a worker can keep."""
+    """Whether a shard takes its samples from more data than a worker keeps in memory."""
     return spec.shuffle is not None and isinstance(pipeline.reader, AcceptsReadPlan) and inputs.units.size > KEPT_BYTES
 
 
 def _keeps_removed_files(spec: DataPrepJobSpec, access: Access) -> bool:
-    """Whether the output's store keeps removed files in its history. There, the files of a first round would take space for good."""
+    """Whether the output's store keeps removed files in its history, so that the files of a first round would take space for good."""
     return isinstance(access.store(spec.output.uri), WritesAside)
 
 

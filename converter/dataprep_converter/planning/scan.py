@@ -1,7 +1,7 @@
-"""Divides the examination of a job's files among processes, before the job is planned (`runtime/scans.py`).
+"""Scans a job's source before the job is planned (`runtime/scans.py`).
 
-`divide` and `scan_part` list the source like the planner, by the same rules, but the reader's units are of no interest. The reader class
-says whether a source is scanned (`readers.HasStoredForm`).
+`divide` and `scan_part` list the source in the same way as the planner, but ignore the units. A source is scanned if its reader class has a
+stored form (`readers.HasStoredForm`).
 """
 
 from collections import deque
@@ -23,7 +23,8 @@ def is_scanned(spec: DataPrepJobSpec) -> bool:
 
 
 def digest_of_rules(spec: DataPrepJobSpec) -> str:
-    """A digest of everything that determines what is found in a given version of a file. Results of other rules are never used."""
+    """Returns a digest of everything that determines what is found in a given version of a file. Results with another digest are never
+    used."""
     rules = {
         "source": run_id.content(spec)["source"],
         "form": stored_form(spec.data.kind),
@@ -33,17 +34,19 @@ def digest_of_rules(spec: DataPrepJobSpec) -> str:
     return canonical.sha256(rules)[:16]
 
 
-def divide(spec: DataPrepJobSpec, access: Access, *, part_bytes: int | None = None, most: int = MOST_TASKS) -> Division:
-    """Lists the job's source and divides it into at most `most` parts. `part_bytes` is PART_BYTES by default. One process is enough for a
-    single part. Raises the errors that the planner raises for the source."""
+def divide(spec: DataPrepJobSpec, access: Access, *, part_bytes: int | None = None, most: int | None = None) -> Division:
+    """Lists the job's source and divides it into at most `most` parts. `part_bytes` is PART_BYTES by default.
+
+    Raises the errors that the planner raises for the source.
+    """
     division = Division() if part_bytes is None else Division(part_bytes=part_bytes)
     _examine(spec, access, division)
-    division.limit_parts(most)
+    division.limit_parts(MOST_TASKS if most is None else most)
     return division
 
 
 def scan_part(spec: DataPrepJobSpec, access: Access, scan: ScanOfPart) -> None:
-    """Examines one part of the source. Files with faults have no results, because the planner examines them again and raises the error."""
+    """Examines one part of the source. A file with a fault gets no result, so that the planner examines it again and raises the error."""
     _examine(spec, access, scan)
 
 

@@ -137,8 +137,8 @@ class Reader(SampleReader, Protocol):
 
 @runtime_checkable
 class HasStoredForm(Protocol):
-    """A reader class whose planner examines each file without looking at others, and stores what it finds as JSON. So several processes can
-    examine the files before the plan (`runtime/scans.py`)."""
+    """A reader class that examines each file without looking at the others, and can store what it finds as JSON. So several processes can
+    scan the source before the plan (`runtime/scans.py`)."""
 
     stored_form: int
     """The version of the JSON form, and of the meaning of its values."""
@@ -175,7 +175,7 @@ class HasLines(Protocol):
 
 @runtime_checkable
 class NumbersLines(HasLines, Protocol):
-    """A text reader that can report the lines of all records while it reads them, so that it needn't read the text again."""
+    """A text reader that can report the line of every record while it reads the records. So it needn't read the text again."""
 
     def number_lines(self) -> None:
         """Adds the column LINE to all batches, with the number of the line on which each record begins. Must be called before the first
@@ -194,7 +194,7 @@ class HasSteps(Protocol):
 
 
 def stored_form(kind: str) -> int | None:
-    """The version of the stored form of what the planner finds in the files of a source (`HasStoredForm`), or None if there is no such form."""
+    """Returns the version of the form in which results of a scan are stored for this kind of source, or None if it is never scanned."""
     reader = reader_class(kind) if kind in READERS else None
     return reader.stored_form if isinstance(reader, HasStoredForm) else None
 

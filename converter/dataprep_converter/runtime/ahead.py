@@ -14,7 +14,7 @@ _thread = threading.local()
 
 
 _is_stopped: Callable[[], bool] | None = None
-"""Whether the work of this process isn't needed any more."""
+"""Returns whether the work of this process isn't needed any more."""
 
 
 class NotNeededError(Exception):
@@ -30,7 +30,7 @@ def end_if_not_needed() -> None:
 
 
 def end_when(is_stopped: Callable[[], bool] | None) -> None:
-    """Makes long calls in this process end when `is_stopped()` is true. None means that they never end so."""
+    """Makes long calls in this process end when `is_stopped()` is true. With None, they don't end early."""
     global _is_stopped  # a process does one kind of work
     _is_stopped = is_stopped
 

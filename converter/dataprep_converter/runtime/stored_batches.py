@@ -9,7 +9,10 @@ from dataprep_converter.runtime.temporary import IN_MEMORY, TemporaryFile
 
 
 class StoredBatches:
-    """A list of record batches. A few MiB stay in memory. The file is removed when the list is freed. Only one thread may use the list."""
+    """A list of record batches. A few MiB stay in memory. The file is removed when the list is freed. Only one thread may use the list.
+
+    A read may raise StoreFull, like a read of a TemporaryFile.
+    """
 
     def __init__(self, schema: pa.Schema, what: str) -> None:
         """`what` names the rows in the error for a full disk."""
@@ -20,7 +23,7 @@ class StoredBatches:
 
     def append(self, batch: pa.RecordBatch) -> None:
         """Appends a batch. Raises StoreFull."""
-        self._file.file.seek(self._ends[-1])
+        self._file.seek(self._ends[-1])
         self._file.write(memoryview(batch.serialize()))
         self._ends.append(self._file.size)
 
@@ -32,5 +35,5 @@ class StoredBatches:
 
     def __getitem__(self, number: int) -> pa.RecordBatch:
         start, end = self._ends[number], self._ends[number + 1]
-        self._file.file.seek(start)
+        self._file.seek(start)
         return pa.ipc.read_record_batch(pa.py_buffer(self._file.file.read(end - start)), self._schema)

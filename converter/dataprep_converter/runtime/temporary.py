@@ -45,7 +45,10 @@ def room_for(what: str) -> Iterator[None]:
 
 
 class TemporaryFile(Closeable):
-    """A file that is written once and then read in any order. Closing it removes it."""
+    """A file that is written once and then read in any order. Closing it removes it.
+
+    The last bytes may stay in a buffer until the file is read. So StoreFull may also be raised by a read.
+    """
 
     def __init__(self, what: str, *, in_memory: int = 0) -> None:
         """`what` is the name of the contents in the error message for a full disk. Up to `in_memory` bytes stay in memory until
@@ -58,7 +61,10 @@ class TemporaryFile(Closeable):
             if in_memory
             else tempfile.TemporaryFile(prefix=_PREFIX)  # noqa: SIM115 - closed by `close`
         )
-        """A file object, for libraries that read from file objects or write to them. Wrap writes to this object in `room_for`."""
+        """A file object, for libraries that read from file objects or write to them.
+
+        Wrap writes to this object in `room_for`, and also a seek, unless the file was made by `of`.
+        """
 
     @classmethod
     def of(cls, what: str, pieces: Iterable[bytes], *, in_memory: int = 0) -> Self:
@@ -67,6 +73,8 @@ class TemporaryFile(Closeable):
         with closed_on_error(file):
             for piece in pieces:
                 file.write(piece)
+            with room_for(what):
+                file.file.flush()
         return file
 
     @property
@@ -88,6 +96,11 @@ class TemporaryFile(Closeable):
             self.file.write(data)
         self.size += len(data)
 
+    def seek(self, offset: int) -> None:
+        """Moves the position of `file`. Raises StoreFull, because buffered bytes are written to disk first."""
+        with room_for(self.what):
+            self.file.seek(offset)
+
     def reserve(self, size: int) -> None:
         """Extends the file with zeros to this size, and allocates the space immediately if the system can. Raises StoreFull."""
         with room_for(self.what):
@@ -101,8 +114,8 @@ class TemporaryFile(Closeable):
         return os.pread(self.descriptor, length, offset)
 
     def pieces(self) -> Iterator[bytes]:
-        """Yields all bytes in order, a few MiB at a time."""
-        self.file.seek(0)
+        """Yields all bytes in order, a few MiB at a time. Raises StoreFull."""
+        self.seek(0)
         while piece := self.file.read(_PIECE):
             yield piece
 

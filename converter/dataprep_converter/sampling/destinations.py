@@ -1,4 +1,4 @@
-"""The task that writes each sample: the inverse of a plan's selections, so that a shuffle knows where every sample goes."""
+"""Finds the task that writes each sample, so that the first round of a shuffle can divide the samples. Inverse of a plan's selections."""
 
 from itertools import accumulate
 from typing import Final
@@ -15,7 +15,7 @@ NOWHERE: Final = -1
 
 
 class Destinations:
-    """Finds the tasks of any samples of a plan. The result is arithmetic on arrays and needs no list of all samples."""
+    """Finds the tasks of any samples of a plan. The tasks are computed, so no list of all samples is needed."""
 
     def __init__(self, plan: Plan) -> None:
         head = plan.head
@@ -34,7 +34,7 @@ class Destinations:
             for split, first_shard in zip(head.splits, _first_shards(head), strict=True)
             if split.records
         ]
-        """Each split that isn't empty: its samples, the number of its first shard, and the first rank of each of its shards."""
+        """For each split with records: its samples, the number of its first shard, and the first rank of each of its shards."""
         self._tasks = np.array([first_new_shard(head, index) for index in range(head.tasks)], np.int64)
         """The number of each task's first shard."""
 

@@ -94,8 +94,8 @@ def _sort_by_hash(size: int, seed: int) -> npt.NDArray[np.int64]:
 
 @lru_cache(maxsize=MOST_SPLITS)
 def _inverse_order(size: int, seed: int) -> npt.NDArray[np.int64]:
-    """Returns the position of each number 0 … size-1 in the order of the seeded hashes. A batch in the order of the input needs the orders
-    of all splits, so the results for all of them are kept."""
+    """Returns the position of each number 0 … size-1 in the order of the seeded hashes. A batch in the order of the input needs the results
+    for all splits, so all of them are cached."""
     order = _sort_by_hash(size, seed)
     positions = np.empty_like(order)
     positions[order] = np.arange(size)

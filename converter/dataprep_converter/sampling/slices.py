@@ -9,7 +9,7 @@ from dataprep_converter.sampling.units import UnitTable
 def first_samples(units: UnitTable, count: int) -> Samples:
     """Returns the number of the first sample of each of `count` slices, followed by the number of all samples.
 
-    A unit is in the slice in which its first byte is, so a slice can be empty if a unit is large.
+    A unit belongs to the slice that contains its first byte. So a slice can be empty if a unit is large.
     """
     sizes = np.concatenate([np.zeros(0, np.int64), *(batch.column("size").to_numpy() for batch in units.batches(["size"]))])
     firsts = np.concatenate([np.zeros(0, np.int64), *(batch.column("first").to_numpy() for batch in units.batches(["first"]))])

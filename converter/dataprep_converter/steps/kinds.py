@@ -71,7 +71,7 @@ class Kind(Protocol):
         ...
 
     def scan_here(self, job: DataPrepJob, *, access: Access, workers: int, watch: Watch) -> None:
-        """Lets several processes on this machine read the source before the plan, if that saves time. `access` keeps what they found."""
+        """Lets several processes on this machine scan the source before the plan, if that saves time. `access` keeps the results."""
         ...
 
     def plan(self, spec: DataPrepJobSpec, access: Access) -> Draft:

@@ -144,7 +144,7 @@ def _is_whole(success: Success, folder: RunFolder) -> bool:
 
 
 def _space_warnings(draft: Draft, plan: Plan) -> Iterator[str]:
-    """Yields a warning if the output's disk may lack room for the records of a shuffle's first round. Only local stores tell their space."""
+    """Yields a warning if the output's disk may have too little space for the records of a shuffle's first round. Only for local disks."""
     head, uri = plan.head, draft.spec.output.uri
     if draft.shuffle_tasks(plan) is None or scheme_of(uri) not in ("", "file"):
         return

@@ -33,8 +33,8 @@ ResultT = TypeVar("ResultT")
 ProgressT_co = TypeVar("ProgressT_co", covariant=True)
 ResultT_co = TypeVar("ResultT_co", covariant=True)
 DoTask: TypeAlias = Callable[[int, Callable[[ProgressT], None]], ResultT]
-"""Does the task of a number and returns its result. Calls the function often with the task's progress so far. The function raises
-StoppedError if the task isn't needed any more."""
+"""Does the task of a number and returns its result. Often calls the given function with the task's progress so far. That
+function raises StoppedError if the task isn't needed any more."""
 
 
 class StoppedError(ConvertError):
@@ -45,8 +45,8 @@ class Tasks(Protocol[ProgressT_co, ResultT_co]):
     """Tasks that several processes divide among themselves. The tasks, their progress and their results can be pickled."""
 
     def begin(self, access: Access, *, is_stopped: Callable[[], bool]) -> DoTask[ProgressT_co, ResultT_co]:
-        """Returns the function that does one task. Each process calls this method once. `is_stopped` says whether nobody needs the tasks any
-        more."""
+        """Returns the function that does one task. Each process calls this method once. `is_stopped` returns true when the tasks aren't
+        needed any more."""
         ...
 
 

@@ -47,6 +47,11 @@ class Entry:
     details: Details | None = field(default=None, compare=False, repr=False)
     """Always set by listings. Other calls set the details only if the store's response contains them anyway."""
 
+    @property
+    def has_version(self) -> bool:
+        """Whether the pin differs between versions of the same size. A server that reports only the size has pins such as `12-`."""
+        return self.pin != f"{self.size}-"
+
 
 @dataclass(frozen=True, slots=True)
 class FolderFiles:

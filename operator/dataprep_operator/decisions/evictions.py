@@ -76,9 +76,10 @@ def too_many(spec: DataPrepJobSpec, status: DataPrepJobStatus) -> str | None:
 
 
 def paused_until(observed: Observed, spec: DataPrepJobSpec, status: DataPrepJobStatus, child: Child | None) -> datetime | None:
-    """Return when pods may be created again. The pause doubles with each round of evictions in which no shard, or no part of a scan, was finished.
+    """Return when pods may be created again, or None if they may be created now.
 
-    Returns None while a pod runs, because the pause would stop the pod. Jobs that a queue controls are never paused.
+    The pause doubles with each round of evictions in which no shard, part or slice was finished. Returns None while a
+    pod runs, because the pause would stop the pod. Jobs that a queue controls are never paused.
     """
     evictions = status.evictions
     last = times.parse(evictions.last_time) if evictions is not None else None
@@ -102,6 +103,6 @@ def pause_message(
     evictions = status.evictions
     what = {"Scan": "part of the scan", "Shuffle": "slice of the input"}.get(status.step or "", "shard")
     return (
-        f"Pods were evicted {evictions.in_a_row} time{'s' * (evictions.in_a_row != 1)} without a finished {what}. Last cause: {evictions.reason}. "
-        f"New pods are created at {times.text(until)}."
+        f"Pods were evicted {evictions.in_a_row} time{'s' * (evictions.in_a_row != 1)} without a finished {what}. "
+        f"Last cause: {evictions.reason}. New pods are created at {times.text(until)}."
     )

@@ -65,6 +65,19 @@ def test_a_scan_without_an_index_or_a_name_is_refused(
     assert scanned == []
 
 
+@pytest.mark.parametrize("name", ["xyz", "0" * 55, "0" * 57, "G" * 56, "-" + "0" * 55])
+def test_a_name_that_is_no_scan_is_refused(name: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert code_of("scan", *texts_run(tmp_path), f"--scan={name}", "--parts", "8", "--index", "0") == 2
+    assert f"Expected the name of a scan, 56 hexadecimal digits as reported by the plan step, got '{name}'." in capsys.readouterr().err
+
+
+def test_a_scan_of_another_source_or_release_is_told(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    """After an upgrade, the scan's pods can run in a newer release than the plan pod."""
+    assert code_of("scan", *texts_run(tmp_path), f"--scan={'0' * 55}1", "--parts", "8", "--index", "0") == 0
+    assert "the job's source, or this release of dataprep, is not that of the scan" in caplog.text
+    assert [file.name for file in (tmp_path / "out/_dataprep").glob("scan-*/*")] == ["00000-0.json"]
+
+
 def test_a_merge_step_plans_and_does_no_other_step(
     few: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

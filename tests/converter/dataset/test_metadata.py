@@ -4,8 +4,9 @@ import ast
 import hashlib
 import json
 import runpy
-from collections import Counter
-from collections.abc import Sequence
+import tracemalloc
+from collections import Counter, deque
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +19,7 @@ from tests.builders.specs import parse_job
 from dataprep_api.dataset.report import Manifest, ManifestFile, ManifestSplit
 from dataprep_converter.cli.display import Display
 from dataprep_converter.dataset import sidecars
-from dataprep_converter.dataset.sidecars import FinishedDataSet, croissant, loaders, paths, sagemaker, tfds
+from dataprep_converter.dataset.sidecars import FinishedDataSet, Made, croissant, loaders, paths, sagemaker, tfds
 from dataprep_converter.inputs.access import Access
 from dataprep_converter.records.feature import FeatureSpec
 from dataprep_converter.steps.run import run
@@ -180,6 +181,19 @@ def test_path_lists_have_a_shard_a_line_in_their_order(tmp_path: Path) -> None:
 
 BESIDE_THE_DATA = ("_dataprep/index/train.tfrecords.idx", "_dataprep/statistics.json", "_tfds/dataset/1.0.0/features.json")
 DAMAGES = ("missing", "cut")
+
+
+@pytest.mark.parametrize(
+    "make", [paths.make, lambda finished: sidecars.location_files("/out", finished.manifest)], ids=["relative", "absolute"]
+)
+def test_only_one_splits_path_list_is_in_memory(make: Callable[[FinishedDataSet], Made]) -> None:
+    size = 1 << 20
+    finished = a_finished([a_file(f"{split}/{'x' * (size // 64)}{n}", split) for split in ("train", "validation") for n in range(64)])
+    tracemalloc.start()
+    deque(make(finished), maxlen=0)
+    _, peak = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert size < peak < 1.5 * size
 
 
 @pytest.mark.parametrize(

@@ -2,6 +2,7 @@
 
 import gzip
 import threading
+from dataclasses import replace
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
@@ -11,7 +12,8 @@ from tests.builders.archives import a_tar
 
 from dataprep_converter.core.errors import Unreachable
 from dataprep_converter.inputs.access import Access
-from dataprep_converter.readers.base.examined import examined, open_once
+from dataprep_converter.readers.base.examined import Form, examined, open_once
+from dataprep_converter.runtime.scans import Piece, ScannedBefore, ScanOfPart, results_in
 from dataprep_converter.stores import Entry, Input, PinnedInput, Store
 from dataprep_converter.stores.files import FileStore
 
@@ -79,6 +81,39 @@ def contents(source: Input) -> bytes:
 def size_of(store: Store, entry: Entry) -> int:
     with open_once(store, entry) as source:
         return len(contents(source))
+
+
+def test_a_scan_collects_results_in_the_order_of_the_files(tmp_path: Path) -> None:
+    """Whichever is known first, so that a second scan of a part writes the same files."""
+    access = FakeAccess(FakeRemoteStore(Access().store(str(tmp_path))))
+    access.scan = scan = ScanOfPart(0)
+    files = entries(tmp_path, [1, 2, 3])
+    is_last_examined = threading.Event()
+
+    def examine(_: Store, entry: Entry) -> int:
+        if entry.size == 3:
+            is_last_examined.set()
+        assert is_last_examined.wait(60)
+        return entry.size
+
+    form = Form[int](lambda _: 1, lambda result: result, lambda document: int(document))
+    assert list(examined(access, files, examine, form=form)) == []
+    assert list(results_in(scan.to_bytes()).values()) == [1, 2, 3]
+
+
+def test_only_the_planner_examines_a_file_whose_server_reports_no_version(tmp_path: Path) -> None:
+    access = FakeAccess(FakeRemoteStore(Access().store(str(tmp_path))))
+    (_, _, first), (_, _, second) = entries(tmp_path, [1, 2])
+    files = [(0, "000", replace(first, pin="1-")), (0, "001", second)]
+    form = Form[int](lambda _: 1, lambda result: result, lambda document: int(document))
+
+    access.scan = scan = ScanOfPart(0)
+    assert list(examined(access, files, lambda _, entry: entry.size, form=form)) == []
+    results = results_in(scan.to_bytes())
+    assert ([piece.uri for piece in results], scan.division.pieces) == ([second.uri], 1)
+
+    access.scan = ScannedBefore(lambda: {**results, Piece(first.uri, "1-", 1, None, 1): 10})
+    assert [each.result for each in examined(access, files, lambda _, entry: entry.size, form=form)] == [1, 2]
 
 
 @pytest.mark.parametrize("is_remote", [False, True])

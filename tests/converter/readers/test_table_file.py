@@ -56,7 +56,7 @@ def test_how_the_parts_are_found_is_stored_once_if_it_is_the_same() -> None:
     """The record batches of an Arrow file can share a long list of dictionaries."""
     document = to_document(TableFile(pa.schema([]), [Span(1, 1, number, "x" * 1000) for number in range(100)]))
     assert document is not None
-    assert document["extras"] == ["x" * 1000]
+    assert document.value["extras"] == ["x" * 1000]
 
 
 def test_a_schema_that_arrow_does_not_read_back_is_not_stored(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,12 +1,16 @@
 """Results of a scan are looked up in the files of all parts, of which only two are in memory."""
 
+import threading
+import tracemalloc
 from collections.abc import Mapping
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from dataprep_converter.runtime import scans
 from dataprep_converter.runtime.scan_results import StoredResults
-from dataprep_converter.runtime.scans import COMMON, Document, Piece, ScannedBefore, ScanOfPart, results_in
+from dataprep_converter.runtime.scans import Document, Piece, ScannedBefore, ScanOfPart, WithCommon, results_in
 
 
 def piece(number: int, *, pin: str = "pin", rule: str = "") -> Piece:
@@ -40,14 +44,36 @@ def test_each_file_is_read_twice_if_the_pieces_come_in_order() -> None:
     files = Files(*({piece(10 * part + number): number for number in range(10)} for part in range(5)))
     results = files.results()
     assert [results.get(piece(number)) for number in range(50)] == 5 * list(range(10))
-    assert files.reads == 2 * ["0", "1", "2", "3", "4"]
+    assert (sorted(files.reads[:5]), files.reads[5:]) == 2 * (["0", "1", "2", "3", "4"],)
 
 
 def test_files_whose_pieces_alternate_are_read_twice() -> None:
     files = Files({piece(number): 1 for number in range(0, 20, 2)}, {piece(number): 2 for number in range(1, 20, 2)})
     results = files.results()
     assert [results.get(piece(number)) for number in range(20)] == 10 * [1, 2]
-    assert files.reads == ["0", "1", "0", "1"]
+    assert (sorted(files.reads[:2]), files.reads[2:]) == 2 * (["0", "1"],)
+
+
+def test_eight_files_are_indexed_at_the_same_time() -> None:
+    meeting = threading.Barrier(8)
+
+    def read(file: str) -> Mapping[Piece, Document]:
+        meeting.wait(60)
+        return {piece(int(file)): file}
+
+    assert len(StoredResults([str(number) for number in range(8)], read)) == 8
+
+
+def test_the_index_takes_few_bytes_for_each_piece() -> None:
+    shared = {piece(number): number for number in range(1000)}
+    tracemalloc.start()
+    try:
+        results = StoredResults([str(number) for number in range(20)], lambda _: shared)
+        _, peak = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert results.get(piece(999)) == 999
+    assert peak < 25 * 20 * 1000
 
 
 def test_a_result_of_another_version_or_rule_is_not_found() -> None:
@@ -75,8 +101,11 @@ def test_a_result_is_kept_until_a_thread_takes_it() -> None:
     assert scan.has_results
 
 
-@given(st.dictionaries(st.integers(0, 20).map(piece), st.builds(lambda text, n: {COMMON: text, "n": n}, st.text(), st.integers())))
-def test_results_with_a_common_text_are_read_back(found: dict[Piece, Document]) -> None:
+json_values = st.none() | st.integers() | st.text() | st.dictionaries(st.sampled_from(["common", "value", "n"]), st.lists(st.integers()))
+
+
+@given(st.dictionaries(st.integers(0, 20).map(piece), json_values | st.builds(WithCommon, json_values, st.text())))
+def test_results_are_read_back(found: dict[Piece, Document]) -> None:
     scan = ScanOfPart(0)
     for each, document in found.items():
         scan.found(each, document)
@@ -88,8 +117,27 @@ def test_results_with_a_common_text_are_read_back(found: dict[Piece, Document]) 
 def test_a_common_text_is_stored_once_and_kept_once() -> None:
     scan = ScanOfPart(0)
     for number in range(100):
-        scan.found(piece(number), {COMMON: "schema " * 10 + str(number % 2)})
+        scan.found(piece(number), WithCommon(number, "schema " * 10 + str(number % 2)))
     content = scan.to_bytes()
     assert content.count(b"schema schema") == 2 * 5
-    for results in (scan.results, results_in(content)):
-        assert len({id(document[COMMON]) for document in results.values()}) == 2
+    assert len({id(document.common) for document in results_in(content).values()}) == 2
+
+
+@given(
+    st.lists(st.integers(0, 40) | st.builds(WithCommon, st.text(max_size=9), st.sampled_from(["a" * 50, "b"])), max_size=30),
+    st.integers(1, 200),
+)
+def test_the_results_are_divided_into_files_of_about_the_same_size(documents: list[Document], size: int) -> None:
+    contents: list[bytes] = []
+    scan = ScanOfPart(0, store=contents.append)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(scans, "RESULTS_BYTES", size)
+        for number, document in enumerate(documents):
+            scan.found(piece(number), document)
+    contents.append(scan.to_bytes())
+    parts = [results_in(content) for content in contents]
+    assert [each for part in parts for each in part.items()] == [(piece(number), document) for number, document in enumerate(documents)]
+    assert all(parts if documents else parts[:-1])
+    without_digest = [len(content.partition(b"\n")[2]) for content in contents]
+    assert all(size <= length for length in without_digest[:-1])
+    assert all(length < size + 200 for length in without_digest)

@@ -1,10 +1,14 @@
 """Record batches in a temporary file: they are read in any order, and the file is removed with the list."""
 
+import os
+import tempfile
 from pathlib import Path
+from typing import Any
 
 import pyarrow as pa
 import pytest
 
+from dataprep_converter.core.errors import StoreFull
 from dataprep_converter.runtime import stored_batches
 from dataprep_converter.runtime.stored_batches import StoredBatches
 
@@ -35,3 +39,17 @@ def test_batches_are_read_in_any_order_while_others_are_appended(monkeypatch: py
     del batches
     assert descriptors() == before
     assert last.equals(a_batch(4))
+
+
+def test_a_full_disk_is_named_when_a_batch_is_still_buffered(monkeypatch: pytest.MonkeyPatch) -> None:
+    def full(**_: object) -> Any:
+        return os.fdopen(os.open("/dev/full", os.O_RDWR), "r+b", buffering=1 << 20)
+
+    monkeypatch.setattr(tempfile, "TemporaryFile", full)
+    monkeypatch.setattr(stored_batches, "IN_MEMORY", 0)
+    batches = StoredBatches(a_batch(0).schema, "numbers")
+    batches.append(a_batch(0))  # goes into the buffer, not to the disk
+    with pytest.raises(StoreFull, match="has no room for numbers: No space left on device"):
+        batches[0]
+    with pytest.raises(StoreFull, match="has no room for numbers: No space left on device"):
+        batches.append(a_batch(1))

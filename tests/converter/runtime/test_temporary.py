@@ -66,11 +66,18 @@ def test_space_is_reserved_as_zeros() -> None:
         assert file.read_at(0, 20_000) == bytes(10_000)
 
 
-def test_a_full_disk_is_named(monkeypatch: pytest.MonkeyPatch, folder: Path) -> None:
+@pytest.fixture
+def no_space(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Puts temporary files on a full disk."""
+
     def full(**_: object) -> Any:
         return os.fdopen(os.open("/dev/full", os.O_RDWR), "r+b")
 
     monkeypatch.setattr(tempfile, "TemporaryFile", full)
+
+
+@pytest.mark.usefixtures("no_space")
+def test_a_full_disk_is_named(folder: Path) -> None:
     before = descriptors()
     with TemporaryFile("numbers") as file, pytest.raises(StoreFull, match=f"^{folder} has no room for numbers: No space left on device.$"):
         file.write(bytes(1 << 20))
@@ -78,4 +85,14 @@ def test_a_full_disk_is_named(monkeypatch: pytest.MonkeyPatch, folder: Path) -> 
         file.write(b"0")  # goes into the buffer, not to the disk
         with pytest.raises(StoreFull, match=f"^{folder} has no room for numbers: No space left on device.$"):
             file.read_at(0, 1)
+        with pytest.raises(StoreFull, match=f"^{folder} has no room for numbers: No space left on device.$"):
+            list(file.pieces())
+    assert descriptors() == before
+
+
+@pytest.mark.usefixtures("no_space")
+def test_a_full_disk_is_named_when_the_last_pieces_are_still_buffered(folder: Path) -> None:
+    before = descriptors()
+    with pytest.raises(StoreFull, match=f"^{folder} has no room for numbers: No space left on device.$"):
+        TemporaryFile.of("numbers", [b"0"])
     assert descriptors() == before

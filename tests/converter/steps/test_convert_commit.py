@@ -1,7 +1,11 @@
 """The commit step of a conversion: it can be repeated, and it refuses some data sets before any file is visible."""
 
 import json
+from collections.abc import Callable
+from concurrent.futures import Executor, Future
+from functools import partial
 from pathlib import Path
+from typing import Any
 
 import pytest
 from tests.builders.digits import EIGHT, digits_job
@@ -9,6 +13,8 @@ from tests.builders.digits import EIGHT, digits_job
 from dataprep_api.dataset.plan import shards
 from dataprep_api.resources.job import DataPrepJob
 from dataprep_converter.core.errors import Missing, NotWhole, OutputLost
+from dataprep_converter.dataset import fencing, sidecars
+from dataprep_converter.dataset.sidecars import Made
 from dataprep_converter.inputs.access import Access
 from dataprep_converter.sampling.plan import Plan
 from dataprep_converter.steps import plan_step
@@ -27,6 +33,11 @@ def converted(few: Path, tmp_path: Path) -> tuple[DataPrepJob, Plan, Path]:
 
 def reports(output: Path, plan: Plan) -> list[Path]:
     return sorted((output / "_dataprep" / plan.head.run_id / "reports").glob("*.json"))
+
+
+def visible_files(output: Path) -> set[Path]:
+    """Return the files outside the hidden folders."""
+    return {file for file in output.rglob("*") if file.is_file() and "_dataprep" not in file.parts}
 
 
 def bundles_of(output: Path, plan: Plan) -> list[Path]:
@@ -88,3 +99,66 @@ def test_a_run_that_lost_the_folder_commits_nothing(converted: tuple[DataPrepJob
     with pytest.raises(OutputLost, match=f"no longer belongs to run {plan.head.run_id}"):
         convert_commit.commit(job.spec, plan=plan, access=Access())
     assert not (output / "_SUCCESS").exists()
+
+
+def test_a_failure_while_files_around_the_data_are_made_leaves_no_visible_file(
+    few: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    output = tmp_path / "out"
+    job = digits_job(few, output, output={"format": "mds", "fileName": "{split}/shard-{shard}.{ext}"})
+    plan = plan_step.run_plan_step(job, Access()).plan
+    convert_work.work(job.spec, plan=plan, shards=list(shards(plan.head)), access=Access(), attempt="a", watch=lambda _: None)
+
+    def location_files(*_: object) -> Made:
+        yield "_dataprep/paths/train.txt", b"x"
+        raise NotWhole("the second can't be made")
+
+    before = visible_files(output)
+    with monkeypatch.context() as patched:
+        patched.setattr(fencing, "_MOST_STAGED", 1)
+        patched.setattr(sidecars, "location_files", location_files)
+        with pytest.raises(NotWhole, match="the second can't be made"):
+            convert_commit.commit(job.spec, plan=plan, access=Access())
+    assert visible_files(output) == before
+    convert_commit.commit(job.spec, plan=plan, access=Access())
+    assert {file.name for file in visible_files(output) - before} == {"index.json", "_SUCCESS"}
+
+
+class InThisThread(Executor):
+    """Makes each call at once, so that no thread still holds what a finished call was given."""
+
+    def __init__(self, *_: object, **__: object) -> None:
+        pass
+
+    def submit(self, call: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Future[Any]:
+        done: Future[Any] = Future()
+        done.set_result(call(*args, **kwargs))
+        return done
+
+
+def test_a_file_around_the_data_is_freed_before_the_next_is_made(
+    converted: tuple[DataPrepJob, Plan, Path], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    job, plan, output = converted
+    alive: list[int] = []
+    in_memory = 0
+
+    class Content(bytes):
+        def __del__(self) -> None:
+            nonlocal in_memory
+            in_memory -= 1
+
+    def files(*_: object, folder: str) -> Made:
+        nonlocal in_memory
+        for number in range(3):
+            alive.append(in_memory)
+            in_memory += 1
+            yield f"_dataprep/{folder}/{number}.txt", Content(b"x")
+
+    monkeypatch.setattr(sidecars, "files", partial(files, folder="files"))
+    monkeypatch.setattr(sidecars, "location_files", partial(files, folder="paths"))
+    monkeypatch.setattr(fencing, "ThreadPoolExecutor", InThisThread)
+    monkeypatch.setattr(fencing, "_STAGED_BYTES", 1)
+    convert_commit.commit(job.spec, plan=plan, access=Access())
+    assert alive == [0] * 6
+    assert (output / "_dataprep/paths/2.txt").read_bytes() == b"x"

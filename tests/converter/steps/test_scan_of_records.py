@@ -150,7 +150,7 @@ KINDS: dict[str, Kind] = {
     "tfrecord-sequences": Kind({"tfrecord": IN}, sequence_examples, opens=("00", "01", "03", "04")),
     "sequenceFile": Kind({"sequenceFile": IN}, sequences, opens=("00",)),
     "npy": Kind({"numpy": IN}, npy, "{:02}.npy"),
-    "npz": Kind({"numpy": {**IN, "members": {"number": "n", "text": "t"}}}, npz, "{:02}.npz"),
+    "npz": Kind({"numpy": {**IN, "members": {"common": "n", "text": "t"}}}, npz, "{:02}.npz"),
     "npy-arrays": Kind({"numpy": {"arrays": {"b": "IN/*.npy", "a": "IN/*.npy"}}}, npy, "{:02}.npy"),
     "parquet": Kind({"parquet": IN}, of_parquet),
     "parquet-columns": Kind({"parquet": {**IN, "columns": ["s/x", "n"]}}, of_parquet),
@@ -311,5 +311,5 @@ def test_a_footer_is_stored_without_its_statistics(tmp_path: Path) -> None:
     kind = KINDS["parquet"]
     scan(prepared(tmp_path, kind, [900]))
     (file,) = scan_files(tmp_path)
-    _, ((*_, document),) = json.loads(file.read_bytes().partition(b"\n")[2])
+    _, ((*_, document, _),) = json.loads(file.read_bytes().partition(b"\n")[2])
     assert len(json.dumps(document["spans"])) < 300 * 25

@@ -2,6 +2,7 @@
 
 import gzip
 import json
+import threading
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +16,7 @@ from tests.builders.specs import parse_job
 
 from dataprep_api import names
 from dataprep_api.resources.job import DataPrepJob
-from dataprep_converter.core.errors import BadData, BadSpec
+from dataprep_converter.core.errors import BadData, BadSpec, Unreachable
 from dataprep_converter.inputs.access import Access
 from dataprep_converter.planning.scan import digest_of_rules, divide
 from dataprep_converter.readers.text import stretches
@@ -115,6 +116,7 @@ def opened_files(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     cut=st.integers(1, 600),
     cell=st.integers(1, 8),
     group=st.integers(1, 3),
+    size=st.sampled_from([1, 500, 1 << 20]),
     fates=st.lists(st.sampled_from(["lost", "damaged", "kept"]), max_size=8),
 )
 def test_the_plan_is_that_of_one_process(
@@ -125,6 +127,7 @@ def test_the_plan_is_that_of_one_process(
     cut: int,
     cell: int,
     group: int,
+    size: int,
     fates: list[str],
 ) -> None:
     """Whatever the parts are, whichever of them are lost or damaged, and whichever files have changed or are new since the scan."""
@@ -133,6 +136,7 @@ def test_the_plan_is_that_of_one_process(
     job = a_job(folder, kind)
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(scans, "PART_BYTES", cut)
+        patch.setattr(scans, "RESULTS_BYTES", size)
         patch.setattr(files, "CELL_BYTES", 32 * cell)
         scan(job, group=group)
         for fate, file in zip(fates, scan_files(folder), strict=False):
@@ -209,6 +213,46 @@ def test_a_second_scan_of_a_part_reads_only_what_is_missing(tmp_path: Path, monk
     assert [file.read_bytes() == before for file in scan_files(tmp_path)] == [False]
 
 
+def test_the_results_of_a_part_are_stored_in_several_files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    put(tmp_path, "text", [10, 10, 10])
+    job = a_job(tmp_path, "text")
+    monkeypatch.setattr(files, "CELL_BYTES", 1 << 20)
+    expected = planned(job)
+    monkeypatch.setattr(scans, "PART_BYTES", 1 << 20)
+    monkeypatch.setattr(scans, "RESULTS_BYTES", 1)
+    assert scan(job) == 1
+    stored = {file.name: file.read_bytes() for file in scan_files(tmp_path)}
+    assert list(stored) == ["00000-0.json", "00000-1.json", "00000-2.json"]
+    assert planned(job) == expected
+    opened = opened_files(monkeypatch)
+    (tmp_path / "in/01").write_bytes(content_of("text", 11, 0))
+    scan(job)
+    assert {Path(uri).name for uri in opened} == {"01"}
+    assert [file.read_bytes() == stored[file.name] for file in scan_files(tmp_path)] == [True, False, True]
+
+
+def test_a_part_that_ends_early_keeps_the_results_so_far(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    put(tmp_path, "text", [10, 10, 10])
+    job = a_job(tmp_path, "text")
+    monkeypatch.setattr(scans, "PART_BYTES", 1 << 20)
+    monkeypatch.setattr(scans, "RESULTS_BYTES", 1)
+    opened = opened_files(monkeypatch)
+    with monkeypatch.context() as patch:
+        examine = files._open_and_examine
+
+        def fail_at_the_last(*arguments: Any) -> Any:
+            if arguments[-1].path == "02":
+                raise Unreachable("The store can't be reached.")
+            return examine(*arguments)
+
+        patch.setattr(files, "_open_and_examine", fail_at_the_last)
+        with pytest.raises(Unreachable):
+            scan(job)
+    opened.clear()
+    scan(job)
+    assert {Path(uri).name for uri in opened} == {"01", "02"}
+
+
 @pytest.mark.parametrize(
     ("name", "content", "error", "message"),
     [
@@ -238,6 +282,23 @@ def test_the_results_are_removed_when_the_plan_is_stored(tmp_path: Path) -> None
     assert planned_result.records == 90
     assert scan_files(tmp_path) == []
     remove_scan(job.spec, Access())
+
+
+def test_eight_results_are_removed_at_the_same_time(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    put(tmp_path, "text", [10] * 8)
+    job = a_job(tmp_path, "text")
+    monkeypatch.setattr(files, "CELL_BYTES", 1 << 20)
+    monkeypatch.setattr(scans, "PART_BYTES", 1)
+    assert scan(job) == len(scan_files(tmp_path)) == 8
+    meeting, delete = threading.Barrier(8), FileStore.delete
+
+    def meet_and_delete(store: FileStore, uri: str) -> None:
+        meeting.wait(60)
+        delete(store, uri)
+
+    monkeypatch.setattr(FileStore, "delete", meet_and_delete)
+    remove_scan(job.spec, Access())
+    assert scan_files(tmp_path) == []
 
 
 def test_other_sources_have_no_parts(tmp_path: Path) -> None:

@@ -15,6 +15,8 @@ class Site:
 
     files: dict[str, bytes] = field(default_factory=dict)
     tags: bool = True
+    dates: bool = True
+    """Whether a response without a tag has a date."""
     ranges: bool = True
     head: bool = True
     sizes: bool = True
@@ -51,7 +53,9 @@ class _Handler(Quiet):
         if status != 200 or content is None:
             self._send(status, b"no", {}, with_body)
             return
-        headers = {"ETag": f'"{hash(content)}"'} if site.tags else {"Last-Modified": "Wed, 21 Oct 2015 07:28:00 GMT"}
+        headers = {"ETag": f'"{hash(content)}"'} if site.tags else {}
+        if site.dates and not site.tags:
+            headers["Last-Modified"] = "Wed, 21 Oct 2015 07:28:00 GMT"
         asked = re.fullmatch(r"bytes=(\d+)-(\d+)", self.headers.get("Range", ""))
         if asked and site.ranges:
             first, last = int(asked[1]), min(int(asked[2]), len(content) - 1)

@@ -63,6 +63,16 @@ def test_a_file_that_is_replaced_is_noticed(site: Site, store: HttpStore, tags: 
             source.read_at(0, 3)
 
 
+@pytest.mark.parametrize(("tags", "dates", "has_version"), [(True, False, True), (False, True, True), (False, False, False)])
+def test_a_server_that_sends_neither_a_tag_nor_a_date_reports_no_version(
+    site: Site, store: HttpStore, tags: bool, dates: bool, has_version: bool
+) -> None:
+    site.tags, site.dates = tags, dates
+    entry = store.stat(site.at("/rows.csv"))
+    assert entry is not None
+    assert entry.has_version == has_version
+
+
 @pytest.mark.parametrize(
     ("status", "error", "words"),
     [

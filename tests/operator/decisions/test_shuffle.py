@@ -62,6 +62,20 @@ def test_a_job_is_planned_divided_and_converted(world: World) -> None:
     assert world.status()["timings"]["runningSeconds"] == 20.0, "the sum of two Jobs of ten seconds"
 
 
+def test_a_second_conversion_after_lost_files_is_counted_only_once(world: World) -> None:
+    shuffling(world)
+    world.complete("shuffle-1", completedIndexes="0-3")
+    world.settle()
+    world.converted()
+    world.settle()
+    world.plan_fails(a_failure(Reason.OUTPUT_MISSING, "train-00001 is gone", 5), "commit-1")
+    world.settle()
+    assert retry(world) == "Running"
+    world.converted("convert-2")
+    assert world.settle() == "Committing"
+    assert world.status()["timings"]["runningSeconds"] == 20.0, "the shuffle and the last conversion"
+
+
 def test_a_plan_without_a_first_round_is_converted_at_once(world: World) -> None:
     world.apply()
     world.settle()

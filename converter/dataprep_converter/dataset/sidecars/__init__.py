@@ -30,7 +30,7 @@ METADATA: Final[Mapping[str, str]] = {
 """Maps each kind of metadata to the function that makes it.
 
 To add a kind, add one entry to this table, and one module. If only some formats have this kind of metadata, also name the kind in the
-entries of these formats in `FORMATS`.
+entries of these formats in `FORMATS`. Kinds of files with visible names come last, so that a failure before them leaves no visible file.
 """
 
 _OF_SOME_FORMATS: Final = frozenset(kind for format_ in FORMATS.values() for kind in format_.sidecars)
@@ -92,7 +92,7 @@ def location_files(uri: str, manifest: Manifest) -> Made:
     manifest_files = {file.file for file in listed_metadata(manifest)}
     for place in PLACED.values():
         make: Callable[[str, Manifest], Made] = resolve_name(place)
-        yield from (file for file in make(uri, manifest) if file[0] not in manifest_files)
+        yield from filter(lambda file: file[0] not in manifest_files, make(uri, manifest))
 
 
 def absolute(uri: str) -> str:

@@ -19,8 +19,9 @@ FILES_AT_ONCE: Final = 8
 FILE_BYTES: Final = 100 << 10
 """In a scan, opening a file counts as this many bytes, so a part has at most 10,485 files (`scans.PART_BYTES`).
 
-Two requests for a footer take about 5 ms for each file if eight files are examined at a time, and so does reading these bytes at 20 MB/s.
-The files of such a part take 50 s. That is several times the start of its pod, and about half of what the pod takes to list a million files.
+If eight files are examined at a time, the two requests for a footer take about 5 ms for each file, as long as reading these bytes at 20
+MB/s. The files of such a part take 50 s. This is several times as long as its pod takes to start, and about half as long as the pod takes
+to list a million files.
 """
 _SMALL_BYTES: Final = 1 << 20
 
@@ -54,12 +55,12 @@ class FilePart:
 
 @dataclass(frozen=True)
 class Form(Generic[Result]):
-    """How the result for a file or a cell is stored, so that other processes can examine it (`runtime/scans.py`)."""
+    """How the result for a file or a cell is stored, so that one process can examine it for another one (`runtime/scans.py`)."""
 
     bytes_of: Callable[[FilePart], int]
-    """The number of bytes to be read."""
+    """Returns the number of bytes to be read."""
     to_document: Callable[[Result], Document | None]
-    """The result as JSON, or None if it can't be stored."""
+    """Returns the result as JSON, or None if it can't be stored."""
     from_document: Callable[[Document], Result]
     rule: str = ""
     """See `Piece.rule`."""
@@ -79,13 +80,13 @@ def examined(
 
 
 def cost_of_start(part: FilePart) -> int:
-    """`Form.bytes_of` for a file of which only a header or a footer is read."""
+    """Returns `Form.bytes_of` for a file of which only a header or a footer is read."""
     del part
     return FILE_BYTES
 
 
 def cost_of_file(part: FilePart) -> int:
-    """`Form.bytes_of` for a file that may be read to its end."""
+    """Returns `Form.bytes_of` for a file that may be read to its end."""
     return FILE_BYTES + part.entry.size
 
 
@@ -99,8 +100,8 @@ def examined_parts(
 ) -> Iterator[tuple[FilePart, Result]]:
     """Like `examined`, for files and cells of files. Yields each of them with its result. `most` is the number of threads.
 
-    With a `form`, takes the results of other processes if there are any, and yields nothing if this process only examines a part of the
-    files for another process.
+    With a `form`, uses the results of other processes if there are any. Yields nothing if this process only examines a part of the files
+    for another process.
     """
     # Look up stores here rather than in the threads: the first look-up of a store creates its client.
     with_stores = ((access.store(part.entry.uri), part) for part in parts)
@@ -125,11 +126,10 @@ def _scanned(
 ) -> Iterator[tuple[FilePart, Result]]:
     def taken() -> Iterator[tuple[Store, FilePart]]:
         for store, part in with_stores:
-            # The members of a compressed archive can only be read in order, so they aren't divided among processes.
-            if scan.takes(_piece(part, form)) if not isinstance(store, ArchiveStore) else scan.lists_units:
+            if scan.takes(_piece(part, form)) if _is_divided(store, part.entry) else scan.lists_units:
                 yield store, part
 
-    def call(item: tuple[Store, FilePart]) -> tuple[FilePart, Result | None]:
+    def call(item: tuple[Store, FilePart]) -> tuple[FilePart, Result | Document | None]:
         store, part = item
         piece = _piece(part, form)
         document = scan.known(piece)
@@ -139,13 +139,22 @@ def _scanned(
             # The planner raises the errors of files when their turn comes.
             with suppress(BadData, BadSpec):
                 document = form.to_document(examine(store, part))
-        if document is not None:
-            scan.found(piece, document)
-        return part, None
+        return part, document
 
     for part, result in _in_turn(call, taken(), most=most):
         if scan.lists_units:
             yield part, cast("Result", result)
+        elif result is not None:
+            scan.found(_piece(part, form), result)
+
+
+def _is_divided(store: Store, entry: Entry) -> bool:
+    """Whether another process may examine the file for the planner.
+
+    The members of a compressed archive can only be read in order. If the server reports no version, nothing shows that the planner's file is
+    still the one that the other process has examined.
+    """
+    return not isinstance(store, ArchiveStore) and entry.has_version
 
 
 def _piece(part: FilePart, form: Form[Result]) -> Piece:

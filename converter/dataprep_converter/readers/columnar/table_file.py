@@ -1,6 +1,6 @@
-"""What the plan step finds in a file of `parquet`, `arrow`, `avro` or `orc`, and its JSON form, so that another process can find it.
+"""What the plan step needs to know about a file of `parquet`, `arrow`, `avro` or `orc`, and its JSON form for a scan.
 
-Only what becomes part of the plan is stored: the schema and, for each unit, four numbers. The statistics in footers are not.
+Only what becomes part of the plan is stored: the schema and four numbers for each unit, but not the statistics in footers.
 """
 
 from collections.abc import Sequence
@@ -10,7 +10,7 @@ from functools import lru_cache
 import pyarrow as pa
 
 from dataprep_converter.records.schemas import parse_schema, schema_text
-from dataprep_converter.runtime.scans import COMMON, Document
+from dataprep_converter.runtime.scans import WithCommon
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,7 +27,7 @@ class Span:
 
 @dataclass(frozen=True)
 class TableFile:
-    """What the plan step finds in one file. Depends on the columns that the job reads, but on no other file."""
+    """What the plan step finds in one file. This depends on the columns that the job reads, but on no other file."""
 
     schema: pa.Schema
     """The schema without the metadata of the complete file, which can be large and describe the file's rows. Fields keep theirs."""
@@ -37,8 +37,8 @@ class TableFile:
     """The names of the columns whose times are INT96, an old type of Parquet."""
 
 
-def to_document(file: TableFile) -> Document | None:
-    """The JSON form, or None for a schema that Arrow doesn't read back as it was."""
+def to_document(file: TableFile) -> WithCommon | None:
+    """Returns the JSON form, or None if Arrow wouldn't read the same schema back."""
     try:
         text = schema_text(file.schema)
         if not _schema_of(text).equals(file.schema, check_metadata=True):
@@ -47,17 +47,18 @@ def to_document(file: TableFile) -> Document | None:
         return None
     numbers: dict[str, int] = {}
     spans = [[span.records, span.size, span.offset, numbers.setdefault(span.extra, len(numbers))] for span in file.spans]
-    return {COMMON: text, "spans": spans, "extras": list(numbers), "int96": list(file.int96)}
+    return WithCommon({"spans": spans, "extras": list(numbers), "int96": list(file.int96)}, common=text)
 
 
-def from_document(document: Document) -> TableFile:
-    """The value of which `to_document` made the JSON form."""
-    extras = document["extras"]
-    spans = [Span(records, size, offset, extras[number]) for records, size, offset, number in document["spans"]]
-    return TableFile(_schema_of(document[COMMON]), spans, document["int96"])
+def from_document(document: WithCommon) -> TableFile:
+    """Returns the value of which `to_document` made the JSON form."""
+    value = document.value
+    extras = value["extras"]
+    spans = [Span(records, size, offset, extras[number]) for records, size, offset, number in value["spans"]]
+    return TableFile(_schema_of(document.common), spans, value["int96"])
 
 
 @lru_cache(maxsize=16)
 def _schema_of(text: str) -> pa.Schema:
-    """The schema of which `schema_text` returned the text. Most files of a source have the same schema."""
+    """Returns the schema of which `schema_text` made the text. Most files of a source have the same schema."""
     return parse_schema(text)

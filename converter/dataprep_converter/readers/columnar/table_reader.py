@@ -78,7 +78,7 @@ def discover_tables(
 
 
 def _rule(selection: Selection, access: Access) -> str:
-    """A digest of what determines the contents of a TableFile, apart from the file. The plan of an existing data set can follow an earlier
+    """Returns a digest of everything that determines a TableFile, except the file. The plan of an existing data set can follow an earlier
     version of the parts `int96` and `structs`."""
     structs = selection.structs
     columns = [selection.columns, [*selection.asked], structs.keeps, sorted(structs.named)]

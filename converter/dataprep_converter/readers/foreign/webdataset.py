@@ -217,7 +217,7 @@ class _TarFile:
 
     @staticmethod
     def from_document(document: Document) -> "_TarFile":
-        """The value of which `asdict` made the JSON form."""
+        """Returns the value of which `asdict` made the JSON form."""
         return _TarFile(**document)
 
 

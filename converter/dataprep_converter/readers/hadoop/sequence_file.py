@@ -103,14 +103,14 @@ class _RecordFile:
     """The error that ended the search. It is raised once the records before it have been used."""
 
     def to_document(self) -> Document | None:
-        """The records as JSON without the kinds, which one file needs, or None for a file with a fault."""
+        """Returns the records as JSON without the kinds, which only one file needs. Returns None for a file with a fault."""
         if self.fault is not None:
             return None
         return {"header": self.header.to_json(), "stretches": [each.values() for each in self.stretches]}
 
     @staticmethod
     def from_document(document: Document) -> "_RecordFile":
-        """The records of which `to_document` made the JSON form."""
+        """Returns the records of which `to_document` made the JSON form."""
         return _RecordFile(Header.from_json(document["header"]), [Stretch(*values) for values in document["stretches"]], kinds=None)
 
 

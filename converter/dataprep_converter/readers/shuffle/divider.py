@@ -24,11 +24,11 @@ from dataprep_converter.runtime import limits
 from dataprep_converter.runtime.temporary import TemporaryFile
 
 MOST_BYTES: Final = 64 << 20
-"""The maximum number of bytes of records in memory before they are sorted. Sorting needs about twice as much again."""
+"""The records in memory are sorted when they take this many bytes. The sort needs about twice as much memory in addition."""
 _SHARE: Final = 16
 """The records may take 1/_SHARE of the memory."""
 _MOST_KEPT: Final = 2
-"""Rows are copied if they keep more than this many times their size in memory."""
+"""Rows are copied if their buffers take more than this many times the size of the rows."""
 _AT_ONCE: Final = 4 << 20
 _arrow: Any = pa  # the type stubs lack some functions
 
@@ -41,7 +41,7 @@ class _Part:
 
     offsets: "array[int]" = field(default_factory=lambda: array("Q"))
     lengths: "array[int]" = field(default_factory=lambda: array("Q"))
-    """The offset and length of each piece. There are as many pieces as sorts of MOST_BYTES, so a tuple for each would take much memory."""
+    """The offset and length of each piece. Each sort adds a piece, so tuples would take much memory."""
     digest: Any = field(default_factory=hashlib.sha256)  # Any: hashlib has no public type
 
     @property
@@ -109,9 +109,9 @@ class _Sorter:
 class Divider(Closeable):
     """Divides records among tasks.
 
-    Besides the records to be sorted, memory holds 16 bytes for each piece, so for each sort and task. A slice of 10 GB for 10,000 tasks, for
-    example, takes 26 MB for its 160 sorts. With so many tasks, the pieces are small: each takes a few hundred bytes more in the file, and is
-    compressed less.
+    Besides the records to be sorted, 16 bytes are in memory for each piece. Each sort makes one piece for each task. For example, a slice
+    of 10 GB needs 160 sorts, so the pieces for 10,000 tasks take 26 MB. With so many tasks, the pieces are small: each of them takes a few
+    hundred bytes more in the file, and is compressed less.
     """
 
     def __init__(self, schema: pa.Schema, tasks: int, *, most_bytes: int | None = None) -> None:

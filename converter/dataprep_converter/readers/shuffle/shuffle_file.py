@@ -30,7 +30,7 @@ BAD: Final[pa.Schema] = pa.schema(_BAD)
 
 @dataclass(frozen=True)
 class Identity:
-    """What a file is made from. The same identity always leads to the same records."""
+    """What a file is made from. Files with the same identity contain the same records."""
 
     plan_sha256: str
     schema_sha256: str
@@ -84,7 +84,8 @@ def head(identity: Identity, ranges: Sequence[Range]) -> bytes:
 
 
 def is_whole(source: Input, identity: Identity) -> bool:
-    """Whether a file belongs to the identity and has its full size. A file appears only when it is complete, so its digests aren't checked."""
+    """Whether a file belongs to the identity and has its full size. The digests aren't checked, because a store shows only complete
+    files."""
     if source.read_at(0, _HEADER.size) != identity.header():
         return False
     last = _entry(source, identity.tasks - 1)

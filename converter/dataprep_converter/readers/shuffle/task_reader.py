@@ -45,11 +45,11 @@ class TaskReader(Closeable):
         self._unreported_bytes = 0
 
     def schema(self) -> pa.Schema:
-        """The columns of the source's reader."""
+        """Returns the columns of the source's reader."""
         return self._source.schema()
 
     def classes(self) -> dict[str, list[str]]:
-        """The class names of the source's reader."""
+        """Returns the class names of the source's reader."""
         return self._source.classes()
 
     def read(self, units: Units, samples: Iterator[Samples]) -> Iterator[Batch]:
@@ -85,27 +85,27 @@ class TaskReader(Closeable):
         self._source.close()
 
     def _gathered(self) -> TaskRecords | None:
-        """The task's records, or None if the source's reader must read them."""
+        """Returns the task's records, or None if the source's reader must read them."""
         if not self._is_gathered:
             try:
                 self._records = self._gather()
                 self._unreported_bytes = self._records.bytes_in
             except NotFound:
                 # This is the usual case if a single process does all the work.
-                logger.info("there are no files of a shuffle, so this task reads the source")
+                logger.info("there are no files of the first round of the shuffle, so this task reads the source")
             self._is_gathered = True
         return self._records
 
 
 class _TextTaskReader(TaskReader):
-    """Implements `HasLines`, too."""
+    """Also implements `HasLines`."""
 
     def __init__(self, source: SampleReader, gather: Gather) -> None:
         super().__init__(source, gather)
         self._text = source
 
     def lines(self, units: Units, samples: Samples) -> Samples:
-        """The number of the line on which each sample begins, which the first round has stored."""
+        """Returns the number of the line on which each sample begins, which the first round has stored."""
         records = self._gathered()
         if records is not None:
             return records.lines(samples)

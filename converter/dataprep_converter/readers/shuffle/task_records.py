@@ -101,17 +101,17 @@ class _Rows:
         return int(self._firsts[-1])
 
     def take(self, samples: Samples) -> pa.RecordBatch:
-        """Returns the rows of those of the samples that are here, in the order of the samples."""
+        """Returns the rows of the samples that are here, in the order of the samples."""
         return take_rows(self._pieces, self._firsts, self._places(samples))
 
     def numbers(self, column: str, samples: Samples) -> Samples:
-        """Returns the values that those of the samples that are here have in a column of numbers without nulls."""
+        """Returns the values of a column of numbers without nulls, for the samples that are here."""
         pieces = [piece.select([column]) for piece in self._pieces]
         numbers: Samples = to_numpy(take_rows(pieces, self._firsts, self._places(samples)).column(0))
         return numbers
 
     def _places(self, samples: Samples) -> Samples:
-        """Returns the places in the concatenated pieces of those of the samples that are here."""
+        """Returns the places of the samples that are here in the concatenated pieces."""
         places = np.full(len(samples), -1, np.int64)
         which = np.searchsorted(self._first_keys, samples, side="right") - 1
         for number in np.unique(which[which >= 0]).tolist():

@@ -255,7 +255,7 @@ class StretchReader(BlockReader):
         return self._with_lines(_with_raws(block, data, scan), data, scan, stretch.line)
 
     def _with_lines(self, block: Block, data: bytes, scan: Scan, line: int) -> Block:
-        """The block with the lines of its good rows, if batches have lines. The stretch begins on line `line`."""
+        """Returns the block, with the lines of its good rows if batches have lines. The stretch begins on line `line`."""
         if not self._added:
             return block
         lines = to_arrow(_number_lines(scan, data, line)[block.places >= 0])
@@ -305,7 +305,7 @@ class _WholeFile(Closeable):
 
     def stretches(self, rows: npt.NDArray[np.int64]) -> Iterator[Stretch]:
         """Yields the stretches that contain the given rows, each stretch once."""
-        # The latest stretch goes before the next ones, because after them it would have to be read again.
+        # The latest stretch comes first, because it would have to be read again after later stretches.
         end = self._stretches[-1].first + self._stretches[-1].records if self._stretches else 0
         firsts = np.array([stretch.first for stretch in self._stretches])
         for number in np.unique(np.searchsorted(firsts, rows[rows < end], side="right") - 1).tolist():

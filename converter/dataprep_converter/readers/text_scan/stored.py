@@ -1,4 +1,4 @@
-"""What was found in a text file or in a cell, as JSON, so that another process can use it."""
+"""The JSON form of what was found in a text file or in a cell, so that another process can use it."""
 
 from dataclasses import asdict, fields
 from typing import Any, Final, TypeAlias
@@ -16,7 +16,8 @@ FoundText: TypeAlias = TextFile | TextCell | None
 
 
 def to_document(found: FoundText) -> dict[str, Any] | None:
-    """The JSON form, or None for a file with a fault. The planner examines such a file again, and raises the fault when its turn comes."""
+    """Returns the JSON form, or None for a file with a fault. The planner examines such a file again, and raises the fault when its turn
+    comes."""
     if found is None:
         return {}
     if isinstance(found, TextCell):
@@ -32,7 +33,7 @@ def to_document(found: FoundText) -> dict[str, Any] | None:
 
 
 def from_document(document: dict[str, Any]) -> FoundText:
-    """The value of which `to_document` made the JSON form."""
+    """Returns the value of which `to_document` made the JSON form."""
     if "cell" in document:
         cell = document["cell"]
         return TextCell(**{**cell, "units": {prefix.encode("latin-1"): _units(each) for prefix, each in cell["units"].items()}})

@@ -146,12 +146,12 @@ class _RecordFile:
             raise self.fault
 
     def to_document(self) -> Document | None:
-        """The records as JSON without the samples, which few files need, or None for a file with a fault."""
+        """Returns the records as JSON without the samples, which few files need. Returns None for a file with a fault."""
         return None if self.fault is not None else {"stretches": [each.values() for each in self.stretches], "isZipped": self.is_zipped}
 
     @staticmethod
     def from_document(document: Document) -> "_RecordFile":
-        """The records of which `to_document` made the JSON form."""
+        """Returns the records of which `to_document` made the JSON form."""
         return _RecordFile([Stretch(*values) for values in document["stretches"]], document["isZipped"], samples=None)
 
 

@@ -182,20 +182,24 @@ def _manifest(
 def _write_metadata(finished: FinishedDataSet, folder: RunFolder, indexes: ExpectedFiles) -> Manifest:
     """Writes the metadata files, and removes those of earlier runs. Returns the manifest that lists the new files.
 
-    `indexes` are the record indexes, which exist already.
+    `indexes` are the record indexes, which exist already. If a file can't be made, files that were made before it may stay.
+    Files with visible names are made last, so one of them stays only if another one can't be made. The next commit, of this run or of
+    another one, replaces the files that stayed or removes them.
     """
     metadata: list[MetadataFile] = []
     placed: list[str] = []
 
     def made() -> sidecars.Made:
-        for path, content in sidecars.files(finished):
-            metadata.append(MetadataFile(file=path, size=len(content), sha256=hashlib.sha256(content).hexdigest()))
-            yield path, content
         for path, content in sidecars.location_files(folder.uri, finished.manifest):
             placed.append(path)
             yield path, content
+            del content
+        for path, content in sidecars.files(finished):
+            metadata.append(MetadataFile(file=path, size=len(content), sha256=hashlib.sha256(content).hexdigest()))
+            yield path, content
+            del content
 
-    # Each file is made when it is written, because the lists of very many shards are large.
+    # Each file is made when it is written, and freed before the next one is made, because the lists of very many shards are large.
     folder.put_metadata(made(), hdfs=finished.spec.output.hdfs)
     _remove_stale_metadata(folder, indexes, needed={*(file.file for file in metadata), *placed})
     return with_metadata(finished.manifest, metadata)

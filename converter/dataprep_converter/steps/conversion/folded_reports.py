@@ -1,4 +1,4 @@
-"""The reports of all shards, folded one after another into what the commit step needs. So a shard takes about 120 bytes of memory, and 170
+"""The reports of all shards, folded one after another into what the commit step needs. A shard takes about 120 bytes in memory and 170
 bytes in `$TMPDIR`."""
 
 from array import array

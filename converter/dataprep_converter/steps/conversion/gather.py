@@ -30,7 +30,7 @@ from dataprep_converter.steps.conversion.shuffle import first_shards, identity_o
 logger = logging.getLogger(__name__)
 
 _READ_POLICY: Final = RetryPolicy(attempts=5, errors=(InputChanged,))
-"""How often a file is read that another worker, which is late, replaces by the same bytes."""
+"""How often reading a file is tried if another worker, which is late, replaces the file by the same bytes."""
 
 
 class _LostError(Exception):
@@ -45,8 +45,8 @@ class _LostError(Exception):
 def gather_of(
     spec: DataPrepJobSpec, shards: Sequence[Shard], *, plan: Plan, reader: SampleReader, folder: RunFolder, access: Access
 ) -> Gather | None:
-    """Returns the function that gathers the records of the shards of one convert task. Returns None if the plan has no rounds, or if these
-    shards aren't those of one task."""
+    """Returns the function that gathers the records of the shards of one convert task. Returns None if the plan has no first round, or
+    if these shards aren't all shards of one task."""
     task = _task_of(shards, plan)
     if task is None:
         return None
@@ -68,7 +68,7 @@ def gather_of(
 
 
 def _gather_or_remake(gather_records: Gather, spec: DataPrepJobSpec, plan: Plan, folder: RunFolder, access: Access) -> TaskRecords:
-    """Gathers the records of a task. Files that are missing or damaged are made again, each of them once.
+    """Gathers the records of a task. Each missing or damaged file is made again once.
 
     Raises NotFound if there are no files at all, NotWhole if a file is damaged again, and OutputLost if another run has taken over the
     folder or the run is finished.

@@ -1,8 +1,8 @@
 """The scan on one machine: several processes examine a large source before `dataprep run` plans the job.
 
-They examine parts of the source like the pods of a scan. Their results aren't stored, but stay in the memory of the process that plans.
-The scan only saves time: a part with an error, or whose process was killed too often, is examined by the plan step, which raises the same error
-as without a scan.
+They examine parts of the source, like the pods of a scan. But their results aren't stored: they stay in the memory of the process that
+plans. The scan only saves time. If a part has an error, or if its process was killed too often, the plan step examines the part, and raises
+the same error as without a scan.
 """
 
 import logging
@@ -24,16 +24,16 @@ from dataprep_converter.steps.processes import MOST_RESTARTS, DoTask, may_hang, 
 logger = logging.getLogger(__name__)
 
 _PARTS_OF_A_PROCESS: Final = 4
-"""Each process examines about this many parts, so that all processes end at about the same time. More parts would only list the source
-more often."""
+"""Each process examines about this many parts, so that all processes end at about the same time. With more parts, the source would only be
+listed more often."""
 _MOST_PIECES: Final = 200_000
-"""For more files, one process plans alone. The results of this many files take about 300 MiB."""
+"""For more pieces, one process plans alone. The results of this many pieces take about 300 MiB."""
 
 
 def scan_here(job: DataPrepJob, *, access: Access, workers: int, watch: Watch) -> None:
-    """Examines a source of more than PART_BYTES in several processes. `access` keeps the results for the planner.
+    """Scans a source of more than PART_BYTES in several processes. `access` keeps the results for the planner.
 
-    Raises the errors of the plan step that need no reading.
+    Raises the errors that the plan step raises before it reads files.
     """
     if workers < 2 or not is_scanned(job.spec):
         return
@@ -84,7 +84,8 @@ def _results(
 
 @dataclass(frozen=True)
 class _Parts:
-    """The parts of a source, as `Tasks`. The progress of a task is the number of bytes, and its result is the content of a scan's file."""
+    """The parts of a source, as `Tasks`. The progress of a task is a number of bytes, and its result is the content of a file with
+    results."""
 
     spec: DataPrepJobSpec
     part_bytes: int

@@ -1,21 +1,29 @@
-"""The scan step: several processes examine the source's files before the plan step, each of them a part.
+"""The scan step: several processes examine the source's files before the plan step, each process one part.
 
-The step only saves time. A part that was never scanned, whose results are damaged, or whose files have changed since, is examined by the
-plan step.
+The step only saves time. If results are missing or damaged, or if files have changed since they were scanned, the plan step examines these
+files itself.
 """
 
 import logging
+import re
+from collections import deque
+from collections.abc import Sequence
+from contextlib import closing
 from functools import partial
+from itertools import count, takewhile
+from typing import Final
 
 from dataprep_api import names
 from dataprep_api.dataset.messages import ScanRequest
 from dataprep_api.resources.job import DataPrepJob
 from dataprep_api.spec import DataPrepJobSpec
+from dataprep_converter.core.errors import BadSpec
 from dataprep_converter.dataset.output_folder import OutputFolder
 from dataprep_converter.inputs.access import Access
 from dataprep_converter.planning.scan import digest_of_rules, divide, is_scanned, scan_part
 from dataprep_converter.runtime import plugins
-from dataprep_converter.runtime.scan_results import StoredResults
+from dataprep_converter.runtime.ahead import mapped_ahead
+from dataprep_converter.runtime.scan_results import FILES_AT_ONCE, StoredResults
 from dataprep_converter.runtime.scans import Division, Document, Piece, Results, ScannedBefore, ScanOfPart, results_in
 from dataprep_converter.steps.plan_step import check_stores
 
@@ -23,14 +31,15 @@ logger = logging.getLogger(__name__)
 
 _DIGITS = 32
 """The number of digits of the listing's digest in the name of a scan."""
+_NAME: Final = re.compile("[0-9a-f]{56}")
+"""The name of a scan: the digest of its rules (16 digits), the digest of its listing, and `Division.group` (8 digits)."""
 
 
 def scan_request(job: DataPrepJob, access: Access) -> ScanRequest | None:
     """Returns the request for a scan by several pods, or None if this process can examine the source itself.
 
-    The results of a scan would take space for good in a store that keeps removed files, so there is none if the output is in such a store.
-
-    Raises the errors of the plan step that need no plan, before any pod reads the source.
+    Also returns None if the output's store keeps removed files: the results would take space there for good. Raises the errors that the plan
+    step raises before it reads files.
     """
     if not is_scanned(job.spec) or OutputFolder(job.spec.output.uri, access).keeps_removed_files:
         return None
@@ -43,41 +52,60 @@ def scan_request(job: DataPrepJob, access: Access) -> ScanRequest | None:
 
 
 def run_scan_step(spec: DataPrepJobSpec, access: Access, part: int, *, scan: str) -> None:
-    """Examines one part of the source and stores what was found. Idempotent: a second call examines only what the first call didn't store.
+    """Examines one part of the source and stores what was found. Idempotent: a second call examines only the pieces without a stored
+    result.
 
-    `scan` is the name of the scan in its ScanRequest.
+    `scan` is the name of the scan in its ScanRequest. Raises BadSpec for any other text.
     """
-    folder, path = OutputFolder(spec.output.uri, access), names.scan_file(digest_of_rules(spec), part)
-    stored = folder.read(path)
-    earlier = results_in(stored) if stored is not None else {}
-    examination = ScanOfPart(part, earlier=earlier, division=Division(group=max(1, int(scan[-8:], 16))))
+    division = _division(spec, scan)
+    folder, file = OutputFolder(spec.output.uri, access), partial(names.scan_file, digest_of_rules(spec), part)
+    stored = list(takewhile(lambda path: folder.read(path) is not None, map(file, count())))
+    numbers = count()
+
+    def store(content: bytes) -> None:
+        path = file(next(numbers))
+        if path not in stored or folder.read(path) != content:
+            folder.put_hidden(path, content)
+
+    examination = ScanOfPart(part, earlier=_results_in_files(folder, stored), division=division, store=store)
     scan_part(spec, access, examination)
-    content = examination.to_bytes()
-    if content != stored:
-        folder.put_hidden(path, content)
+    store(examination.to_bytes())
+
+
+def _division(spec: DataPrepJobSpec, scan: str) -> Division:
+    """Returns the division of the source by the scan of this name, without any pieces yet."""
+    if _NAME.fullmatch(scan) is None:
+        raise BadSpec(f"Expected the name of a scan, 56 hexadecimal digits as reported by the plan step, got {scan!r}.")
+    if scan[:16] != digest_of_rules(spec):
+        # The step may run in a newer release than the plan step. The merge step then runs in the newer release, too.
+        logger.warning("the job's source, or this release of dataprep, is not that of the scan %s", scan)
+    return Division(group=max(1, int(scan[-8:], 16)))
 
 
 def scanned_before(spec: DataPrepJobSpec, access: Access) -> ScannedBefore | None:
-    """The results of a scan for the planner, or None for a source that is never scanned."""
+    """Returns the stored results of a scan for the planner, or None for a source that is never scanned."""
     return ScannedBefore(partial(_results, spec, access)) if is_scanned(spec) else None
 
 
 def remove_scan(spec: DataPrepJobSpec, access: Access) -> None:
-    """Removes the results of a scan."""
+    """Removes the stored results of a scan."""
     folder = OutputFolder(spec.output.uri, access)
-    for path in folder.scan_files(digest_of_rules(spec)):
-        folder.delete(path)
+    with closing(mapped_ahead(folder.delete, folder.scan_files(digest_of_rules(spec)), most=FILES_AT_ONCE)) as removals:
+        deque(removals, maxlen=0)
 
 
 def _results(spec: DataPrepJobSpec, access: Access) -> Results:
     if access.scanned_here:
         return access.scanned_here
     folder = OutputFolder(spec.output.uri, access)
+    return _results_in_files(folder, folder.scan_files(digest_of_rules(spec)))
 
+
+def _results_in_files(folder: OutputFolder, files: Sequence[str]) -> Results:
     def read(path: str) -> dict[Piece, Document]:
         found = results_in(folder.read(path) or b"")
         if not found:
-            logger.warning("%s is damaged or empty; its part of the source is read again", folder.at(path))
+            logger.warning("%s is damaged or empty; its files of the source are read again", folder.at(path))
         return found
 
-    return StoredResults(folder.scan_files(digest_of_rules(spec)), read)
+    return StoredResults(files, read)

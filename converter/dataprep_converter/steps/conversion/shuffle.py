@@ -1,10 +1,10 @@
-"""A shuffle in two rounds, for sources that are decoded in units and are larger than a worker's memory.
+"""A shuffle in two rounds, for sources that are decoded in units and have more bytes than a worker keeps in memory.
 
-    round one    one task for each slice of the input: reads it once, and writes each record to the range of the task that needs it
-    round two    the convert tasks: each reads its ranges of all files of round one, instead of the source
+    first round     each task reads one slice of the input, and writes a file with one range of records for each convert task
+    second round    each convert task reads its range from every file of the first round, instead of the source
 
-So each record is decoded once and read back once, however many workers there are. The destinations are computed from the plan. This module
-does round one; `gather.py` does what round two needs.
+So each record is decoded once and read back once, however many workers there are. The convert task of each record is computed from the
+plan. This module does the first round. `gather.py` gathers the records for the second round.
 """
 
 import logging
@@ -51,22 +51,23 @@ _DECODED_BYTES = 16 << 20
 _SHARE_OF_MEMORY = 64
 """The decoded rows of a batch should take at most _DECODED_BYTES, and 1/_SHARE_OF_MEMORY of the memory."""
 _RETRY_POLICY = RetryPolicy(attempts=3, total_seconds=300, first_delay_seconds=1)
-"""How a task of round one is retried when its store fails. Each retry reads the slice again."""
+"""How a task of the first round is retried when its store fails. Each retry reads the slice again."""
 
 Watch = Callable[[TaskProgress], None]
 """Called after each batch."""
 
 
 def shuffle_tasks(plan: Plan) -> int:
-    """Returns the number of tasks of round one, or 0 if the plan has no such round."""
+    """Returns the number of tasks of the first round, or 0 if the plan has no such round."""
     return plan.head.shuffle_tasks or 0
 
 
 def is_needed(spec: DataPrepJobSpec, *, plan: Plan, access: Access, works_alone: bool) -> bool:
     """Whether the processes on this machine should do the first round.
 
-    If this process makes all shards (`works_alone`), it needn't if it can gather their records in one pass over the source. Otherwise, each
-    convert task without the first round passes over the source, so the round is needed if at least two of them have unfinished shards.
+    If this process makes all shards (`works_alone`) and can gather their records in one pass over the source, the round isn't needed.
+    Otherwise, each convert task would pass over the source without the round, so the round is needed if at least two of them have
+    unfinished shards, or one of them if this process makes all shards.
     """
     head = plan.head
     if not shuffle_tasks(plan) or (works_alone and _fit_into_one_pass(spec, plan, access)):
@@ -92,10 +93,10 @@ def _fit_into_one_pass(spec: DataPrepJobSpec, plan: Plan, access: Access) -> boo
 def shuffle_task(
     spec: DataPrepJobSpec, number: int, *, plan: Plan, access: Access, watch: Watch = lambda _: None, again: bool = False
 ) -> TaskProgress:
-    """Does one task of round one: reads a slice of the input, and writes its records in one range for each convert task. Idempotent.
+    """Does one task of the first round: reads a slice of the input, and writes its records in one range for each convert task. Idempotent.
 
-    Returns the counts of what was read and written, which are zero if the file was already there. `again` says that the existing file is
-    damaged, and is replaced. Raises BadData if a record is bad and the policy is `Fail`, OutputLost if another run has taken over the
+    Returns the counts of what was read and written, which are zero if the file was already there. `again` says that an existing file is
+    damaged and must be replaced. Raises BadData if a record is bad and the policy is `Fail`, OutputLost if another run has taken over the
     folder, StoreFull if the store or $TMPDIR has no space, and the errors of the source.
     """
     check_versions(plan.head, spec, spec.output.uri)
@@ -138,7 +139,7 @@ class _BatchSize:
 
 @dataclass(frozen=True)
 class _Task:
-    """One task of round one, and the objects that it needs."""
+    """One task of the first round, and the objects that it needs."""
 
     number: int
     spec: DataPrepJobSpec
@@ -150,7 +151,7 @@ class _Task:
     again: bool
 
     def run(self) -> TaskProgress:
-        """Writes the file, unless it is already there and not damaged."""
+        """Writes the file, unless it already exists and `again` is false."""
         progress = TaskProgress()
         form, tasks = RowForm.of(self.reader), self.plan.head.tasks
         identity = identity_of(self.plan, form, self.number)
@@ -188,7 +189,7 @@ class _Task:
             raise BadData(f"{uri}, record {row}: {bad[0].reason}. {advice}", uri=uri)
 
     def _samples(self, destinations: Destinations, size: "_BatchSize") -> Iterator[Samples]:
-        """Yields the samples of the slice that a task needs, in order, one array for each batch."""
+        """Yields the samples of the slice that any convert task needs, in order, one array for each batch."""
         units = self.plan.units
         if not isinstance(units, UnitTable):
             raise TypeError("a shuffle needs the complete table of units")

@@ -226,6 +226,8 @@ def _convert_step(context: Context, status: DataPrepJobStatus) -> DataPrepJobSta
         status = _with_quota_condition(context, status, child)
     judgement = steps.judge(context.observed, context.spec, step="convert", attempt=status.attempt)
     if isinstance(judgement, Succeeded):
+        # After a retry, the recorded time may include an earlier convert Job. So the sum starts again with the shuffle.
+        status = status.model_copy(update={"timings": _with_duration(status, "running_seconds", _shuffle_job(context.observed, status))})
         timings = _with_duration(status, "running_seconds", child, add=status.shuffle_tasks is not None)
         return status.model_copy(update={"step": "Commit", "timings": timings, "failed_indexes": None})
     next_attempt = _with_more_memory(context, status, judgement)
@@ -323,6 +325,12 @@ def _with_duration(
         return timings
     earlier_seconds: float = (getattr(timings, field) or 0.0) if add else 0.0
     return timings.model_copy(update={field: earlier_seconds + seconds})
+
+
+def _shuffle_job(observed: Observed, status: DataPrepJobStatus) -> Child | None:
+    """Return the latest complete shuffle Job of the current plan, or None if there is none."""
+    jobs = [child for child in observed.children if child.step == "shuffle" and child.complete and child.digest == status.plan_sha256]
+    return max(jobs, key=lambda child: child.attempt, default=None)
 
 
 def _last_end(observed: Observed, child: Child | None) -> datetime | None:
