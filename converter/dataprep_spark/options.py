@@ -209,7 +209,7 @@ def _mode(text: str | None, *, overwrite: bool) -> Mode:
     if mode == "overwrite" and not overwrite:
         # mode('append') promises that the existing rows stay.
         raise BadSpec(f"mode('append') contradicts the option mode, {text!r}: use mode('overwrite').")
-    return next(known for known in get_args(Mode) if known == mode)  # type: ignore[no-any-return]  # get_args returns Any
+    return next(known for known in get_args(Mode) if known == mode)
 
 
 def _set(output: dict[str, Any], name: str, text: str) -> None:

@@ -39,11 +39,12 @@ from dataprep_converter.steps.conversion import convert_commit, extend
 from dataprep_converter.steps.conversion.convert_plan import ConversionDraft
 from dataprep_converter.steps.conversion.extend import ExistingDataSet, ExtensionDraft
 from dataprep_converter.stores import StoreSettings
+from dataprep_spark.attempts import WrittenPartition
 from dataprep_spark.messages import in_words_of_spark
 from dataprep_spark.options import WriteOptions
 from dataprep_spark.placing import WrittenFile, as_shards, check_sources, place
 from dataprep_spark.rows import frozen_state
-from dataprep_spark.writing import ROW_BITS, Write, WrittenPartition, check_unchanged, planned_write, remove_folder
+from dataprep_spark.writing import ROW_BITS, Write, check_unchanged, planned_write, remove_folder
 
 logger = logging.getLogger(__name__)
 

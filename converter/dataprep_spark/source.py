@@ -10,7 +10,7 @@ from dataprep_converter.cli.arguments import access_of
 from dataprep_converter.core.errors import BadSpec
 from dataprep_converter.inputs import job_file
 from dataprep_converter.stores import StoreSettings
-from dataprep_spark import publishing, reading, writing
+from dataprep_spark import attempts, publishing, reading, writing
 from dataprep_spark.options import read_options, write_options
 
 logger = logging.getLogger(__name__)
@@ -78,7 +78,7 @@ class Reader(DataSourceReader):  # type: ignore[misc]  # see above
 class Message(WriterCommitMessage):  # type: ignore[misc]  # see above
     """What a successful attempt tells the driver."""
 
-    def __init__(self, written: writing.WrittenPartition) -> None:
+    def __init__(self, written: attempts.WrittenPartition) -> None:
         self.written = written
 
 
@@ -93,7 +93,7 @@ class Writer(DataSourceArrowWriter):  # type: ignore[misc]  # see above
         context = TaskContext.get()
         if context is None:
             raise RuntimeError("write must run in a task of Spark")
-        written = writing.write_partition(self._write, iterator, partition=context.partitionId(), attempt=str(context.taskAttemptId()))
+        written = attempts.write_partition(self._write, iterator, partition=context.partitionId(), attempt=str(context.taskAttemptId()))
         return Message(written)
 
     def commit(self, messages: list[Message | None]) -> None:

@@ -38,7 +38,7 @@ def checked(folder: Path, split: str = "train") -> list[int]:
     ],
 )
 def test_a_split_whose_files_would_have_the_names_of_others_is_refused(
-    tmp_path: Path, options: dict[str, Any], more: dict[str, str]
+    tmp_path: Path, options: dict[str, Any], more: dict[str, Any]
 ) -> None:
     rows = numbers(0, 2).drop_columns(["word"])
     write_frame(tmp_path / "out", [[rows]], **options)
@@ -69,7 +69,7 @@ def test_a_format_that_needs_a_split_named_train_takes_others_beside_it(tmp_path
 
 
 def test_a_commit_never_replaces_a_file_of_the_data_set_that_it_extends(tmp_path: Path) -> None:
-    options = {"fileName": "part-{shard}.{ext}"}
+    options: dict[str, Any] = {"fileName": "part-{shard}.{ext}"}
     write_frame(tmp_path / "out", ROWS, **options)
     write = begin(tmp_path / "out", numbers(0, 1).schema, **options)
     write = replace(write, options=replace(write.options, split="test"))  # begin_write refuses this split

@@ -11,7 +11,7 @@ from dataprep_converter.dataset.output_folder import RunFolder
 from dataprep_converter.inputs.access import Access
 from dataprep_converter.tools.verification import verify
 from dataprep_spark import publishing
-from dataprep_spark.writing import write_partition
+from dataprep_spark.attempts import write_partition
 
 SCHEMA = numbers(0, 1).schema
 
@@ -68,7 +68,7 @@ def test_a_file_that_is_no_longer_as_its_task_wrote_it_is_noticed_before_anythin
 ) -> None:
     out = tmp_path / "out"
     write_frame(out, [[numbers(0, 2)]])
-    options = {"format": "mapFile", "fileName": "{split}-{shard}"}
+    options: dict[str, Any] = {"format": "mapFile", "fileName": "{split}-{shard}"}
     write = begin(out, SCHEMA, overwrite=True, **options)
     written = run_tasks(write, [[numbers(50, 2)], [numbers(52, 2)]])
     spoil(next(path for path in sorted((out / "_dataprep").rglob(file)) if f"/made/{written[1].attempt}/" in str(path)))

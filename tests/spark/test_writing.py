@@ -19,8 +19,9 @@ from dataprep_converter.stores.files import FileStore
 from dataprep_converter.tools import repair
 from dataprep_converter.tools.verification import verify
 from dataprep_spark import placing, publishing
+from dataprep_spark.attempts import write_partition
 from dataprep_spark.rows import Rows
-from dataprep_spark.writing import Write, write_partition
+from dataprep_spark.writing import Write
 
 PARTITIONS = [[numbers(0, 7), numbers(7, 3)], [], [numbers(10, 5)]]
 
@@ -40,7 +41,8 @@ def shards_of(folder: Path) -> list[str]:
 
 @pytest.mark.parametrize("format_", [*RULES])
 def test_each_partition_with_rows_becomes_a_file_in_every_format(tmp_path: Path, format_: str) -> None:
-    partitions, options = PARTITIONS, {"format": format_}
+    partitions = PARTITIONS
+    options: dict[str, Any] = {"format": format_}
     if format_ in ("npz", "recordioProtobuf", "dl4jDataset"):  # formats without text
         partitions = [[batch.select(["n"]) for batch in batches] for batches in PARTITIONS]
     if format_ == "fileBatch":  # which stores files with their names
