@@ -61,6 +61,7 @@ def numbers_in(folder: Path, split: str = "train") -> list[int]:
 
 def test_every_type_is_read_as_it_was_written(said: Any, folder: Path) -> None:
     assert said["refusals"]["types"] is None
+    assert said["columns"][1] == [*said["columns"][0], "split"]
     assert said["schemas"][0] == said["schemas"][1]
     assert all(f"{name}:" in said["schemas"][0] for name in FIELDS)
     assert len(said["written"]) == 50
@@ -77,7 +78,8 @@ def test_every_type_is_read_as_it_was_written(said: Any, folder: Path) -> None:
 
 
 def test_each_record_is_there_once_although_attempts_fail(said: Any, folder: Path) -> None:
-    assert {name: said["refusals"][name] for name in ("first", "ignored", "appended")} == dict.fromkeys(("first", "ignored", "appended"))
+    accepted = ("first", "ignored", "appended", "empty")
+    assert {name: said["refusals"][name] for name in accepted} == dict.fromkeys(accepted)
     ends = [name.rpartition("-")[2] for name in said["attempts"]]
     assert {"raise", "exit", "None"} <= set(ends)
     assert numbers_in(folder / "failing") == list(range(230))
@@ -104,9 +106,15 @@ def test_splits_are_a_column_and_columns_are_pruned(said: Any, folder: Path) -> 
     assert said["pruned"] == [["'train'", str(n)] for n in range(60)]
 
 
+def test_a_path_may_have_the_scheme_that_spark_gives_it(said: Any, folder: Path) -> None:
+    assert said["by_path"] == [10, 10, 10]
+    assert numbers_in(folder / "path") == list(range(10))
+
+
 @pytest.mark.parametrize(
     ("refusal", "message"),
     [
+        ("mode", "mode('append') contradicts the option mode, 'overwrite': use mode('overwrite')."),
         ("exists", "and the save mode is errorifexists. Use the mode overwrite, append or ignore, or choose another URI."),
         ("format", "There is no format 'tfrecrod'. Did you mean 'tfrecord'?"),
         ("interval", "The DataFrame's column 'm' is "),

@@ -123,8 +123,13 @@ def everything() -> dict[str, Any]:
     refusals["interval"] = saved(spark.range(1).select(sql.expr("interval 1 month m")), "none", "append")
     parts = spark.range(0, 20, 1, 2).select(sql.expr("id n"), sql.expr("if(id % 2 = 0, 'test', 'train') split"))
     refusals["splits"] = saved(parts.sortWithinPartitions("split", "n"), "splits", "append", splitColumn="split")
+    refusals["empty"] = saved(spark.range(0).select(sql.expr("id n"), sql.expr("cast(id as string) word")), "failing", "append")
+    refusals["mode"] = saved(frame(0, 1, 1), "failing", "append", mode="overwrite")
+    frame(0, 10, 1).write.format("dataprep").mode("overwrite").save(f"file:{FOLDER}/path")
     read = spark.read.format("dataprep")
     return {
+        "columns": [table.columns, back.columns],
+        "by_path": [read.load(f"{scheme}{FOLDER}/path").count() for scheme in ("file:", "file://", "")],
         "versions": {"pyspark": importlib.metadata.version("pyspark")},
         "refusals": refusals,
         "written": rows(table),
