@@ -7,6 +7,7 @@ from typing import Any
 import pyarrow as pa
 import pytest
 from tests.builders.dataframes import begin, files_of, numbers, rows_of, run_tasks, write_frame
+from tests.builders.jobs import run_spec
 
 from dataprep_converter.core.errors import BadSpec, NoInput, NotWhole, OutputExists
 from dataprep_converter.dataset.output_folder import RunFolder
@@ -78,6 +79,15 @@ def test_a_commit_never_replaces_a_file_of_the_data_set_that_it_extends(tmp_path
         publishing.commit(write, written)
     publishing.abort(write)
     assert checked(tmp_path / "out") == [0, 1]
+
+
+def test_rows_are_appended_to_the_data_set_of_a_job_with_the_same_columns_and_options(tmp_path: Path) -> None:
+    with pa.OSFile(str(tmp_path / "a.arrow"), "wb") as file, pa.ipc.new_file(file, numbers(0, 1).schema) as writer:
+        writer.write_batch(numbers(0, 3))
+    output = {"uri": str(tmp_path / "out"), "overwrite": "Extend", "fileName": "{split}-{shard}.{ext}"}
+    run_spec({"source": {"arrow": {"uris": [str(tmp_path / "a.arrow")]}}, "output": output})
+    write_frame(tmp_path / "out", [[numbers(3, 2)]])
+    assert sorted(checked(tmp_path / "out")) == [0, 1, 2, 3, 4]
 
 
 # --- no rows ------------------------------------------------------------------------------------------------------
