@@ -18,7 +18,7 @@ from dataprep_converter.runtime import makers
 from dataprep_converter.stores.files import FileStore
 from dataprep_converter.tools import repair
 from dataprep_converter.tools.verification import verify
-from dataprep_spark import placing, publishing
+from dataprep_spark import placing, publishing, writing
 from dataprep_spark.attempts import write_partition
 from dataprep_spark.rows import Rows
 from dataprep_spark.writing import Write
@@ -356,7 +356,8 @@ def test_files_are_copied_on_a_store_that_can_not_move_them(tmp_path: Path, monk
     class MovesNothing:
         """No store is of this class."""
 
-    monkeypatch.setattr(placing, "MovesFiles", MovesNothing)
+    for module in (placing, writing):
+        monkeypatch.setattr(module, "MovesFiles", MovesNothing)
     for format_ in ("tfrecord", "mapFile"):
         write_frame(tmp_path / format_, PARTITIONS, format=format_)
         write_frame(tmp_path / format_, [[numbers(15, 2)]], format=format_)
