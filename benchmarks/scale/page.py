@@ -235,7 +235,7 @@ _LIMITS: Final = f"""\
   workers and 100 TB. In that case, shuffle while training, or shuffle a source in which each sample is a file.
 - **A join is computed by the plan pod**, and its rows must fit on the disk of this pod. A retry of the plan step computes the join again.
 - **The commit step is one pod.** It reads the bundles of reports, and lists the shards, their indexes and their reports, each in one
-  sequence of pages. Its time grows with the number of shards, and its memory by several hundred bytes for each shard (see the formulas).
+  sequence of pages. Its time grows with the number of shards, and its memory by about 200 bytes for each shard (see the formulas).
   Larger shards (`output.shards.targetSize`) shorten it.
 - **A job has at most 10,000 tasks**, so a task of a job of 100 TB makes 10 GB. A pod that is lost repeats only its unfinished shards.
 - **The store's limit of requests** is shared by all workers. A job of small files reaches it long before the workers are busy. Set

@@ -109,9 +109,8 @@ class Display:
         if bottleneck is not None:
             self._say(f"{bottleneck}; over all workers, encoding waited {result.seconds.get(READ_WAIT, 0.0):,.1f} s for reading")
         if self._ignored:
-            self._say(
-                f"ignored: {self._ignored:,} file{'s' * (self._ignored != 1)} among the inputs (hidden, of another kind, or part of a data set)"
-            )
+            files = f"{self._ignored:,} file{'s' * (self._ignored != 1)}"
+            self._say(f"ignored: {files} among the inputs (hidden, of another kind, or part of a data set)")
         if result.records.filtered:
             self._say(f"filtered out: {result.records.filtered:,} record{'s' * (result.records.filtered != 1)}")
         if result.records.bad:
@@ -193,7 +192,8 @@ class Display:
 def planning_text(progress: PlanProgress) -> str:
     """Says what a plan has found and read so far, in at most 50 characters unless the numbers are very large."""
     if progress.to_scan:
-        return f"scanned {progress.scanned / 1e6:,.0f} of {progress.to_scan / 1e6:,.0f} MB"
+        # Not bytes, because opening a file counts as some of them.
+        return f"scanned {100 * progress.scanned // progress.to_scan} %"
     if progress.to_read:
         return f"read {progress.read:,} of {progress.to_read:,} records"
     parts = [f"{progress.files:,} file{'s' * (progress.files != 1)}"] * bool(progress.files)

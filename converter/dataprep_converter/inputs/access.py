@@ -14,7 +14,8 @@ from dataprep_converter.core.errors import BadSpec
 from dataprep_converter.inputs.archive_uris import split_archive_uri
 from dataprep_converter.runtime.plan_progress import PlanProgress
 from dataprep_converter.runtime.request_budget import RequestBudget
-from dataprep_converter.runtime.scans import Document, Piece, Scan
+from dataprep_converter.runtime.scanned_here import ScannedHere
+from dataprep_converter.runtime.scans import Scan
 from dataprep_converter.stores import Store, StoreSettings, scheme_of
 from dataprep_converter.stores.registry import ANONYMOUS, NO_CREDENTIALS, PACED, store_class
 
@@ -64,8 +65,8 @@ class Access:
         """The columns of INT96 times that are read in nanoseconds, because the job's plan follows an older rule."""
         self.scan: Scan | None = None
         """The scan of this job's inputs, or None if this process examines all inputs itself."""
-        self.scanned_here: dict[Piece, Document] = {}
-        """What the processes on this machine found in this job's inputs before the plan."""
+        self.scanned_here: ScannedHere | None = None
+        """What the processes on this machine found in this job's inputs, until it is planned."""
         self.has_text_cells = False
         """Whether one of this job's inputs is a text file so large that it is divided by the newer rule (`textUnits`)."""
         self.progress = PlanProgress()
@@ -168,8 +169,8 @@ class Access:
         for text, address in zip(_texts(complete), _texts(stripped), strict=True):
             if address.startswith(_WEB) and full_addresses.setdefault(address, text) != text:
                 raise BadSpec(
-                    f"Two addresses of the source differ only in their signatures or tokens: {address}. Signatures and tokens aren't stored, so "
-                    "the two files can't be told apart. Name each file by an address of its own, or copy them to a store."
+                    f"Two addresses of the source differ only in their signatures or tokens: {address}. Signatures and tokens aren't "
+                    "stored, so the two files can't be told apart. Name each file by an address of its own, or copy them to a store."
                 )
         self._signed |= {address: text for address, text in full_addresses.items() if address != text}
         return Source.model_validate(stripped)

@@ -10,6 +10,7 @@ from dataprep_api import canonical
 from dataprep_api.dataset import run_id
 from dataprep_api.dataset.messages import MOST_TASKS
 from dataprep_api.spec import DataPrepJobSpec
+from dataprep_converter.core.errors import BadData, BadSpec, NotFound
 from dataprep_converter.inputs.access import Access, SkippedFiles
 from dataprep_converter.readers import reader_class, stored_form
 from dataprep_converter.readers.text import stretches
@@ -17,7 +18,7 @@ from dataprep_converter.readers.text_scan import files
 from dataprep_converter.runtime.scans import Division, Scan, ScanOfPart
 
 
-def is_scanned(spec: DataPrepJobSpec) -> bool:
+def can_be_scanned(spec: DataPrepJobSpec) -> bool:
     """Whether the job's source can be scanned."""
     return spec.source is not None and stored_form(spec.source.kind) is not None
 
@@ -37,10 +38,14 @@ def digest_of_rules(spec: DataPrepJobSpec) -> str:
 def divide(spec: DataPrepJobSpec, access: Access, *, part_bytes: int | None = None, most: int | None = None) -> Division:
     """Lists the job's source and divides it into at most `most` parts. `part_bytes` is PART_BYTES by default.
 
-    Raises the errors that the planner raises for the source.
+    If the source has a fault, there are no parts, because the planner may find a fault of an earlier file first. Raises the errors of
+    stores.
     """
     division = Division() if part_bytes is None else Division(part_bytes=part_bytes)
-    _examine(spec, access, division)
+    try:
+        _examine(spec, access, division)
+    except (BadData, BadSpec, NotFound):
+        return Division()
     division.limit_parts(MOST_TASKS if most is None else most)
     return division
 
@@ -51,7 +56,7 @@ def scan_part(spec: DataPrepJobSpec, access: Access, scan: ScanOfPart) -> None:
 
 
 def _examine(spec: DataPrepJobSpec, access: Access, scan: Scan) -> None:
-    if not is_scanned(spec):
+    if not can_be_scanned(spec):
         return
     access.follow(spec, run_id.versions(spec))
     access.skipped = SkippedFiles()

@@ -145,7 +145,10 @@ class Conversion(_InTasks):
         pool.run_rounds(job, self, plan=plan, access=access, workers=workers, watch=watch.progress, watch_shuffle=watch.shuffle_progress)
 
     def plan(self, spec: DataPrepJobSpec, access: Access) -> Draft:
-        """If there is a data set to extend, plans its extension; otherwise plans the complete data set. Uses the stored results of a scan."""
+        """If there is a data set to extend, plans its extension; otherwise plans the complete data set.
+
+        Uses the results of a scan.
+        """
         from dataprep_converter.steps.conversion import convert_plan, extend, scan_step
 
         access.scan = scan = scan_step.scanned_before(spec, access)
@@ -154,6 +157,9 @@ class Conversion(_InTasks):
             draft = extension or convert_plan.plan(spec, access)
         finally:
             access.scan = None
+            if access.scanned_here is not None:
+                access.scanned_here.close()
+                access.scanned_here = None
         return replace(draft, is_scanned=scan is not None and scan.has_results)
 
 

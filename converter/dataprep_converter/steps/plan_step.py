@@ -3,6 +3,7 @@
 import logging
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from typing import Final
 
 from dataprep_api import names
 from dataprep_api.dataset.messages import PlanResult
@@ -29,6 +30,8 @@ from dataprep_converter.stores.read_only import ReadOnlyStore
 from dataprep_converter.stores.registry import READ_ONLY
 
 logger = logging.getLogger(__name__)
+
+_CHOICES: Final = "Set output.overwrite to IfChanged or Always, or choose another output.uri."
 
 
 @dataclass(frozen=True)
@@ -64,7 +67,12 @@ def run_plan_step(
     warnings = check_stores(job, access, check=check)
     scan()
     with kind_of(job.spec).plan(job.spec, access) as draft:
-        planned = take_output(draft, warnings, job=job.metadata.name, maker=maker, pods=pods)
+        try:
+            planned = take_output(draft, warnings, job=job.metadata.name, maker=maker, pods=pods)
+        except OutputExists:
+            # The job can't succeed. After other errors, a retry uses the results of the scan again.
+            draft.remove_scan()
+            raise
         draft.remove_scan()
         return planned
 
@@ -183,13 +191,13 @@ def _rule_warnings(draft: Draft, folder: RunFolder, success: Success) -> Iterato
         )
     if "decimals" in parts and "decimals" not in manifest.parts:
         yield (
-            f"the data set of run {manifest.run_id}, which this job replaces, may lack records or have additional ones, because decimals were "
-            "compared as float64. Now all their digits are compared"
+            f"the data set of run {manifest.run_id}, which this job replaces, may lack records or have additional ones, because decimals "
+            "were compared as float64. Now all their digits are compared"
         )
     if "int96" in parts and "int96" not in manifest.parts:
         yield (
-            f"if the data set of run {manifest.run_id}, which this job replaces, has times of INT96, they are in nanoseconds, and those before "
-            "1677-09-21 or after 2262-04-11 are wrong. Now they are in microseconds"
+            f"if the data set of run {manifest.run_id}, which this job replaces, has times of INT96, they are in nanoseconds, and those "
+            "before 1677-09-21 or after 2262-04-11 are wrong. Now they are in microseconds"
         )
     if has_new_nulls and "nulls" not in manifest.parts:
         yield (
@@ -253,21 +261,18 @@ def _refuse_others(draft: Draft, folder: RunFolder, success: Success | None, *, 
         other_runs = [run for run in folder.runs() if run != folder.run_id]
         if other_runs and not may_replace:
             raise OutputExists(
-                f"{exc} It holds files of the run {other_runs[0]}, and overwrite is Never. Set output.overwrite to IfChanged or Always, or choose another output.uri.",
+                f"{exc} It holds files of the run {other_runs[0]}, and overwrite is Never. {_CHOICES}",
                 uri=exc.uri,
             ) from None
         owner = None
     ours = owner is not None and owner.run_id in (folder.run_id, draft.predecessor)
     if not may_replace:
         if success is not None:
-            raise OutputExists(
-                f"{folder.uri} holds the finished data set of run {success.run_id}; overwrite is Never. Set output.overwrite to IfChanged or Always, or choose another output.uri.",
-                uri=folder.uri,
-            )
+            raise _finished_data_set(folder, success)
         if owner is not None and not ours:
             if not _is_abandoned(owner, job):
                 raise OutputExists(
-                    f"{folder.uri} belongs to the unfinished run {owner.run_id}{_whose(owner, job)}; overwrite is Never. Set output.overwrite to IfChanged or Always, or choose another output.uri.",
+                    f"{folder.uri} belongs to the unfinished run {owner.run_id}{_whose(owner, job)}; overwrite is Never. {_CHOICES}",
                     uri=folder.uri,
                 )
             warnings.append(
@@ -275,6 +280,23 @@ def _refuse_others(draft: Draft, folder: RunFolder, success: Success | None, *, 
             )
     _refuse_foreign_files(draft, folder)
     return warnings
+
+
+def refuse_finished(spec: DataPrepJobSpec, access: Access) -> None:
+    """Raises OutputExists when the folder contains a finished data set and `overwrite` is Never, before much is read for the plan.
+
+    Must not be called if a pod of this job may have finished the data set.
+    """
+    folder = OutputFolder(spec.output.uri, access)
+    if spec.output.overwrite == "Never" and (success := folder.success()) is not None:
+        raise _finished_data_set(folder, success)
+
+
+def _finished_data_set(folder: OutputFolder, success: Success) -> OutputExists:
+    return OutputExists(
+        f"{folder.uri} holds the finished data set of run {success.run_id}; overwrite is Never. {_CHOICES}",
+        uri=folder.uri,
+    )
 
 
 def _is_abandoned(owner: Owner, job: str) -> bool:
@@ -302,7 +324,8 @@ def _refuse_foreign_files(draft: Draft, folder: RunFolder) -> None:
     for path in visible_files:
         if path not in known_files:
             raise OutputExists(
-                f"{folder.uri} contains {path}, which no dataprep run planned there; it is never overwritten. Move it away or choose another output.uri.",
+                f"{folder.uri} contains {path}, which no dataprep run planned there; it is never overwritten. "
+                "Move it away or choose another output.uri.",
                 uri=folder.uri,
             )
 

@@ -8,6 +8,7 @@ import multiprocessing
 import os
 import signal
 import threading
+import time
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ProcessPoolExecutor, ThreadPoolExecutor
@@ -27,6 +28,7 @@ from dataprep_converter.stores import StoreSettings, scheme_of
 
 MOST_RESTARTS: Final = 3
 """How often killed processes are replaced."""
+_STOP_SECONDS: Final = 0.1
 
 ProgressT = TypeVar("ProgressT")
 ResultT = TypeVar("ResultT")
@@ -74,12 +76,14 @@ def run_in_processes(
     workers: int,
     watch: Callable[[int, ProgressT], None],
     stops_at_error: bool = True,
+    publishes: bool = True,
 ) -> Done[ResultT]:
     """Does the tasks with these numbers in up to `workers` processes, until all are done or one has failed.
 
     `own` does tasks in this process, or is None if only other processes do tasks. `watch` is called with a task's number and its progress.
     If a task fails, the others stop if `stops_at_error`; otherwise the tasks that have begun are finished. If a process is killed, the
-    tasks of the other processes are finished too.
+    tasks of the other processes are finished too. Unless the tasks publish something (`publishes`), an interrupt ends the other processes
+    at once.
     """
     fork_server.get_ready()
     context = fork_server.context()
@@ -103,6 +107,7 @@ def run_in_processes(
         stores=access.settings,
         environment=dict(os.environ),
         processes=other_workers + (own is not None),
+        publishes=publishes,
     )
     executor = ProcessPoolExecutor(other_workers, mp_context=context, initializer=_start, initargs=(settings, reports, stop))
     queue: _TaskQueue[ResultT] = _TaskQueue(deque(numbers), stop, stops_at_error=stops_at_error)
@@ -146,6 +151,8 @@ class _Settings:
     """The parent's environment variables. The fork server's environment variables may be outdated."""
     processes: int
     """Number of processes, including the parent process if it does tasks too. They share the request limits and the memory."""
+    publishes: bool
+    """If False, these processes end as soon as they are to stop, in the middle of a task."""
 
 
 @dataclass
@@ -224,6 +231,8 @@ def _start(settings: _Settings, reports: "Queue[tuple[int, Any] | None]", stop: 
     threading.Thread(target=_end_with_parent, name="parent", daemon=True).start()
     os.environ.clear()
     os.environ.update(settings.environment)
+    if not settings.publishes:
+        threading.Thread(target=_end_when, args=(stop.is_set,), name="stop", daemon=True).start()
     if settings.may_hang:
         Watchdog().__enter__()  # the watchdog ends with this process
     access = Access(settings.stores)
@@ -240,6 +249,14 @@ def _end_with_parent() -> None:
     if parent is not None:
         parent.join()
         os._exit(1)
+
+
+def _end_when(is_stopped: Callable[[], bool]) -> None:
+    """Ends this process when its tasks are to stop. No thread waits for `stop` itself, because `Event.set` waits for the waiting processes,
+    even for those that were killed."""
+    while not is_stopped():
+        time.sleep(_STOP_SECONDS)
+    os._exit(1)
 
 
 def _work(index: int) -> Any:

@@ -137,7 +137,7 @@ def test_a_plan_counts_what_it_lists_and_reads(tmp_path: Path) -> None:
     [
         (PlanProgress(), ""),
         (PlanProgress(files=1), "1 file"),
-        (PlanProgress(files=1, scanned=1_300_000_000, to_scan=2_500_000_000), "scanned 1,300 of 2,500 MB"),
+        (PlanProgress(files=1, scanned=1_300_000_000, to_scan=2_500_000_000), "scanned 52 %"),
         (PlanProgress(files=1200, records=1, size=2_340_000), "1,200 files, 1 record, 2.3 MB"),
         (PlanProgress(files=3, records=9000, size=9, read=4000, to_read=9000), "read 4,000 of 9,000 records"),
     ],

@@ -108,6 +108,14 @@ def test_the_files_of_a_shuffles_first_round_go_too(place: Place, monkeypatch: p
     assert there(place) == []
 
 
+def test_the_results_of_a_scan_go_too(small: SmallJob) -> None:
+    run = make(small)
+    for name in ("scan-0123456789abcdef/00000.json", "scan-0123456789abcdef/00001-12.json", "scan-mine/00000.json"):
+        small.place.store().put(small.place.at(f"out/_dataprep/{name}"), b"[]")
+    removed(small, run)
+    assert there(small.place) == ["_dataprep/scan-mine/00000.json"]
+
+
 def test_foreign_files_stay(small: SmallJob) -> None:
     run = make(small)
     foreign = ["_dataprep/notes.txt", f"_dataprep/{run}/notes.txt", f"_dataprep/{run}/reports/mine.json", "sub/_SUCCESS"]

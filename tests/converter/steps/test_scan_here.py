@@ -4,10 +4,14 @@ import io
 import logging
 import multiprocessing
 import os
+import re
 import signal
+import time
 from collections.abc import Callable
+from contextlib import nullcontext
+from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import pytest
 from tests.builders.jobs import run_job
@@ -15,12 +19,13 @@ from tests.builders.specs import parse_job
 
 from dataprep_api.resources.job import DataPrepJob
 from dataprep_converter.cli.display import Display
-from dataprep_converter.core.errors import BadData, ConvertError
+from dataprep_converter.core.errors import BadData, ConvertError, NotFound, OutputExists
 from dataprep_converter.inputs.access import Access
 from dataprep_converter.readers.text_scan import files
 from dataprep_converter.runtime import scans
 from dataprep_converter.runtime.scans import Piece, ScanOfPart
 from dataprep_converter.steps.conversion import scan_here
+from dataprep_converter.steps.conversion.scan_step import scan_request
 from dataprep_converter.steps.kinds import Conversion
 
 PARTS = scan_here._Parts
@@ -51,13 +56,13 @@ def read_here(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     return examined
 
 
-def a_job(folder: Path, output: str = "out") -> DataPrepJob:
+def a_job(folder: Path, output: str = "out", **more: str) -> DataPrepJob:
     (folder / "in").mkdir(exist_ok=True)
     for number in range(8):
         file = folder / f"in/{number}.csv"
         if not file.exists():
             file.write_text("n,t\n" + "".join(f'{row},"a\n{row}"\n' for row in range(number * 10, number * 10 + 20)))
-    output_of = {"uri": str(folder / output), "format": "jsonl", "shards": {"count": 2}}
+    output_of = {"uri": str(folder / output), "format": "jsonl", "shards": {"count": 2}, **more}
     return parse_job({"source": {"csv": {"uris": [str(folder / "in")], "header": True}}, "output": output_of})
 
 
@@ -89,6 +94,32 @@ def test_this_process_is_one_of_those_that_scan(tmp_path: Path, read_here: list[
     assert len(set(read_here)) == len(read_here) > 0
 
 
+def test_the_results_of_a_part_are_in_several_files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(scans, "RESULTS_BYTES", 1)
+    job, folder = a_job(tmp_path), tmp_path / "tmp"
+    folder.mkdir()
+    PARTS(job.spec, part_bytes=1 << 20, group=1, folder=folder).begin(Access())(0, lambda _: None)
+    assert len(list(folder.iterdir())) == 8
+
+
+@pytest.mark.parametrize("is_faulty", [False, True])
+def test_the_results_are_in_temporary_files_until_the_job_is_planned(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, is_faulty: bool
+) -> None:
+    (tmp_path / "tmp").mkdir()
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path / "tmp"))
+    job, access = a_job(tmp_path), Access()
+    if is_faulty:
+        (tmp_path / "in/7.csv").write_text('n,t\n3,"')
+    Conversion().scan_here(job, access=access, workers=2, watch=Display(quiet=True))
+    assert access.scanned_here is not None
+    assert len(list((tmp_path / "tmp").glob("*/*"))) == len(access.scanned_here) > 2
+    with pytest.raises(BadData) if is_faulty else nullcontext(), Conversion().plan(job.spec, access):
+        pass
+    assert access.scanned_here is None
+    assert list((tmp_path / "tmp").iterdir()) == []
+
+
 def test_a_run_makes_the_same_files_and_leaves_no_results(tmp_path: Path) -> None:
     run_job(a_job(tmp_path, "one"), workers=1)
     run_job(a_job(tmp_path, "two"), workers=2)
@@ -98,12 +129,12 @@ def test_a_run_makes_the_same_files_and_leaves_no_results(tmp_path: Path) -> Non
 
 
 @pytest.mark.parametrize(
-    ("workers", "name", "value"),
-    [(1, "PART_BYTES", 400), (2, "PART_BYTES", 1 << 20), (2, "_MOST_PIECES", 7)],
-    ids=["one worker", "a small source", "many files"],
+    ("workers", "part_bytes"),
+    [(1, 400), (2, 1 << 20)],
+    ids=["one worker", "a small source"],
 )
-def test_one_process_reads_alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, workers: int, name: str, value: int) -> None:
-    monkeypatch.setattr(scans if name == "PART_BYTES" else scan_here, name, value)
+def test_one_process_reads_alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, workers: int, part_bytes: int) -> None:
+    monkeypatch.setattr(scans, "PART_BYTES", part_bytes)
     monkeypatch.setattr(scan_here, "run_in_processes", no_processes)
     planned(a_job(tmp_path), workers=workers)
 
@@ -112,6 +143,20 @@ def test_other_sources_are_not_scanned(tmp_path: Path, monkeypatch: pytest.Monke
     monkeypatch.setattr(scan_here, "run_in_processes", no_processes)
     a_job(tmp_path)
     planned(parse_job({"source": {"wholeFile": {"uris": [str(tmp_path / "in")]}}, "output": {"uri": str(tmp_path / "out")}}), workers=2)
+
+
+def test_nothing_is_read_if_the_output_must_not_be_replaced(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    job = a_job(tmp_path, overwrite="Never")
+    run_job(job)
+    (tmp_path / "in/3.csv").write_text("n,t\n1,2\n")
+    monkeypatch.setattr(scan_here, "run_in_processes", no_processes)
+    messages = []
+    for make in (partial(run_job, workers=1), partial(run_job, workers=2), partial(scan_request, access=Access())):
+        with pytest.raises(OutputExists) as error:
+            make(job)
+        messages.append(str(error.value))
+    assert len(set(messages)) == 1
+    assert "overwrite is Never" in messages[0]
 
 
 @pytest.mark.parametrize("names", [["3"], ["1", "6"], ["0", "7"]])
@@ -129,6 +174,20 @@ def test_an_error_is_that_of_one_process(tmp_path: Path, names: list[str]) -> No
     assert not list(tmp_path.rglob("scan-*"))
 
 
+@pytest.mark.parametrize(("content", "error"), [('n,t\n1,2\n3,"', BadData), ("n,t\n1,2\n", NotFound)], ids=["two faults", "one fault"])
+def test_an_error_of_the_listing_comes_in_its_turn(tmp_path: Path, content: str, error: type[ConvertError]) -> None:
+    uris = [*a_job(tmp_path).spec.data.inputs(), f"{tmp_path}/in/*.tsv"]
+    job = parse_job({"source": {"csv": {"uris": uris, "header": True}}, "output": {"uri": str(tmp_path / "out")}})
+    (tmp_path / "in/3.csv").write_text(content)
+    assert scan_request(job, Access()) is None
+    messages = []
+    for workers in (1, 2):
+        with pytest.raises(error) as raised:
+            run_job(job, workers=workers)
+        messages.append(str(raised.value))
+    assert messages[0] == messages[1]
+
+
 # --- processes that die or fail ------------------------------------------------------------------------------------
 
 
@@ -138,10 +197,10 @@ class Dying(PARTS):
     def begin(self, access: Access, *, is_stopped: Callable[[], bool] | None = None) -> Any:
         do = super().begin(access, is_stopped=is_stopped)
 
-        def dies(part: int, tell: Callable[[int], None]) -> bytes:
+        def dies(part: int, tell: Callable[[int], None]) -> None:
             if multiprocessing.parent_process() is not None and part == 0 and self.may_die():
                 os.kill(os.getpid(), signal.SIGKILL)
-            return do(part, tell)
+            do(part, tell)
 
         return dies
 
@@ -157,15 +216,25 @@ class Dying(PARTS):
 class Failing(PARTS):
     """Parts of which one always fails in another process, as if a store were down."""
 
+    error: ClassVar[Exception] = ConvertError("the store is down")
+
     def begin(self, access: Access, *, is_stopped: Callable[[], bool] | None = None) -> Any:
         do = super().begin(access, is_stopped=is_stopped)
 
-        def fails(part: int, tell: Callable[[int], None]) -> bytes:
+        def fails(part: int, tell: Callable[[int], None]) -> None:
             if part == 1:
-                raise ConvertError("the store is down")
-            return do(part, tell)
+                raise self.error
+            do(part, tell)
 
         return fails
+
+
+class WithoutMemory(Failing):
+    error = MemoryError()
+
+
+class WithoutSpace(Failing):
+    error = OSError(28, "No space left on device")
 
 
 @pytest.mark.usefixtures("only_others")
@@ -201,14 +270,46 @@ def test_a_part_whose_process_is_always_killed_is_read_by_the_plan_step(
 
 
 @pytest.mark.usefixtures("only_others")
-def test_a_part_that_fails_is_read_by_the_plan_step(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, read_here: list[str]) -> None:
+@pytest.mark.parametrize("parts", [Failing, WithoutMemory, WithoutSpace])
+def test_a_part_that_fails_is_read_by_the_plan_step(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, read_here: list[str], parts: type[Failing]
+) -> None:
     job = a_job(tmp_path)
     alone = planned(job, workers=1)
-    monkeypatch.setattr(scan_here, "_Parts", Failing)
+    monkeypatch.setattr(scan_here, "_Parts", parts)
     read_here.clear()
     assert planned(job, workers=2) == alone
     assert "0.csv" not in read_here
     assert read_here != []
+
+
+class Interrupted(PARTS):
+    """Parts that take a minute in other processes. In this process, Ctrl-C is pressed as soon as another process has begun its part."""
+
+    def begin(self, access: Access, *, is_stopped: Callable[[], bool] | None = None) -> Any:
+        del access, is_stopped
+        place = Path(self.spec.output.uri).parent
+
+        def waits(_part: int, _tell: Callable[[int], None]) -> None:
+            if multiprocessing.parent_process() is not None:
+                (place / "begun").touch()
+            for _ in range(6000):
+                time.sleep(0.01)
+                if multiprocessing.parent_process() is None and (place / "begun").exists():
+                    raise KeyboardInterrupt
+            (place / "ended").touch()
+
+        return waits
+
+
+def test_an_interrupt_ends_other_processes_in_the_middle_of_a_part(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "tmp").mkdir()
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path / "tmp"))
+    monkeypatch.setattr(scan_here, "_Parts", Interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        planned(a_job(tmp_path), workers=2)
+    assert not (tmp_path / "ended").exists()
+    assert list((tmp_path / "tmp").iterdir()) == []
 
 
 # --- progress ------------------------------------------------------------------------------------------------------
@@ -227,4 +328,4 @@ def test_the_progress_is_shown(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
     monkeypatch.setattr(scans, "_WATCH_BYTES", 1)
     shown = io.StringIO()
     planned(a_job(tmp_path), workers=2, display=Display(shown))
-    assert shown.getvalue().startswith("planning: scanned 0 of 0 MB\n")
+    assert re.match(r"planning: scanned \d+ %\n", shown.getvalue())

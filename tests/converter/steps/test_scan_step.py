@@ -16,12 +16,13 @@ from tests.builders.specs import parse_job
 
 from dataprep_api import names
 from dataprep_api.resources.job import DataPrepJob
-from dataprep_converter.core.errors import BadData, BadSpec, Unreachable
+from dataprep_converter.core.errors import BadData, BadSpec, ConvertError, OutputExists, StoreError, Unreachable
 from dataprep_converter.inputs.access import Access
 from dataprep_converter.planning.scan import digest_of_rules, divide
 from dataprep_converter.readers.text import stretches
 from dataprep_converter.readers.text_scan import files
 from dataprep_converter.runtime import scans
+from dataprep_converter.steps import plan_step
 from dataprep_converter.steps.conversion.scan_step import remove_scan, run_scan_step
 from dataprep_converter.steps.kinds import Conversion
 from dataprep_converter.stores.files import FileStore
@@ -282,6 +283,23 @@ def test_the_results_are_removed_when_the_plan_is_stored(tmp_path: Path) -> None
     assert planned_result.records == 90
     assert scan_files(tmp_path) == []
     remove_scan(job.spec, Access())
+
+
+@pytest.mark.parametrize(("error", "stay"), [(OutputExists, False), (StoreError, True)])
+def test_the_results_stay_only_if_a_retry_can_use_them(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, error: type[ConvertError], stay: bool
+) -> None:
+    put(tmp_path, "csv", [20, 30, 40])
+    job = a_job(tmp_path, "csv")
+    scan(job)
+
+    def fails(*_: object, **__: object) -> None:
+        raise error("")
+
+    monkeypatch.setattr(plan_step, "_take_output", fails)
+    with pytest.raises(error):
+        run_job(job)
+    assert bool(scan_files(tmp_path)) is stay
 
 
 def test_eight_results_are_removed_at_the_same_time(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -20,12 +20,12 @@ from dataprep_api.spec import DataPrepJobSpec
 from dataprep_converter.core.errors import BadSpec
 from dataprep_converter.dataset.output_folder import OutputFolder
 from dataprep_converter.inputs.access import Access
-from dataprep_converter.planning.scan import digest_of_rules, divide, is_scanned, scan_part
+from dataprep_converter.planning.scan import can_be_scanned, digest_of_rules, divide, scan_part
 from dataprep_converter.runtime import plugins
 from dataprep_converter.runtime.ahead import mapped_ahead
 from dataprep_converter.runtime.scan_results import FILES_AT_ONCE, StoredResults
 from dataprep_converter.runtime.scans import Division, Document, Piece, Results, ScannedBefore, ScanOfPart, results_in
-from dataprep_converter.steps.plan_step import check_stores
+from dataprep_converter.steps.plan_step import check_stores, refuse_finished
 
 logger = logging.getLogger(__name__)
 
@@ -38,15 +38,16 @@ _NAME: Final = re.compile("[0-9a-f]{56}")
 def scan_request(job: DataPrepJob, access: Access) -> ScanRequest | None:
     """Returns the request for a scan by several pods, or None if this process can examine the source itself.
 
-    Also returns None if the output's store keeps removed files: the results would take space there for good. Raises the errors that the plan
-    step raises before it reads files.
+    Also returns None if the output's store keeps removed files: the results would take space there for good. Raises OutputExists
+    when the output must not be replaced, and the errors of `check_stores` and of stores.
     """
-    if not is_scanned(job.spec) or OutputFolder(job.spec.output.uri, access).keeps_removed_files:
+    if not can_be_scanned(job.spec) or OutputFolder(job.spec.output.uri, access).keeps_removed_files:
         return None
     check_stores(job, access)
     division = divide(job.spec, access)
     if division.parts < 2:
         return None
+    refuse_finished(job.spec, access)
     scan = f"{digest_of_rules(job.spec)}{division.digest()[:_DIGITS]}{division.group:08x}"
     return ScanRequest(scan=scan, parts=division.parts, code_commit=plugins.commit())
 
@@ -84,7 +85,7 @@ def _division(spec: DataPrepJobSpec, scan: str) -> Division:
 
 def scanned_before(spec: DataPrepJobSpec, access: Access) -> ScannedBefore | None:
     """Returns the stored results of a scan for the planner, or None for a source that is never scanned."""
-    return ScannedBefore(partial(_results, spec, access)) if is_scanned(spec) else None
+    return ScannedBefore(partial(_results, spec, access)) if can_be_scanned(spec) else None
 
 
 def remove_scan(spec: DataPrepJobSpec, access: Access) -> None:
