@@ -26,8 +26,9 @@ def lines(plan: PlanResult, preview: "Preview | None" = None) -> Iterator[str]:
     yield f"reads   {files}{_count(plan.records, 'record')}, {plan.bytes_in:,} bytes"
     to = one_line(f": {preview.format} at {preview.output}") if preview is not None else ""
     yield f"writes  {_count(plan.shards, 'shard')} in {_count(plan.tasks, 'task')}{to}"
-    if plan.shuffle_tasks:
-        yield f"shuffle {_count(plan.shuffle_tasks, 'task')} divide{'s' * (plan.shuffle_tasks == 1)} the records in a first round, and store about"
+    if plan.shuffle_tasks and not plan.reused:
+        task = f"{_count(plan.shuffle_tasks, 'task')} divide{'s' * (plan.shuffle_tasks == 1)}"
+        yield f"shuffle {task} the records in a first round, and may store about"
         yield f"        {plan.bytes_in:,} bytes in the output until the data set is finished"
     if plan.ignored:
         yield f"ignores {_count(plan.ignored, 'file')} (hidden, of another kind, or part of a data set)"

@@ -105,7 +105,7 @@ def test_the_text_of_a_plan_tells_what_a_shuffle_in_two_rounds_needs() -> None:
     )  # fmt: skip
     assert list(plan_text.lines(plan))[2:] == [
         "writes  90 shards in 30 tasks",
-        "shuffle 12 tasks divide the records in a first round, and store about",
+        "shuffle 12 tasks divide the records in a first round, and may store about",
         "        1,000,000,000,000 bytes in the output until the data set is finished",
     ]
 

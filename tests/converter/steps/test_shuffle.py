@@ -14,6 +14,7 @@ from dataprep_converter.inputs.access import Access
 from dataprep_converter.planning import planner
 from dataprep_converter.readers.base import windows
 from dataprep_converter.readers.shuffle import task_reader
+from dataprep_converter.steps.conversion import shuffle
 from dataprep_converter.stores import files
 
 pytestmark = pytest.mark.slow
@@ -67,11 +68,23 @@ def test_a_finished_first_round_is_not_done_again(tmp_path: Path) -> None:
     plan = planned(job, Access())
     first = divide(job, plan, Access())
     assert sum(each.records_in for each in first) == ROWS
-    assert [each.records_in for each in divide(job, plan, Access())] == [0] * len(first)
+    again = divide(job, plan, Access())
+    assert [(each.records_in, each.bytes_in) for each in again] == [(each.records_in, 0) for each in first]
     (tmp_path / "out" / names.shuffle_file(plan.head.run_id, 2)).write_bytes(b"cut")
-    assert [each.records_in for each in divide(job, plan, Access())] == [
-        each.records_in if number == 2 else 0 for number, each in enumerate(first)
-    ]
+    assert [each.bytes_in > 0 for each in divide(job, plan, Access())] == [number == 2 for number in range(len(first))]
+
+
+def test_the_last_counts_of_a_slice_are_watched(tmp_path: Path) -> None:
+    job = a_job(as_csv(tmp_path), tmp_path / "out")
+    plan = planned(job, Access())
+    counts: list[tuple[int, int]] = []
+    for _ in ("made", "found"):
+        done = shuffle.shuffle_task(
+            job.spec, 0, plan=plan, access=Access(), watch=lambda each: counts.append((each.records_in, each.bytes_out))
+        )
+        assert done.records_in > 0
+        assert counts[-1] == (done.records_in, done.bytes_out)
+        counts.clear()
 
 
 def test_more_records_than_fit_into_memory_are_gathered_in_windows(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -145,6 +145,31 @@ def test_the_memory_of_the_first_round_does_not_depend_on_how_well_the_input_is_
     assert max(sizes) <= 2 << 20
 
 
+@pytest.mark.parametrize("rows", [10, 1000])
+def test_rows_that_become_larger_do_not_make_a_large_batch(tmp_path: Path, rows: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Small rows, in units of any size, are followed by units with large rows that take hardly any bytes of the input."""
+    make_rounds(monkeypatch, slice_bytes=1 << 30)
+    monkeypatch.setattr(limits, "memory_bytes", lambda **_: 64 << 20)
+    small, large = [f"{number:08d}" for number in range(rows)], ["x" * 20_000] * 50
+    with _pq.ParquetWriter(tmp_path / "a.parquet", pa.schema([("text", pa.string())]), compression="zstd") as writer:
+        for texts in [small] * 40 + [large] * 40:
+            writer.write_table(pa.table({"text": texts}))
+    source = {"parquet": {"uris": [str(tmp_path / "a.parquet")]}}
+    job = parse_job({"source": source, "shuffle": {"seed": 1}, "output": {"uri": str(tmp_path / "out"), "shards": {"count": 5}}})
+    plan = planned(job, Access())
+    sizes: list[int] = []
+    add = Divider.add
+
+    def measured(divider: Divider, batch: pa.RecordBatch, *rest: Any) -> None:
+        sizes.append(batch.nbytes)
+        add(divider, batch, *rest)
+
+    monkeypatch.setattr(Divider, "add", measured)
+    assert sum(each.records_in for each in divide(job, plan, Access())) == 40 * (rows + 50)
+    assert max(sizes) <= 2 << 20
+    assert len(sizes) <= 120  # a few small units share a batch
+
+
 @pytest.mark.parametrize("kind", ["csv", "jsonl", "text"])
 @pytest.mark.parametrize("compresses", [False, True], ids=["plain", "gzip"])
 def test_the_first_round_reads_a_text_once(tmp_path: Path, kind: str, compresses: bool, monkeypatch: pytest.MonkeyPatch) -> None:

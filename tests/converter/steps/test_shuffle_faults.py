@@ -118,6 +118,19 @@ def test_a_late_worker_does_not_replace_a_whole_file(tmp_path: Path, monkeypatch
     assert file.stat().st_ino == inode[0]
 
 
+def test_a_late_worker_of_the_first_round_does_not_read_its_slice(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "in").mkdir()
+    job = a_job(as_csv(tmp_path / "in"), tmp_path / "out")
+    plan = planned(job, Access())
+    divide(job, plan, Access())
+    convert(job, plan, Access())
+    convert_commit.commit(job.spec, plan=plan, access=Access())
+    read = SourceBytes(monkeypatch, tmp_path / "in")
+    assert shuffle.shuffle_task(job.spec, 0, plan=plan, access=Access()).records_in == 0
+    assert read.bytes == 0
+    assert not (tmp_path / "out" / names.shuffle_file(plan.head.run_id, 0)).exists()
+
+
 def test_another_run_in_the_folder_removes_the_files_of_the_first_round(tmp_path: Path) -> None:
     source = as_csv(tmp_path)
     first = a_job(source, tmp_path / "out")

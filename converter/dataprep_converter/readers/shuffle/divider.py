@@ -24,12 +24,16 @@ from dataprep_converter.runtime import limits
 from dataprep_converter.runtime.temporary import TemporaryFile
 
 MOST_BYTES: Final = 64 << 20
-"""The records in memory are sorted when they take this many bytes. The sort needs about twice as much memory in addition."""
+"""The maximum number of bytes of records in memory before they are sorted, unless there are very many columns and tasks. Sorting needs about
+twice as much again."""
+_COLUMN_BYTES: Final = 80
+"""The approximate number of bytes that a piece takes for each column besides its values."""
 _SHARE: Final = 16
 """The records may take 1/_SHARE of the memory."""
 _MOST_KEPT: Final = 2
 """Rows are copied if their buffers take more than this many times the size of the rows."""
 _AT_ONCE: Final = 4 << 20
+"""Pieces are written and read about this many bytes at a time."""
 _arrow: Any = pa  # the type stubs lack some functions
 
 Tasks = npt.NDArray[np.int64]
@@ -87,36 +91,48 @@ class _Sorter:
         order = np.argsort(tasks, kind="stable")
         rows = rows.take(to_arrow(order))
         numbers, starts = np.unique(tasks[order], return_index=True)
+        bounds = [*starts.tolist(), len(order)]
+        pieces = zip(numbers.tolist(), bounds, bounds[1:], strict=False)
+        while self._write_some(rows, pieces):
+            pass
+
+    def _write_some(self, rows: pa.RecordBatch, pieces: Iterator[tuple[int, int, int]]) -> int:
+        """Writes the next pieces, of about _AT_ONCE bytes. A piece is a task, and the places of its first row and of the row after its last
+        one. Returns the number of pieces."""
         sink = pa.BufferOutputStream()
         # Arrow writes the schema before the first batch. The stored ranges contain no schema, so an empty batch goes first.
         options = _arrow.ipc.IpcWriteOptions(compression="zstd", use_threads=False)
+        made: list[tuple[_Part, int]] = []
         with _arrow.ipc.new_stream(sink, self._schema, options=options) as writer:
             writer.write_batch(no_rows(self._schema))
-            ends = [sink.tell()]
-            for low, high in zip(starts.tolist(), [*starts.tolist()[1:], len(order)], strict=True):
+            first = sink.tell()
+            for task, low, high in pieces:
                 writer.write_batch(rows.slice(low, high - low))
-                ends.append(sink.tell())
+                made.append((self.parts[task], sink.tell()))
+                self.samples[task] += high - low
+                if sink.tell() - first >= _AT_ONCE:
+                    break
         data = memoryview(sink.getvalue())
-        for number, start, end, count in zip(numbers.tolist(), ends, ends[1:], np.diff([*starts, len(order)]).tolist(), strict=False):
-            part = self.parts[number]
+        for part, end in made:
             part.offsets.append(self._file.size)
-            part.lengths.append(end - start)
-            part.digest.update(data[start:end])
-            self._file.write(data[start:end])
-            self.samples[number] += count
+            part.lengths.append(end - first)
+            part.digest.update(data[first:end])
+            self._file.write(data[first:end])
+            first = end
+        return len(made)
 
 
 class Divider(Closeable):
     """Divides records among tasks.
 
-    Besides the records to be sorted, 16 bytes are in memory for each piece. Each sort makes one piece for each task. For example, a slice
-    of 10 GB needs 160 sorts, so the pieces for 10,000 tasks take 26 MB. With so many tasks, the pieces are small: each of them takes a few
-    hundred bytes more in the file, and is compressed less.
+    Besides the records to be sorted, memory holds 16 bytes for each piece, so for each sort and task. A slice of 10 GB for 10,000 tasks, for
+    example, takes 26 MB for its 160 sorts. With so many tasks, the pieces are small: each takes about _COLUMN_BYTES more in the file for each
+    column, and is compressed less. So the records of a sort take at least as many bytes as that, as far as the memory allows.
     """
 
     def __init__(self, schema: pa.Schema, tasks: int, *, most_bytes: int | None = None) -> None:
         """`schema` is the schema of the rows. `most_bytes` limits the rows in memory."""
-        self._most_bytes = most_bytes or min(MOST_BYTES, limits.memory_bytes() // _SHARE)
+        self._most_bytes = most_bytes or min(max(MOST_BYTES, _COLUMN_BYTES * len(schema) * tasks), limits.memory_bytes() // _SHARE)
         self._file = TemporaryFile("the records of a shuffle")
         self._records = _Sorter(schema, tasks, self._file)
         self._bad = _Sorter(BAD, tasks, self._file)

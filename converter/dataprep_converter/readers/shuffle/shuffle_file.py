@@ -92,6 +92,12 @@ def is_whole(source: Input, identity: Identity) -> bool:
     return last is not None and source.size == last[0] + last[2] + last[3]
 
 
+def count_samples(source: Input, identity: Identity) -> int:
+    """Returns the number of samples in a whole file, including those that could not be read."""
+    index = source.read_at(_HEADER.size, identity.tasks * _ENTRY.size)
+    return sum(samples for _, samples, *_ in _ENTRY.iter_unpack(index))
+
+
 @dataclass(frozen=True)
 class StoredRange:
     """The range of one task, read from a file and checked."""

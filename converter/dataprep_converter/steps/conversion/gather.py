@@ -30,7 +30,7 @@ from dataprep_converter.steps.conversion.shuffle import first_shards, identity_o
 logger = logging.getLogger(__name__)
 
 _READ_POLICY: Final = RetryPolicy(attempts=5, errors=(InputChanged,))
-"""How often reading a file is tried if another worker, which is late, replaces the file by the same bytes."""
+"""How often a file is read that another worker, which is late, replaces by a file with the same records."""
 
 
 class _LostError(Exception):

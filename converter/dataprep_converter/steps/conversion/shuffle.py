@@ -30,31 +30,23 @@ from dataprep_converter.readers.shuffle.divider import Divider
 from dataprep_converter.readers.shuffle.shuffle_file import Identity
 from dataprep_converter.readers.shuffle.stored_rows import RowForm, bad_rows
 from dataprep_converter.records.batch import SAMPLE, RejectedSample
-from dataprep_converter.runtime import allocator, limits
+from dataprep_converter.runtime import allocator
 from dataprep_converter.runtime.retry import RetryPolicy, retrying
 from dataprep_converter.runtime.temporary import free_bytes
 from dataprep_converter.sampling.destinations import NOWHERE, Destinations
 from dataprep_converter.sampling.plan import Plan, check_versions
 from dataprep_converter.sampling.selection import Samples
 from dataprep_converter.sampling.slices import first_samples
-from dataprep_converter.sampling.units import UnitTable, samples_of_a_batch
+from dataprep_converter.sampling.units import UnitTable
+from dataprep_converter.steps.conversion.shuffle_batches import FIRST_RECORDS, MOST_RECORDS, BatchSizes
 
 logger = logging.getLogger(__name__)
 
-_MOST_RECORDS = 16384
-"""The maximum number of samples that are read at once."""
-_FIRST_RECORDS = 16
-"""The maximum number of samples in the first batch, before the size of decoded rows is known."""
-_GROWTH = 4
-"""A batch has at most this many times the samples of the batch before it."""
-_DECODED_BYTES = 16 << 20
-_SHARE_OF_MEMORY = 64
-"""The decoded rows of a batch should take at most _DECODED_BYTES, and 1/_SHARE_OF_MEMORY of the memory."""
 _RETRY_POLICY = RetryPolicy(attempts=3, total_seconds=300, first_delay_seconds=1)
 """How a task of the first round is retried when its store fails. Each retry reads the slice again."""
 
 Watch = Callable[[TaskProgress], None]
-"""Called after each batch."""
+"""Called after each batch, and at the end."""
 
 
 def shuffle_tasks(plan: Plan) -> int:
@@ -85,7 +77,7 @@ def _fit_into_one_pass(spec: DataPrepJobSpec, plan: Plan, access: Access) -> boo
     if not samples or not windows.fit_into_one_pass(samples, size):
         return samples == 0
     with _open_reader(spec, plan, access) as reader:
-        first = np.arange(min(_FIRST_RECORDS, samples), dtype=np.int64)
+        first = np.arange(min(FIRST_RECORDS, samples), dtype=np.int64)
         records = next(iter(reader.read(plan.units, iter([first])))).records
     return windows.fit_into_one_pass(samples, max(size, records.nbytes // max(1, records.num_rows) * samples))
 
@@ -95,8 +87,8 @@ def shuffle_task(
 ) -> TaskProgress:
     """Does one task of the first round: reads a slice of the input, and writes its records in one range for each convert task. Idempotent.
 
-    Returns the counts of what was read and written, which are zero if the file was already there. `again` says that an existing file is
-    damaged and must be replaced. Raises BadData if a record is bad and the policy is `Fail`, OutputLost if another run has taken over the
+    Returns the counts of what was read and written. If the file was already there, only its records are counted. `again` says that an
+    existing file is damaged and must be replaced. Raises BadData if a record is bad and the policy is `Fail`, OutputLost if another run has taken over the
     folder, StoreFull if the store or $TMPDIR has no space, and the errors of the source.
     """
     check_versions(plan.head, spec, spec.output.uri)
@@ -114,27 +106,6 @@ def _open_reader(spec: DataPrepJobSpec, plan: Plan, access: Access) -> SampleRea
     access.follow(spec, plan.head.parts)
     access.commits.update(plan.head.commits)
     return reader_class(spec.data.kind)(access.unsigned(spec.data).member, plan.head.reader_state, access)
-
-
-@dataclass
-class _BatchSize:
-    """How many samples to read at once. Depends only on the rows and the memory limit, so each attempt writes the same file."""
-
-    most: int
-    """The largest number of samples, which is derived from the size of the input."""
-    samples: int
-
-    @classmethod
-    def of(cls, plan: Plan) -> "_BatchSize":
-        """Returns the size of the first batch."""
-        most = samples_of_a_batch(plan.head.bytes_in, plan.head.samples, most=_MOST_RECORDS)
-        return cls(most, min(most, _FIRST_RECORDS))
-
-    def measure(self, rows: int, decoded_bytes: int) -> None:
-        """Adapts the size to the decoded rows of a batch, because compressed rows may be much larger than the input."""
-        row_bytes = max(1, decoded_bytes // max(1, rows))
-        fitting = min(_DECODED_BYTES, limits.memory_bytes() // _SHARE_OF_MEMORY) // row_bytes
-        self.samples = max(1, min(self.most, self.samples * _GROWTH, fitting))
 
 
 @dataclass(frozen=True)
@@ -156,7 +127,13 @@ class _Task:
         form, tasks = RowForm.of(self.reader), self.plan.head.tasks
         identity = identity_of(self.plan, form, self.number)
         uri = self.folder.at(names.shuffle_file(self.plan.head.run_id, self.number))
-        if not self.again and self._exists(uri, identity):
+        stored = None if self.again else self._stored_samples(uri, identity)
+        if stored is not None:
+            progress.records_in = stored
+            self.watch(progress)
+            return progress
+        if is_finished(self.folder):
+            logger.info("the run is finished, so slice %d isn't needed", self.number)
             return progress
         slice_bytes, free = self.plan.head.bytes_in // shuffle_tasks(self.plan), free_bytes()
         if free < slice_bytes:
@@ -164,17 +141,21 @@ class _Task:
         with Divider(form.schema, tasks) as divider:
             self._divide(divider, form, progress)
             progress.bytes_out = self._write(divider, identity, uri)
+        self.watch(progress)
         return progress
 
     def _divide(self, divider: Divider, form: RowForm, progress: TaskProgress) -> None:
         """Reads the slice, and gives each of its samples to the divider."""
         units, destinations = self.plan.units, Destinations(self.plan)
-        size = _BatchSize.of(self.plan)
-        for batch in self.reader.read(units, self._samples(destinations, size)):
+        if not isinstance(units, UnitTable):
+            raise TypeError("a shuffle needs the complete table of units")
+        first, end = first_samples(units, shuffle_tasks(self.plan))[self.number : self.number + 2].tolist()
+        sizes = BatchSizes(self.plan, units, first=first, end=end)
+        for batch in self.reader.read(units, _batches(first, end, destinations, sizes)):
             self._check_bad(batch.bad)
             rows = form.rows(batch)
             bad = bad_rows(batch.bad)
-            size.measure(rows.num_rows + bad.num_rows, rows.nbytes + bad.nbytes)
+            sizes.measure(rows.num_rows + bad.num_rows, rows.nbytes + bad.nbytes)
             divider.add(rows, destinations.tasks(to_numpy(rows.column(SAMPLE))), bad, destinations.tasks(to_numpy(bad.column("sample"))))
             progress.records_in += rows.num_rows + bad.num_rows
             progress.bytes_in += batch.bytes_in
@@ -188,25 +169,13 @@ class _Task:
             advice = advice_for(bad[0].reason, self.spec, first=units.unit(0).uri)
             raise BadData(f"{uri}, record {row}: {bad[0].reason}. {advice}", uri=uri)
 
-    def _samples(self, destinations: Destinations, size: "_BatchSize") -> Iterator[Samples]:
-        """Yields the samples of the slice that any convert task needs, in order, one array for each batch."""
-        units = self.plan.units
-        if not isinstance(units, UnitTable):
-            raise TypeError("a shuffle needs the complete table of units")
-        first, end = first_samples(units, shuffle_tasks(self.plan))[self.number : self.number + 2].tolist()
-        while first < end:
-            samples = np.arange(first, min(first + size.samples, end), dtype=np.int64)
-            first += len(samples)
-            samples = samples[destinations.tasks(samples) != NOWHERE]
-            if len(samples):
-                yield samples
-
-    def _exists(self, uri: str, identity: Identity) -> bool:
+    def _stored_samples(self, uri: str, identity: Identity) -> int | None:
+        """Returns the number of samples in the stored file, or None if there is no whole file."""
         try:
             with self.access.store(uri).open(uri) as source:
-                return shuffle_file.is_whole(source, identity)
+                return shuffle_file.count_samples(source, identity) if shuffle_file.is_whole(source, identity) else None
         except NotFound:
-            return False
+            return None
 
     def _write(self, divider: Divider, identity: Identity, uri: str) -> int:
         """Writes the file, unless another run has taken over the folder or this run is finished. Returns the file's size."""
@@ -220,7 +189,7 @@ class _Task:
             upload.stage()
             self.folder.check_owner()
             # A file that another worker has completed meanwhile is kept, because convert tasks may be reading it.
-            if is_finished(self.folder) or (not self.again and self._exists(uri, identity)):
+            if is_finished(self.folder) or (not self.again and self._stored_samples(uri, identity) is not None):
                 upload.abort()
                 return 0
             upload.commit(replace=True)
@@ -230,6 +199,17 @@ class _Task:
                 self.folder.check_owner()
             raise
         return size
+
+
+def _batches(first: int, end: int, destinations: Destinations, sizes: BatchSizes) -> Iterator[Samples]:
+    """Yields the samples from `first` to `end` that a task needs, in order, one array for each batch."""
+    for start in range(first, end, MOST_RECORDS):
+        samples = np.arange(start, min(start + MOST_RECORDS, end), dtype=np.int64)
+        samples = samples[destinations.tasks(samples) != NOWHERE]
+        while len(samples):
+            count = sizes.next(samples)
+            yield samples[:count]
+            samples = samples[count:]
 
 
 def is_finished(folder: RunFolder) -> bool:

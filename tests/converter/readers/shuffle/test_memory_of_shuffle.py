@@ -11,12 +11,15 @@ import pyarrow as pa
 import pytest
 
 from dataprep_converter.inputs.access import Access
+from dataprep_converter.readers.shuffle import divider as divider_module
 from dataprep_converter.readers.shuffle import shuffle_file, task_records
 from dataprep_converter.readers.shuffle.divider import Divider
 from dataprep_converter.readers.shuffle.stored_rows import RowForm, bad_rows, no_rows
 from dataprep_converter.readers.shuffle.task_records import gather
 from dataprep_converter.records.batch import SAMPLE, Raw, RejectedSample
+from dataprep_converter.runtime import limits
 from dataprep_converter.runtime.mapped_table import MappedTable
+from dataprep_converter.runtime.temporary import TemporaryFile
 
 FORM = RowForm(pa.schema([("text", pa.string())]), [], has_lines=False)
 NONE = np.empty(0, np.int64)
@@ -76,3 +79,43 @@ def test_a_piece_takes_few_bytes_of_memory() -> None:
         finally:
             tracemalloc.stop()
     assert held / (tasks * sorts) <= 40
+
+
+def test_the_pieces_of_a_wide_table_are_not_in_memory_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(divider_module, "_AT_ONCE", 1 << 18)
+    columns, tasks = 200, 200
+    form = RowForm(pa.schema([(f"c{number}", pa.int64()) for number in range(columns)]), [], has_lines=False)
+    rows = pa.RecordBatch.from_arrays([pa.array(range(tasks))] * (columns + 1), schema=form.schema)
+    peaks: list[int] = []
+    write = TemporaryFile.write
+
+    def watched(file: TemporaryFile, data: bytes | bytearray | memoryview) -> None:
+        peaks.append(pa.total_allocated_bytes())
+        write(file, data)
+
+    monkeypatch.setattr(TemporaryFile, "write", watched)
+    with Divider(form.schema, tasks, most_bytes=1) as divider:
+        before = pa.total_allocated_bytes()
+        divider.add(rows, np.arange(tasks), bad_rows([]), NONE)
+        identity = shuffle_file.Identity.of("ab" * 32, form.schema, number=0, tasks=tasks)
+        assert sum(map(len, divider.pieces(identity))) > 5 << 19
+    assert max(peaks) - before <= 3 << 19
+
+
+@pytest.mark.parametrize(("memory", "sorts"), [(1 << 30, 2), (1 << 34, 1)])
+def test_more_records_are_sorted_at_once_if_there_are_many_columns_and_tasks(
+    memory: int, sorts: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(limits, "memory_bytes", lambda: memory)
+    columns, tasks, rows = 500, 4000, 8500
+    form = RowForm(pa.schema([(f"c{number}", pa.int64()) for number in range(columns)]), [], has_lines=False)
+    batch = pa.RecordBatch.from_arrays([pa.array(range(rows))] * (columns + 1), schema=form.schema)
+    identity = shuffle_file.Identity.of("ab" * 32, form.schema, number=0, tasks=tasks)
+    written: list[int] = []
+    monkeypatch.setattr(TemporaryFile, "write", lambda _, data: written.append(len(data)))
+    with Divider(form.schema, tasks) as divider:
+        for _ in range(3):
+            divider.add(batch, np.zeros(rows, np.int64), bad_rows([]), NONE)
+        monkeypatch.setattr(divider._file, "read_at", lambda *_: b"")
+        list(divider.pieces(identity))
+    assert len(written) == sorts
