@@ -36,6 +36,7 @@ REQUESTS: Final = 5500.0
 TEXT_CONNECTIONS: Final = 6 + 2 * AHEAD_CONNECTIONS
 """The plan step reads eight text files or cells at a time. Two of these files are read ahead."""
 FILE_BYTES: Final[Mapping[Kind, int]] = {"images": 110_000, "parquet": 256 * MIB, "csv": 64 * MIB}
+_UNITS_OF_A_FILE: Final[Mapping[Kind, int]] = {"images": 1, "parquet": 4, "csv": FILE_BYTES["csv"] // (4 * MIB)}
 
 _FILES_AT_ONCE: Final = 8
 """The number of files that a process examines or reads at the same time, if each file takes one or two requests."""
@@ -212,7 +213,7 @@ def costs(job: Job, known: Coefficients) -> Iterator[Cost]:
     base, growth = known.line("plan-images", "peak_mib")
     if job.kind != "images":
         base = known.figure(f"plan-{job.kind}", "peak_mib")
-    units = job.files if job.kind == "images" else job.files * 4
+    units = job.files * _UNITS_OF_A_FILE[job.kind]
     listing = Time.longest({"answers": pages * PAGE_SECONDS, "CPU": job.files * known.list_cpu})
     yield Cost("list the files", "plan", listing, pages, base + growth * units)
     if job.kind == "parquet":
@@ -223,9 +224,10 @@ def costs(job: Job, known: Coefficients) -> Iterator[Cost]:
         text: dict[Limit, float] = {"bandwidth": job.mib / TEXT_CONNECTIONS / STREAM_MIB, "CPU": job.mib / known.text_mib}
         peak = known.figure("scan-csv", "peak_mib")
         yield _scan(job, "read all text for the ends of records", text, job.size / AHEAD_BYTES, job.size, listing, peak)
-        base, growth = known.line("merge-csv", "peak_mib")
         merged = Time(units * known.merge_cpu, "CPU")
-        yield Cost("plan from the results of the scan", "merge", merged, _parts(job.size) + pages, base + growth * job.files)
+        # The results of the last files are in memory. The units are not.
+        peak = known.figure("merge-csv", "peak_mib") + growth * units
+        yield Cost("plan from the results of the scan", "merge", merged, _parts(job.size) + pages, peak)
     if job.kind != "parquet":
         samples = job.files if job.kind == "images" else job.size / _row_bytes(known)
         yield Cost("assign splits by fraction", "plan", Time(samples * known.fraction_cpu(job.kind), "CPU"), 0, always=False)
@@ -282,7 +284,7 @@ def _shuffle(job: Job, known: Coefficients) -> Iterator[Cost]:
     }
     peak = known.figure("shuffle-csv", "peak_mib")
     yield Cost("divide the records among the tasks", "shuffle", Time.longest(times), requests, peak, always=False)
-    slices = count_shuffle_tasks(job.size, job.files * 16, tasks=job.tasks, parallelism=WORKERS)
+    slices = count_shuffle_tasks(job.size, job.files * _UNITS_OF_A_FILE[job.kind], tasks=job.tasks, parallelism=WORKERS)
     requests = job.tasks * slices * known.range_requests
     times = {
         "CPU": job.mib / WORKERS / known.shuffled_mib,

@@ -90,7 +90,6 @@ def _measurements(results: Results) -> Iterator[str]:
 
 def _formulas(known: Coefficients) -> str:
     base, growth = known.line("plan-images", "peak_mib")
-    merge_base, merge_growth = known.line("merge-csv", "peak_mib")
     commit_base, commit_growth = known.line("commit", "peak_mib")
     worker = [known.figure("work-images", "peak_mib", size=size) for size in known.sizes("work-images")]
     stored = known.per("plan-images", "stored_mib", "units") * MIB
@@ -103,7 +102,7 @@ def _formulas(known: Coefficients) -> str:
         ("read text for record ends (CSV, JSONL, text, libsvm)", "scan", f"N / (P · min({TEXT_CONNECTIONS} b, rate)) and a listing for each part",
          f"{known.text_mib:,.0f} MiB per CPU s"),
         ("plan from the results of the scan", "merge", "U · CPU", f"{1e6 * known.merge_cpu:.0f} CPU µs per unit"),
-        ("memory of the merge pod", "merge", "constant + U · bytes", f"{merge_base:.0f} MiB + {1024 * merge_growth:.1f} KiB per file of 64 MiB"),
+        ("memory of the merge pod", "merge", "constant + U · bytes, as in the plan pod", _peaks(known, "merge-csv", "files of 64 MiB")),
         ("assign splits by fraction", "plan", "a hash for each sample; a key for each file",
          f"{1e6 * known.fraction_cpu('images'):.2f} CPU s per million files, {1e6 * known.fraction_cpu('csv'):.3f} per million rows"),
         ("keep the table of units", "plan", "U · bytes in `$TMPDIR`", f"{table:.0f} bytes per unit"),
@@ -130,6 +129,12 @@ def _formulas(known: Coefficients) -> str:
     ]  # fmt: skip
     lines = [f"| {' | '.join(row)} |" for row in rows]
     return "\n".join([_FORMULAS, "| step | pod | formula | measured |\n|---|---|---|---|", *lines, ""])
+
+
+def _peaks(known: Coefficients, row: str, what: str) -> str:
+    sizes = known.sizes(row)
+    small, large = (f"{known.figure(row, 'peak_mib', size=size):.0f} MiB with {size:,}" for size in (sizes[0], sizes[-1]))
+    return f"{small}, {large} {what}"
 
 
 def _work(known: Coefficients, kind: Kind) -> str:
@@ -162,8 +167,8 @@ _ASSUMPTIONS: Final = f"""\
 The tables apply the formulas to jobs with {WORKERS:,} worker pods of one core and TFRecord shards of 128 MiB, and to a store with b = {STREAM_MIB:.0f} MiB/s,
 r = {REQUESTS:,.0f} requests per second, {1000 * ANSWER_SECONDS:.0f} ms until a request is answered, and {1000 * PAGE_SECONDS:.0f} ms for a page of a thousand names. These four figures
 are assumptions, not measurements: r is what S3 documents for reads of one prefix, and a bucket whose names are spread over many prefixes
-answers more. Steps in brackets are only in jobs that ask for them. The memory is that of the step's pod; for the merge pod, it is
-extrapolated from the two small jobs that were measured."""
+answers more. Steps in brackets are only in jobs that ask for them. The memory is that of the step's pod; for the merge pod, it is an
+estimate, because at most 2,048 files were measured."""
 
 
 def _table(kind: Kind, known: Coefficients) -> Iterator[str]:

@@ -22,7 +22,6 @@ from dataprep_converter.pipeline.task_progress import TaskProgress
 from dataprep_converter.sampling.plan import Plan
 from dataprep_converter.steps.conversion import shuffle
 from dataprep_converter.steps.processes import MOST_RESTARTS, DoTask, may_hang, run_in_processes
-from dataprep_converter.stores import scheme_of
 
 logger = logging.getLogger(__name__)
 
@@ -137,7 +136,7 @@ def run_shuffle(job: DataPrepJob, *, plan: Plan, access: Access, workers: int, w
 
 def _works_alone(job: DataPrepJob, plan: Plan, tasks: int, workers: int) -> bool:
     """Whether this process does all tasks."""
-    return scheme_of(job.spec.output.uri) != "hdfs" and (workers <= 1 or tasks <= 1 or plan.head.bytes_in < INLINE_BYTES)
+    return not may_hang(job) and (workers <= 1 or tasks <= 1 or plan.head.bytes_in < INLINE_BYTES)
 
 
 def _run_round(job: DataPrepJob, round_: Round, plan: Plan, access: Access, *, workers: int, watch: Watch) -> None:

@@ -119,6 +119,19 @@ def test_records_are_decoded_once_and_read_back_once(tmp_path: Path, source: str
     assert len(first) >= min(workers, 8)
 
 
+def sizes_of_batches(monkeypatch: pytest.MonkeyPatch) -> list[int]:
+    """Return a list to which the size of each divided batch is appended, in bytes."""
+    sizes: list[int] = []
+    add = Divider.add
+
+    def measured(divider: Divider, batch: pa.RecordBatch, *rest: Any) -> None:
+        sizes.append(batch.nbytes)
+        add(divider, batch, *rest)
+
+    monkeypatch.setattr(Divider, "add", measured)
+    return sizes
+
+
 def test_the_memory_of_the_first_round_does_not_depend_on_how_well_the_input_is_compressed(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -132,14 +145,7 @@ def test_the_memory_of_the_first_round_does_not_depend_on_how_well_the_input_is_
     source = {"parquet": {"uris": [str(tmp_path / "a.parquet")]}}
     job = parse_job({"source": source, "shuffle": {"seed": 1}, "output": {"uri": str(tmp_path / "out"), "shards": {"count": 5}}})
     plan = planned(job, Access())
-    sizes: list[int] = []
-    add = Divider.add
-
-    def measured(divider: Divider, batch: pa.RecordBatch, *rest: Any) -> None:
-        sizes.append(batch.nbytes)
-        add(divider, batch, *rest)
-
-    monkeypatch.setattr(Divider, "add", measured)
+    sizes = sizes_of_batches(monkeypatch)
     divide(job, plan, Access())
     assert sum(sizes) >= rows * row_bytes
     assert max(sizes) <= 2 << 20
@@ -157,14 +163,7 @@ def test_rows_that_become_larger_do_not_make_a_large_batch(tmp_path: Path, rows:
     source = {"parquet": {"uris": [str(tmp_path / "a.parquet")]}}
     job = parse_job({"source": source, "shuffle": {"seed": 1}, "output": {"uri": str(tmp_path / "out"), "shards": {"count": 5}}})
     plan = planned(job, Access())
-    sizes: list[int] = []
-    add = Divider.add
-
-    def measured(divider: Divider, batch: pa.RecordBatch, *rest: Any) -> None:
-        sizes.append(batch.nbytes)
-        add(divider, batch, *rest)
-
-    monkeypatch.setattr(Divider, "add", measured)
+    sizes = sizes_of_batches(monkeypatch)
     assert sum(each.records_in for each in divide(job, plan, Access())) == 40 * (rows + 50)
     assert max(sizes) <= 2 << 20
     assert len(sizes) <= 120  # a few small units share a batch

@@ -75,7 +75,7 @@ def test_hdfs_output_of_one_process_has_a_first_round(tmp_path: Path, monkeypatc
     job = a_job(as_csv(tmp_path), tmp_path / "out")
     plan = planned(job, Access())
     rounds: list[bool] = []
-    monkeypatch.setattr(pool, "scheme_of", lambda _: "hdfs")
+    monkeypatch.setattr(pool, "may_hang", lambda _: True)
     monkeypatch.setattr(pool, "run_shuffle", lambda *_, **__: rounds.append(True))
     monkeypatch.setattr(pool, "run_tasks", lambda *_, **__: None)
     Conversion().work_here(job, plan=plan, access=Access(), workers=1, watch=display.Display(quiet=True))
