@@ -1,6 +1,6 @@
 """Publishes a written DataFrame: the driver gives the files of the successful attempts their final names and commits the data set.
 
-    attempts (hidden) ─▶ plan of the written files ─▶ OWNER, `_SUCCESS` removed ─▶ files moved ─▶ reports ─▶ commit step
+    attempts (hidden) ─▶ plan of the written files ─▶ OWNER ─▶ `_SUCCESS` removed ─▶ files moved ─▶ reports ─▶ commit step
 
 The plan is made when all rows are written, because only then the number of rows of each file is known. From then on, the data set is like
 that of any other job: the plan step claims the output folder, and the commit step of a conversion compares everything and writes the
@@ -23,10 +23,10 @@ from dataprep_api.dataset.plan import PlanHead, SplitPlan
 from dataprep_api.dataset.report import ShardReport
 from dataprep_api.formats import format_rules
 from dataprep_api.spec import NO_TRAIN
-from dataprep_converter.core.errors import BadSpec, NoInput, NotWhole
+from dataprep_converter.core.errors import BadSpec, ConvertError, NoInput, NotWhole
 from dataprep_converter.core.tensors import pc
 from dataprep_converter.dataset import spark_rows
-from dataprep_converter.dataset.output_folder import OutputFolder
+from dataprep_converter.dataset.output_folder import OutputFolder, RunFolder
 from dataprep_converter.inputs.access import Access
 from dataprep_converter.planning.growth import Growth
 from dataprep_converter.readers.columnar.tables import columns_from
@@ -41,8 +41,9 @@ from dataprep_converter.steps.conversion.extend import ExistingDataSet, Extensio
 from dataprep_converter.stores import StoreSettings
 from dataprep_spark.attempts import WrittenPartition
 from dataprep_spark.messages import in_words_of_spark
+from dataprep_spark.moving import Mover
 from dataprep_spark.options import WriteOptions
-from dataprep_spark.placing import WrittenFile, as_shards, check_sources, place
+from dataprep_spark.placing import WrittenFile, all_moves, as_shards, place
 from dataprep_spark.rows import frozen_state
 from dataprep_spark.writing import ROW_BITS, Write, check_unchanged, planned_write, remove_folder
 
@@ -111,17 +112,33 @@ def commit(write: Write, messages: Sequence[WrittenPartition | None]) -> CommitR
     existing = _existing(write, access)
     if existing is not None:
         _check_columns(write, existing)
-    with _draft(write, files, existing, access) as draft:
+    with _draft(write, files, existing, access) as draft, Mover(folder, access) as mover:
         placed = as_shards(files, draft.plan.head, folder.uri)
-        check_sources(placed, access)
-        planned = plan_step.take_output(draft, [], job=_JOB, maker=makers.this_process(_JOB))
+        moves = all_moves(placed)
+        mover.check(moves)
+
+        def copy_ahead() -> None:
+            try:
+                mover.copy_ahead(moves)
+            except ConvertError:
+                _hand_back(write, folder, access)
+                raise
+
+        planned = plan_step.take_output(draft, [], job=_JOB, maker=makers.this_process(_JOB), before_change=copy_ahead)
         plan = planned.plan
         with folder.owned():
-            place(placed, plan.sha256, folder, access)
+            place(placed, plan.sha256, folder, mover)
         result = convert_commit.commit(write.spec, plan=plan, access=access)
     # An attempt that lost may have written a file while the commit step was removing the others.
     _remove_attempts(write, access)
     return result.model_copy(update={"warnings": [*planned.result.warnings, *result.warnings]})
+
+
+def _hand_back(write: Write, folder: RunFolder, access: Access) -> None:
+    """Makes the run of the earlier data set the owner of the folder again, after a commit that has claimed it but changed nothing."""
+    folder.check_owner()
+    if write.success is not None:
+        OutputFolder(folder.uri, access).of_run(write.success.run_id).claim()
 
 
 def _each_partition_once(messages: Sequence[WrittenPartition | None]) -> list[WrittenPartition]:

@@ -1,5 +1,6 @@
 """A DataFrame becomes a data set like any other: whole, verified, each record once, whatever happens to attempts and drivers."""
 
+from contextlib import nullcontext
 from decimal import Decimal
 from pathlib import Path
 from typing import Any
@@ -11,14 +12,15 @@ from tests.builders.jobs import run_spec
 
 from dataprep_api.dataset.plan import Owner
 from dataprep_api.formats import RULES
-from dataprep_converter.core.errors import BadData, BadSpec, ConvertError, NoInput, NotWhole, OutputExists, OutputLost
+from dataprep_converter.core.errors import BadData, BadSpec, ConvertError, NoInput, NotWhole, OutputExists, OutputLost, Unreachable
 from dataprep_converter.dataset.output_folder import OutputFolder
 from dataprep_converter.inputs.access import Access
 from dataprep_converter.runtime import makers
 from dataprep_converter.stores.files import FileStore
+from dataprep_converter.stores.publish import stage_copy
 from dataprep_converter.tools import repair
 from dataprep_converter.tools.verification import verify
-from dataprep_spark import placing, publishing, writing
+from dataprep_spark import moving, publishing, writing
 from dataprep_spark.attempts import write_partition
 from dataprep_spark.rows import Rows
 from dataprep_spark.writing import Write
@@ -352,17 +354,58 @@ def test_an_attempt_that_goes_on_after_the_commit_publishes_nothing(tmp_path: Pa
     assert not [path for path in files_of(tmp_path / "out") if "/made/" in path]
 
 
-def test_files_are_copied_on_a_store_that_can_not_move_them(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.fixture
+def copying_store(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Local files are copied, as on a store that can't move files."""
+
     class MovesNothing:
         """No store is of this class."""
 
-    for module in (placing, writing):
+    for module in (moving, writing):
         monkeypatch.setattr(module, "MovesFiles", MovesNothing)
-    for format_ in ("tfrecord", "mapFile"):
-        write_frame(tmp_path / format_, PARTITIONS, format=format_)
-        write_frame(tmp_path / format_, [[numbers(15, 2)]], format=format_)
-        assert checked(tmp_path / format_) == list(range(17))
-        assert not [path for path in files_of(tmp_path / format_) if "/made/" in path]
+
+
+@pytest.mark.usefixtures("copying_store")
+@pytest.mark.parametrize("format_", ["tfrecord", "mapFile"])
+def test_files_are_copied_on_a_store_that_can_not_move_them(tmp_path: Path, format_: str) -> None:
+    out = tmp_path / "out"
+    write_frame(out, [[numbers(0, 3)], [numbers(3, 3)]], format=format_)
+    write_frame(out, PARTITIONS, overwrite=True, format=format_)
+    write_frame(out, [[numbers(15, 2)]], format=format_)
+    assert checked(out) == list(range(17))
+    assert not [path for path in files_of(out) if "/made/" in path or ".dataprep-tmp-" in path]
+
+
+@pytest.mark.usefixtures("copying_store")
+@pytest.mark.parametrize("overwrite", [False, True])
+@pytest.mark.parametrize("fails", [False, True])
+def test_the_earlier_data_set_is_there_while_files_are_copied(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, overwrite: bool, fails: bool
+) -> None:
+    out = tmp_path / "out"
+    write_frame(out, [[numbers(0, 3)], [numbers(3, 3)]])
+    found = []
+
+    def watched(*args: Any, original: Any = stage_copy, **kwargs: Any) -> Any:
+        upload = original(*args, **kwargs)
+        found.append([row["n"] for row in rows_of(out)])
+        if fails and len(found) > 1:
+            raise Unreachable("the store doesn't respond")
+        return upload
+
+    write = begin(out, numbers(0, 1).schema, overwrite=overwrite)
+    written = run_tasks(write, [[numbers(6, 2)], [numbers(8, 2)]])
+    with monkeypatch.context() as patched, pytest.raises(Unreachable) if fails else nullcontext():
+        patched.setattr(moving, "stage_copy", watched)
+        publishing.commit(write, written)
+    publishing.abort(write)
+    assert found
+    assert all(rows == list(range(6)) for rows in found)
+    assert checked(out) == (list(range(6)) if fails else list(range(6, 10)) if overwrite else list(range(10)))
+    assert not [path for path in files_of(out) if "/made/" in path or ".dataprep-tmp-" in path]
+    before = checked(out)
+    write_frame(out, [[numbers(20, 1)]])
+    assert checked(out) == [*before, 20]
 
 
 def test_two_attempts_of_a_partition_are_not_published_together(tmp_path: Path) -> None:
@@ -425,8 +468,13 @@ def kill_commit(monkeypatch: pytest.MonkeyPatch, write: Write, partitions: list[
 
 
 @pytest.mark.slow
+@pytest.mark.parametrize("store", ["renames", "copies"])
 @pytest.mark.parametrize("mode", ["overwrite", "append", "errorifexists"])
-def test_a_driver_that_was_killed_in_its_commit_is_followed_by_another(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, mode: str) -> None:
+def test_a_driver_that_was_killed_in_its_commit_is_followed_by_another(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequest, mode: str, store: str
+) -> None:
+    if store == "copies":
+        request.getfixturevalue("copying_store")
     # A process that has been killed is known to have ended.
     monkeypatch.setattr(makers, "has_ended", lambda _: True)
     options: dict[str, Any] = {"overwrite": True} if mode == "overwrite" else {"mode": mode}
