@@ -1,41 +1,21 @@
 """dataprep_spark on stores that rename files and on stores that don't: attempts, replacing, appending, reading."""
 
-import uuid
-from collections.abc import Callable
-
 import pytest
 from tests.builders.dataframes import begin, numbers, run_tasks
-from tests.converter.conftest import BUCKET
+from tests.converter.stores.places import Place, on_some
 
 from dataprep_api.dataset.report import Manifest
 from dataprep_converter.core.errors import NotFound
 from dataprep_converter.inputs.access import Access
-from dataprep_converter.stores import StoreSettings
 from dataprep_converter.tools.verification import verify
 from dataprep_spark import publishing, reading
 from dataprep_spark.options import read_options
-from storeservers import HdfsCluster
-
-pytestmark = pytest.mark.store
-
-
-def on_hdfs(request: pytest.FixtureRequest) -> tuple[str, StoreSettings]:
-    hdfs: HdfsCluster = request.getfixturevalue("hdfs_cluster")
-    return hdfs.uri, StoreSettings(uri_prefix="hdfs://", user=hdfs.user)
-
-
-def on_s3(request: pytest.FixtureRequest) -> tuple[str, StoreSettings]:
-    return f"s3://{BUCKET}", request.getfixturevalue("s3_settings")
-
-
-STORES: dict[str, Callable[[pytest.FixtureRequest], tuple[str, StoreSettings]]] = {"hdfs": on_hdfs, "s3": on_s3}
 
 
 @pytest.mark.parametrize("format_", ["tfrecord", "mapFile"])
-@pytest.mark.parametrize("name", STORES)
-def test_a_data_frame_is_written_replaced_appended_to_and_read(name: str, format_: str, request: pytest.FixtureRequest) -> None:
-    root, settings = STORES[name](request)
-    folder = f"{root}/spark-{uuid.uuid4().hex[:8]}/set"
+@on_some("hdfs", "s3", "azure")
+def test_a_data_frame_is_written_replaced_appended_to_and_read(remote: Place, format_: str) -> None:
+    folder, settings = remote.at("set"), remote.settings
 
     def write(first: int, *, overwrite: bool = False) -> Manifest:
         planned = begin(folder, numbers(0, 1).schema, overwrite=overwrite, settings=[settings], format=format_)
@@ -56,10 +36,11 @@ def test_a_data_frame_is_written_replaced_appended_to_and_read(name: str, format
     assert numbers_in() == list(range(50, 60))
     assert write(60).records_out == 20
     assert numbers_in() == list(range(50, 70))
-    left = [entry.uri for entry in Access([settings]).store(folder).list(folder)]
-    assert not [uri for uri in left if "/made/" in uri or ".dataprep-tmp-" in uri]
+    left = remote.names()
+    assert not [name for name in left if "/made/" in name]
+    assert remote.leftovers() == 0
 
     planned = begin(folder, numbers(0, 1).schema, settings=[settings], format=format_)
     run_tasks(planned, [[numbers(90, 1)]])
     publishing.abort(planned)
-    assert sorted(entry.uri for entry in Access([settings]).store(folder).list(folder)) == sorted(left)
+    assert sorted(remote.names()) == sorted(left)
