@@ -1,4 +1,4 @@
-"""Spark writes and reads data sets with `dataprep_spark`: attempts fail, and the driver is killed. Two JVMs do everything."""
+"""Spark writes and reads data sets with `dataprep_spark`: attempts fail, some are slow, and the driver is killed."""
 
 import json
 import subprocess
@@ -18,6 +18,7 @@ pytestmark = [pytest.mark.interop, pytest.mark.heavy]
 
 ROOT = Path(__file__).resolve().parents[3]
 SCRIPT = ROOT / "tests/interop/readers/spark_source.py"
+SPECULATION = ROOT / "tests/interop/readers/spark_speculation.py"
 FIELDS = ["n", "word", "half", "digits", "at", "at_ntz", "day", "list", "struct", "map", "messages", "bytes", "sometimes", "flag"]
 PATHS = [str(ROOT / "api"), str(ROOT / "converter"), sysconfig.get_paths()["purelib"]]
 
@@ -44,6 +45,7 @@ def said(folder: Path, left_by_a_killed_driver: list[str]) -> Any:
 
 
 def wanted(folder: Path, scenario: str) -> Path:
+    folder.mkdir(exist_ok=True)
     path = folder / f"{scenario}.json"
     path.write_text(json.dumps({"paths": PATHS, "folder": str(folder), "scenario": scenario}))
     return path
@@ -97,6 +99,15 @@ def test_a_killed_driver_leaves_nothing_visible_and_the_next_one_succeeds(
     assert said["refusals"]["continued"] is None
     assert numbers_in(folder / "killed") == list(range(60))
     assert not [path for path in files_of(folder / "killed") if "/made/" in path or ".dataprep-tmp-" in path]
+
+
+def test_each_record_is_there_once_with_speculation(folder: Path) -> None:
+    attempts = set(json.loads(environments.run("spark", SPECULATION, [wanted(folder / "speculation", "")])))
+    assert {"5-0-slow", "5-1-ends"} <= attempts
+    assert "5-0-ends" not in attempts
+    assert any(name.endswith("-fails") for name in attempts)
+    assert numbers_in(folder / "speculation/set") == list(range(400))
+    assert not [path for path in files_of(folder / "speculation/set") if "/made/" in path or ".dataprep-tmp-" in path]
 
 
 def test_splits_are_a_column_and_columns_are_pruned(said: Any, folder: Path) -> None:
