@@ -40,12 +40,13 @@ def main(argv: Sequence[str] | None = None) -> int:
     results: dict[str, Any] = {}
     # In quick mode two workloads run at the same time: they disturb each other, but the figures aren't kept. They run in processes and not
     # in threads, because a server ends with the thread that started it.
-    chosen = _chosen(arguments.only)
+    peers = None if arguments.peers is None else set(filter(None, arguments.peers.split(",")))
+    chosen = [workload for workload in _chosen(arguments.only) if workload.taking_part(peers)]
     with (
         tempfile.TemporaryDirectory(prefix="dataprep-bench-data-", dir=arguments.folder) as data,
         ProcessPoolExecutor(2 if arguments.quick else 1) as at_work,
     ):
-        conditions = _conditions(arguments, Path(data))
+        conditions = _conditions(arguments, peers, Path(data))
         for workload, result in zip(chosen, at_work.map(partial(_found, arguments, conditions), chosen), strict=True):
             results[workload.name] = result
             if not arguments.quick:
@@ -58,8 +59,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     return 1 if faults else 0
 
 
-def _conditions(arguments: argparse.Namespace, data: Path) -> Conditions:
-    peers = None if arguments.peers is None else set(filter(None, arguments.peers.split(",")))
+def _conditions(arguments: argparse.Namespace, peers: set[str] | None, data: Path) -> Conditions:
     rounds = arguments.rounds or (1 if arguments.quick else 5)
     return Conditions(rounds=rounds, seed=arguments.seed, peers=peers, data=data, began=time.monotonic())
 

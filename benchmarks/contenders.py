@@ -30,11 +30,12 @@ class Contender:
     script: str
     kind: str
     peer: str = ""
-    """The name of the peer for `--peers`."""
+    """The name of the peer for `--peers`. Our own contender has one if it can't run without this peer."""
     environment: str | None = None
     """An environment of `requirements/environments`. None means our own environment, which also has TensorFlow."""
     borrows: bool = False
-    """Whether the contender also uses our environment, for TensorFlow. A second copy of TensorFlow would take another gigabyte."""
+    """Whether the contender also uses our environment, for our code or for TensorFlow. A second copy of TensorFlow would take another
+    gigabyte."""
     options: tuple[str, ...] = ()
     share: float = 1.0
     """The share of the data that this contender gets, starting at the first record. Slow contenders get less; only rates are compared."""
@@ -219,6 +220,14 @@ def spark(kind: str, share: float) -> Contender:
     return Spark(
         "PySpark, tensorflow-hadoop", "peer", "spark_records.py", kind, peer="spark", environment="spark", borrows=True, share=share
     )
+
+
+def spark_writers() -> tuple[Contender, ...]:
+    """Returns the contenders that write a DataFrame. All of them need Spark, so ours runs only if Spark takes part."""
+    ours = Contender("ours", "ours", "spark_writing.py", "dataprep", peer="spark", environment="spark", borrows=True)
+    parquet = replace(ours, name="df.write.parquet", role="peer", kind="parquet")
+    hadoop = Spark("tensorflow-hadoop", "peer", "spark_writing.py", "hadoop", peer="spark", environment="spark", borrows=True, share=0.05)
+    return ours, parquet, hadoop
 
 
 def webdataset(kind: str, share: float = 1.0) -> Contender:

@@ -57,7 +57,8 @@ class Runs:
 def python_run(interpreter: Path | None, script: str, arguments: Sequence[str | Path], *, borrows: bool = False) -> tuple[str, int]:
     """Runs a script of `peers`. Returns its output, and the peak memory of its processes in bytes. Raises RunFailed."""
     command = [str(interpreter or sys.executable), str(SCRIPTS / script), *map(str, arguments)]
-    return watched(command, _environment(_OURS if interpreter is None else [Path(sysconfig.get_path("purelib"))] if borrows else []))
+    ours = [Path(sysconfig.get_path("purelib")), *_OURS] if borrows else _OURS if interpreter is None else []
+    return watched(command, _environment(ours))
 
 
 def watched(command: Sequence[str], environment: Mapping[str, str]) -> tuple[str, int]:

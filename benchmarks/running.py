@@ -83,7 +83,7 @@ def run(workload: Workload, folder: Path, *, records: int, conditions: Condition
     os.environ.pop("BENCH_TWICE", None)
     if workload.twice:
         os.environ["BENCH_TWICE"] = "1"
-    here = [each for each in workload.contenders if each.role != "peer" or conditions.peers is None or each.peer in conditions.peers]
+    here = workload.taking_part(conditions.peers)
     state = _State(workload, folder, given, source, records, {each.name: Runs() for each in here})
     with servers.started(workload.server, folder):
         for turn in range(conditions.rounds):

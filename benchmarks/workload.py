@@ -1,7 +1,7 @@
 """Defines the class Workload, and the runs of our code that several workloads share. INPUT and OUTPUT in a spec are replaced by the
 folders."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Final, Literal
 
@@ -59,6 +59,10 @@ class Workload:
     """The step that makes the contenders' input from the data, if the input isn't the data itself."""
     server: str = ""
     """The server of `servers` that the contenders upload to."""
+
+    def taking_part(self, peers: Collection[str] | None) -> list[Contender]:
+        """Returns the contenders that take part if only these peers do. None means all peers."""
+        return [each for each in self.contenders if peers is None or not each.peer or each.peer in peers]
 
 
 def job(

@@ -217,7 +217,8 @@ def _columns(folder: Path) -> Iterator[Piece]:
         table = pyarrow.parquet.read_table(folder / "in any order.parquet")
         yield _rows({name: column.to_numpy() for name, column in zip(table.column_names, table.sort_by("id").columns, strict=True)})
     elif found := files(folder, "parquet"):
-        yield from map(_of_batch, pyarrow.parquet.ParquetFile(found[0]).iter_batches(_ROWS))
+        for path in found:
+            yield from map(_of_batch, pyarrow.parquet.ParquetFile(path).iter_batches(_ROWS))
     elif found := files(folder, "csv"):
         yield from map(_of_batch, pyarrow.csv.open_csv(found[0]))
     elif found := files(folder, "arrow"):
@@ -269,8 +270,7 @@ def _plain(path: Path) -> npt.NDArray[np.uint8]:
 
 
 BATCHES: Mapping[str, Callable[[Path], Iterable[Piece]]] = {"raw": _raw, "columns": _columns, "digits": _digits, "idx": _idx}
-"""Maps a kind to the function that reads it in batches, so that millions of records take seconds. All outputs of such a kind have the same
-number of records."""
+"""Maps a kind to the function that reads it in batches, so that millions of records take seconds."""
 
 
 def told(record: bytes) -> list[float]:
@@ -325,14 +325,24 @@ class Found:
         pieces = BATCHES[kind](output) if kind in BATCHES else ((1, record) for record in READERS[kind](output))
         digest = hashlib.sha256()
         for records, piece in pieces:
+            before = self.records
             self.records += records
             if kind in BATCHES:
+                self._digest_within(digest, before, piece, counts)
                 digest.update(piece)
             elif self.records <= counts[-1]:
                 record = form(piece)
                 digest.update(len(record).to_bytes(8, "little") + record)
             if self.records in counts:
                 self.digests[self.records] = digest.hexdigest()
+
+    def _digest_within(self, digest: Any, before: int, piece: bytes, counts: list[int]) -> None:
+        """Computes the digests of the records up to each of `counts` that is within a batch, whose records have equal sizes."""
+        for count in counts:
+            if before < count < self.records:
+                some = digest.copy()
+                some.update(piece[: (count - before) * len(piece) // (self.records - before)])
+                self.digests[count] = some.hexdigest()
 
 
 def checked(kind: str, output: Path, counts: list[int]) -> dict[str, Any]:

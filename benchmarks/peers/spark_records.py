@@ -6,8 +6,9 @@ spark_records.py parquet INPUT OUTPUT RECORDS JARS
 
 import os
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 os.environ |= {"TF_CPP_MIN_LOG_LEVEL": "3", "PYSPARK_PYTHON": sys.executable}
@@ -25,7 +26,7 @@ def examples(rows: Iterator[Any]) -> Iterator[tuple[bytearray, None]]:
         yield bytearray(example(row.asDict())), None
 
 
-def started(jars: str) -> SparkSession:
+def started(jars: str, more: Mapping[str, str] = MappingProxyType({})) -> SparkSession:
     builder = SparkSession.builder.master("local[2]").appName("benchmark")
     settings = {
         "spark.driver.extraClassPath": jars,
@@ -36,6 +37,7 @@ def started(jars: str) -> SparkSession:
         "spark.executorEnv.PYTHONPATH": os.pathsep.join(sys.path),
         # Each task reads one row group, because several row groups in a task would change the order of the rows.
         "spark.sql.files.maxPartitionBytes": str(16 << 20),
+        **more,
     }
     for name, value in settings.items():
         builder = builder.config(name, value)
@@ -44,14 +46,16 @@ def started(jars: str) -> SparkSession:
     return spark
 
 
+def save(records: Any, output: Path) -> None:
+    records.saveAsNewAPIHadoopFile(str(output), _FORMAT, "org.apache.hadoop.io.BytesWritable", "org.apache.hadoop.io.NullWritable")
+
+
 def main(source: Path, output: Path, records: int, jars: str) -> None:
     spark = started(jars)
 
     def work() -> int:
         rows = spark.read.parquet(str(source / "table.parquet")).limit(records).rdd
-        rows.mapPartitions(examples).saveAsNewAPIHadoopFile(
-            str(output / "data"), _FORMAT, "org.apache.hadoop.io.BytesWritable", "org.apache.hadoop.io.NullWritable"
-        )
+        save(rows.mapPartitions(examples), output / "data")
         return records
 
     clocked(work, waits=False)

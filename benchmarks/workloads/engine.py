@@ -4,7 +4,7 @@ import json
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
-from benchmarks.contenders import ONE_CORE, TWO_CORES, Contender, digest, libraries, limit, ours
+from benchmarks.contenders import ONE_CORE, TWO_CORES, Contender, digest, libraries, limit, ours, spark_writers
 from benchmarks.measuring import ROOT
 from benchmarks.workload import IDX, IMAGES, ONE_FILE, PARQUET, PREPARED, Against, Workload, command, job, read
 
@@ -193,6 +193,17 @@ WORKLOADS: Final[Sequence[Workload]] = (
             ours("plan-far", {"spec": _FAR, "in_order": True}, name="ours, one file after the other", writes=False),
         ),
         goals={"ours, one file after the other": 5},
+    ),
+    Workload(
+        "spark",
+        "W16: a DataFrame of 22 columns in Spark's memory to TFRecord, compared with Spark's own Parquet",
+        make="parquet_table",
+        records=500_000,
+        quick=40_000,
+        contenders=spark_writers(),
+        goals={"df.write.parquet": 0.7, "tensorflow-hadoop": 3},
+        check="columns",
+        against=Against("columns", "columns"),
     ),
     Workload(
         "scaling",

@@ -11,7 +11,7 @@ _UNCHECKED: Final = "parts without any check, four at a time"
 
 def _client(client: str, name: str = "", *, peer: str = "", environment: str | None = None) -> Contender:
     role: Role = "ours" if client == "ours" else "peer"
-    return Contender(name or client, role, "uploads.py", client, peer=peer or client, environment=environment)
+    return Contender(name or client, role, "uploads.py", client, peer="" if role == "ours" else peer or client, environment=environment)
 
 
 WORKLOADS: Final[Sequence[Workload]] = (

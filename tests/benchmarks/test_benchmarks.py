@@ -157,6 +157,12 @@ def test_what_ours_writes_is_read_back(workload: Any) -> None:
     assert {workload.check, workload.against.output if against else ""} - {""} <= set(READ_BY)
 
 
+def test_ours_takes_no_part_without_the_peer_that_it_needs() -> None:
+    (workload,) = (each for each in WORKLOADS if each.name == "spark")
+    assert [len(workload.taking_part(peers)) for peers in (None, {"spark"}, {"numpy"}, set())] == [3, 3, 0, 0]
+    assert all(each.taking_part(set())[0].role == "ours" for each in WORKLOADS if each is not workload)
+
+
 Columns = dict[str, Any]
 
 

@@ -68,7 +68,7 @@ def run_plan_step(
     scan()
     with kind_of(job.spec).plan(job.spec, access) as draft:
         try:
-            planned = _take_output(draft, warnings, job=job.metadata.name, maker=maker, pods=pods)
+            planned = take_output(draft, warnings, job=job.metadata.name, maker=maker, pods=pods)
         except OutputExists:
             # The job can't succeed. After other errors, a retry uses the results of the scan again.
             draft.remove_scan()
@@ -84,8 +84,19 @@ def check_stores(job: DataPrepJob, access: Access, *, check: Callable[..., list[
     return check(access, output_uri=job.spec.output.uri, source_uris=kind.source_uris(job.spec))
 
 
-def _take_output(draft: Draft, warnings: Sequence[str], *, job: str, maker: Maker | None, pods: str | None) -> PlannedRun:
-    """Claims the output folder and stores the plan in it, unless the folder already contains the finished data set."""
+def take_output(
+    draft: Draft,
+    warnings: Sequence[str],
+    *,
+    job: str,
+    maker: Maker | None,
+    pods: str | None = None,
+    before_change: Callable[[], None] = lambda: None,
+) -> PlannedRun:
+    """Claims the output folder and stores the plan in it, unless the folder already contains the finished data set.
+
+    `before_change` is called when the folder is claimed, and before `_SUCCESS` is removed.
+    """
     folder = OutputFolder(draft.spec.output.uri, draft.access).of_run(draft.plan.head.run_id)
     success = folder.success()
     if success is not None:
@@ -112,6 +123,7 @@ def _take_output(draft: Draft, warnings: Sequence[str], *, job: str, maker: Make
     folder.begin()
     draft.take_over(folder)
     folder.claim(maker)
+    before_change()
     # Another run may have written `_SUCCESS` before the claim; that file is removed. If, however, another process finished this run while
     # this process was suspended, `_SUCCESS` is kept.
     current = folder.success()

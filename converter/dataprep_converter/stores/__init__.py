@@ -306,6 +306,15 @@ class MovesFiles(Protocol):
 
 
 @runtime_checkable
+class SyncsFolders(Protocol):
+    """A store with folders in which a renamed file isn't durable before its folder is synced."""
+
+    def sync_folder(self, uri: str) -> None:
+        """Makes the names of the files in a folder durable."""
+        ...
+
+
+@runtime_checkable
 class WritesAside(Protocol):
     """A store on which every change is visible immediately. An unfinished folder is therefore written elsewhere.
 

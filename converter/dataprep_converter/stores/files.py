@@ -143,6 +143,13 @@ class FileStore:
         except OSError as exc:
             translate(exc, path)
 
+    def sync_folder(self, uri: str) -> None:
+        path = path_of(uri)
+        try:
+            _sync_folder(path)
+        except OSError as exc:
+            translate(exc, path)
+
     def remove_folder(self, uri: str) -> None:
         path = path_of(uri)
         # A process that is still moving files into the folder would keep it from being removed, so rename the folder first.

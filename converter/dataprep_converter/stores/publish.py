@@ -62,6 +62,40 @@ def copy_file(
 
     The copy isn't visible until it is complete. Raises NotWhole if the SHA-256 of the copied bytes is not `sha256`.
     """
+    upload, size = _send_copy(source, source_uri, target, uri, sha256=sha256, hdfs=hdfs, on_piece=on_piece)
+    try:
+        before_publishing()
+        return publish(upload, target, uri, size=size, sha256=sha256)
+    except BaseException:
+        upload.abort()
+        raise
+
+
+def stage_copy(source: Store, source_uri: str, target: Store, uri: str, *, sha256: str) -> Upload:
+    """Sends a copy of a file, without making it visible. Pass the returned upload to `publish`.
+
+    Raises NotWhole if the SHA-256 of the copied bytes is not `sha256`.
+    """
+    upload, _ = _send_copy(source, source_uri, target, uri, sha256=sha256)
+    try:
+        upload.stage()
+    except BaseException:
+        upload.abort()
+        raise
+    return upload
+
+
+def _send_copy(
+    source: Store,
+    source_uri: str,
+    target: Store,
+    uri: str,
+    *,
+    sha256: str,
+    hdfs: HdfsOptions | None = None,
+    on_piece: Callable[[], None] = lambda: None,
+) -> tuple[Upload, int]:
+    """Sends a copy of a file, and returns its upload and its size."""
     digest = hashlib.sha256()
     size = 0
     with source.open(source_uri) as opened:
@@ -74,11 +108,10 @@ def copy_file(
                 size += len(piece)
             if digest.hexdigest() != sha256:
                 raise NotWhole(f"{source_uri} has SHA-256 {digest.hexdigest()} instead of {sha256}. See dataprep verify.", uri=source_uri)
-            before_publishing()
-            return publish(upload, target, uri, size=size, sha256=sha256)
         except BaseException:
             upload.abort()
             raise
+    return upload, size
 
 
 def digest_of(store: Store, uri: str) -> str:

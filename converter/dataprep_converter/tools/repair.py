@@ -27,6 +27,7 @@ from dataprep_converter.dataset import crosscheck
 from dataprep_converter.dataset.manifest_paths import check_paths
 from dataprep_converter.dataset.manifest_types import check_types
 from dataprep_converter.dataset.output_folder import OutputFolder, RunFolder
+from dataprep_converter.dataset.spark_rows import is_of_spark
 from dataprep_converter.dataset.stored_reports import own_reports
 from dataprep_converter.inputs.access import Access
 from dataprep_converter.inputs.pinned import open_pinned
@@ -72,6 +73,11 @@ def repair(uri: str, access: Access, *, job: DataPrepJob | None = None, workers:
     kind = kind_of(job_of_run.spec)
     if isinstance(kind, Script):
         raise BadSpec(f"The data set of {uri} was made by a script; run the job again with output.overwrite: Always.")
+    if is_of_spark(job_of_run.spec.data):
+        raise BadSpec(
+            f"The data set of {uri} was written by Spark. The rows of a DataFrame can't be read again, so no shard can be made again. Write "
+            'the DataFrame again with mode("overwrite").'
+        )
     # `access` remembers the signatures in the job's URLs and adds them again when files are read.
     access.unsigned(job_of_run.spec.data)
     other_faults = data_set.other_faults()

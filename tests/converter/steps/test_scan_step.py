@@ -297,7 +297,7 @@ def test_the_results_stay_only_if_a_retry_can_use_them(
     def fails(*_: object, **__: object) -> None:
         raise error("")
 
-    monkeypatch.setattr(plan_step, "_take_output", fails)
+    monkeypatch.setattr(plan_step, "take_output", fails)
     with pytest.raises(error):
         run_job(job)
     assert bool(scan_files(tmp_path)) is stay

@@ -76,7 +76,7 @@ def plan(spec: DataPrepJobSpec, access: Access) -> ExtensionDraft | None:
 
     Raises BadSpec naming the fields that differ from the earlier job's, and NotWhole when files are missing.
     """
-    existing = _find_existing(spec, access)
+    existing = find_existing(spec, access)
     if existing is None:
         return None
     new = _new_plan(spec, access, existing)
@@ -91,7 +91,7 @@ def plan(spec: DataPrepJobSpec, access: Access) -> ExtensionDraft | None:
     )
 
 
-def _find_existing(spec: DataPrepJobSpec, access: Access) -> ExistingDataSet | None:
+def find_existing(spec: DataPrepJobSpec, access: Access) -> ExistingDataSet | None:
     """Returns the data set at the output, or None if there is none yet. Raises BadSpec and NotWhole under the same conditions as `plan`."""
     output = OutputFolder(spec.output.uri, access)
     success = output.success()

@@ -1,0 +1,269 @@
+"""The options of `spark.read` and `df.write`. An option that describes the output has the name of the field in `spec.output`.
+
+Spark passes options as texts, with names in any case. `tfrecord.compression` is the field `compression` of `tfrecord`.
+"""
+
+import json
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Annotated, Any, Final, Literal, get_args
+
+import yaml
+from pydantic import BaseModel, TypeAdapter, ValidationError
+from pydantic.fields import FieldInfo
+
+from dataprep_api import API_VERSION, KIND, names
+from dataprep_api.errors import SpecError
+from dataprep_api.formats import RULES
+from dataprep_api.resources.job import DataPrepJob
+from dataprep_api.spec import DataPrepJobSpec
+from dataprep_api.spec.model import SplitName, model_in
+from dataprep_api.spec.output import Output
+from dataprep_converter.core.errors import BadSpec
+from dataprep_converter.dataset import spark_rows
+from dataprep_converter.records.columns import similar
+from dataprep_converter.stores.local_paths import path_of
+
+Mode = Literal["errorifexists", "overwrite", "append", "ignore"]
+
+_MODES: Final = ("errorifexists", "append", "ignore")
+"""The values of the option `mode`. For `overwrite`, Spark has a mode of its own."""
+SPLIT: Final = "train"
+SPLIT_COLUMN: Final = "split"
+_READ: Final = ("columns", "job", "path", "split", "splitColumn")
+_WRITE: Final = ("format", "job", "mode", "nested", "path", "split", "splitColumn")
+_OVERWRITE: Final[Mapping[Mode, str]] = {"errorifexists": "Never", "overwrite": "Always", "append": "Extend", "ignore": "Never"}
+"""The value of `output.overwrite` for each save mode."""
+_SCHEME: Final = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*")
+_REFUSED: Final = {
+    "uri": "pass the URI to save()",
+    "overwrite": "use mode()",
+    "granularity": "set shards.records to the number of records of a file",
+    "minibatchsize": "set shards.records to the number of records of a file",
+    "provenance": "a row of a DataFrame has no file that it comes from",
+    "table": "write the DataFrame to the table with Spark",
+    "shards.count": "each partition becomes a file: use df.repartition()",
+    "shards.targetsize": "each partition becomes a file: use df.repartition(), or set shards.records",
+}
+"""Fields of `spec.output` that have no meaning for a DataFrame, and what to do instead."""
+_split_name: TypeAdapter[str] = TypeAdapter(SplitName)
+
+
+@dataclass(frozen=True)
+class ReadOptions:
+    """The options of `spark.read`."""
+
+    uri: str
+    columns: tuple[str, ...] | None = None
+    """The features to read, in this order; None means all."""
+    splits: tuple[str, ...] | None = None
+    """The splits to read; None means all."""
+    split_column: str = SPLIT_COLUMN
+    """The name of the column with the split's name."""
+    job: str | None = None
+    """The file of a job whose `spec.stores` describe the stores; without it, the environment describes them."""
+
+
+@dataclass(frozen=True)
+class WriteOptions:
+    """The options of `df.write`."""
+
+    spec: DataPrepJobSpec
+    """The job that would write the data set, if a DataFrame were a source."""
+    mode: Mode
+    split: str = SPLIT
+    """The split of all rows, if there is no column with the splits' names."""
+    split_column: str | None = None
+    job: str | None = None
+
+    def with_split_name(self, name: object) -> str:
+        """Returns the name of a split. Raises BadSpec if it isn't a valid name."""
+        try:
+            return _split_name.validate_python(name, strict=True)
+        except ValidationError:
+            raise BadSpec(
+                f"{name!r} can't be the name of a split: a name has at most 63 letters, digits, dots, dashes and underscores, and begins and "
+                "ends with a letter or digit."
+            ) from None
+
+
+def found_name(name: str, names: Sequence[str]) -> str | None:
+    """Returns the column that Spark means by a name, in any case, or None if there is none. A column with the same case comes first."""
+    same = [each for each in names if each.casefold() == name.casefold()]
+    return name if name in same else next(iter(same), None)
+
+
+def read_options(options: Mapping[str, str]) -> ReadOptions:
+    """Parses the options of `spark.read`. Raises BadSpec for an unknown option, and without a path."""
+    own, others = _own(options, _READ)
+    if others:
+        raise _unknown(next(iter(others)), _READ)
+    return ReadOptions(
+        uri=_path(own, "load"),
+        columns=_list(own.get("columns"), "columns"),
+        splits=_list(own.get("split"), "split"),
+        split_column=_column(own) or SPLIT_COLUMN,
+        job=own.get("job"),
+    )
+
+
+def write_options(options: Mapping[str, str], *, overwrite: bool) -> WriteOptions:
+    """Parses the options of `df.write`. `overwrite` is Spark's flag for `mode("overwrite")`.
+
+    Raises BadSpec for an unknown option or format and for an invalid value, and without a path.
+    """
+    own, others = _own(options, _WRITE)
+    uri, mode = _path(own, "save"), _mode(own.get("mode"), overwrite=overwrite)
+    format_ = own.get("format", "tfrecord")
+    if format_ not in RULES:
+        raise BadSpec(f"There is no format {format_!r}.{similar(format_, list(RULES))} The formats are {', '.join(RULES)}.")
+    output: dict[str, Any] = {"uri": uri, "format": format_, "overwrite": _OVERWRITE[mode]}
+    for name, text in others.items():
+        _set(output, name, text)
+    template = output.setdefault("fileName", names.extendable_template(format_))
+    if template is None:
+        del output["fileName"]
+    elif "{shard" not in template or "{shards" in template:
+        raise BadSpec(
+            f"fileName needs {{shard}} and can't have {{shards}}, got {template!r}: a data set that Spark has written can be appended to, "
+            "and this changes the number of files."
+        )
+    document = {
+        "apiVersion": API_VERSION,
+        "kind": KIND,
+        "metadata": {"name": "spark"},
+        "spec": {"source": spark_rows.source(_list(own.get("nested"), "nested")), "output": output},
+    }
+    try:
+        spec = DataPrepJob.parse(document).spec
+    except SpecError as exc:
+        raise BadSpec(f"{exc}.") from exc
+    if "split" in own and "splitColumn" in own:
+        raise BadSpec("The options split and splitColumn contradict each other: set split if all rows have the same split.")
+    parsed = WriteOptions(spec=spec, mode=mode, split_column=_column(own), job=own.get("job"))
+    return replace(parsed, split=parsed.with_split_name(own.get("split", SPLIT)))
+
+
+def _own(options: Mapping[str, str], known: Sequence[str]) -> tuple[dict[str, str], dict[str, str]]:
+    """Divides the options into those with known names, which get their usual case, and all others."""
+    usual = {name.lower(): name for name in known}
+    own = {usual[name.lower()]: text for name, text in options.items() if name.lower() in usual}
+    return own, {name: text for name, text in options.items() if name.lower() not in usual}
+
+
+def _path(own: Mapping[str, str], call: str) -> str:
+    if not own.get("path"):
+        raise BadSpec(f"The URI of the data set is missing: pass it to {call}().")
+    uri = own["path"]
+    scheme, colon, rest = uri.partition(":")
+    if not (colon and _SCHEME.fullmatch(scheme)):
+        # Spark's processes have different working directories.
+        return str(Path(uri).absolute())
+    is_file = scheme.lower() == "file"
+    if rest.startswith("//"):
+        return path_of(uri) if is_file else uri
+    if is_file and rest.startswith("/"):
+        return rest
+    raise BadSpec(
+        f"{uri} isn't a URI: {scheme}: must be followed by {'a slash' if is_file else 'two slashes'}. For a path that contains a colon, put "
+        "./ before it.",
+        uri=uri,
+    )
+
+
+def _column(own: Mapping[str, str]) -> str | None:
+    """Returns the option `splitColumn`."""
+    name = own.get("splitColumn")
+    if name is not None and not name.strip():
+        raise BadSpec(f"The option splitColumn is the name of a column, got {name!r}.")
+    return name
+
+
+def _list(text: str | None, name: str) -> tuple[str, ...] | None:
+    """Returns the names in a list: a JSON list, or names between commas."""
+    if text is None:
+        return None
+    try:
+        items = json.loads(text) if text.lstrip().startswith("[") else [item.strip() for item in text.split(",")]
+    except ValueError:
+        items = []
+    if not items or not all(isinstance(item, str) and item for item in items):
+        raise BadSpec(f"The option {name} is a list of names, such as 'a,b' or '[\"a\", \"b\"]', got {text!r}.")
+    repeated = next((item for item in items if items.count(item) > 1), None)
+    if repeated is not None:
+        raise BadSpec(f"The option {name} names {repeated!r} twice.")
+    return tuple(items)
+
+
+def _mode(text: str | None, *, overwrite: bool) -> Mode:
+    """Returns the save mode. Spark passes only `append` and `overwrite`, so the other modes are an option beside `append`."""
+    if text is None:
+        return "overwrite" if overwrite else "append"
+    mode = "errorifexists" if text.lower() == "error" else text.lower()
+    if mode not in get_args(Mode):
+        raise BadSpec(f"The option mode is {', '.join(_MODES[:-1])} or {_MODES[-1]}, got {text!r}.")
+    if overwrite and mode != "overwrite":
+        raise BadSpec(f"mode('overwrite') contradicts the option mode, {text!r}: use mode('append') with this option.")
+    if mode == "overwrite" and not overwrite:
+        # mode('append') promises that the existing rows stay.
+        raise BadSpec(f"mode('append') contradicts the option mode, {text!r}: use mode('overwrite').")
+    return next(known for known in get_args(Mode) if known == mode)
+
+
+def _set(output: dict[str, Any], name: str, text: str) -> None:
+    """Sets the field of `spec.output` that has this name."""
+    refusal = _REFUSED.get(name.lower()) or _REFUSED.get(name.lower().partition(".")[0])
+    if refusal is not None:
+        raise BadSpec(f"The option {name} isn't supported: {refusal}.")
+    model: type[BaseModel] = Output
+    *outer, last = name.split(".")
+    for part in outer:
+        alias, field = _field(model, part, name)
+        inner = model_in(field.annotation)
+        if inner is None:
+            raise _unknown(name, _fields(Output))
+        output, model = output.setdefault(alias, {}), inner
+    alias, field = _field(model, last, name)
+    inner = model_in(field.annotation)
+    if inner is not None:
+        # A value would hide the refusals above, and would replace the options of single fields.
+        fields = ", ".join(f"{name}.{each}" for each in _fields(inner) if f"{name}.{each}".lower() not in _REFUSED)
+        raise BadSpec(f"The option {name} can't be set as a whole. It has {f'the options {fields}' if fields else 'no options'}.")
+    output[alias] = _value(text, field, name)
+
+
+def _field(model: type[BaseModel], part: str, name: str) -> tuple[str, FieldInfo]:
+    for field in model.model_fields.values():
+        if (field.alias or "").lower() == part.lower():
+            return field.alias or "", field
+    prefix = name.rpartition(".")[0] if model is not Output else ""
+    raise _unknown(name, [f"{prefix}.{alias}" for alias in _fields(model)] if prefix else [*_WRITE, *_fields(Output)])
+
+
+def _fields(model: type[BaseModel]) -> list[str]:
+    aliases = [field.alias or name for name, field in model.model_fields.items()]
+    return [alias for alias in aliases if model is not Output or alias.lower() not in _REFUSED]
+
+
+def _value(text: str, field: FieldInfo, name: str) -> Any:  # Any: a JSON value
+    """Returns the value that a text stands for: the text read as YAML if that is a valid value, or else the text itself."""
+    annotation: Any = Annotated[field.annotation, *field.metadata] if field.metadata else field.annotation
+    adapter: TypeAdapter[Any] = TypeAdapter(annotation)
+    try:
+        values = [yaml.safe_load(text), text]
+    except yaml.YAMLError:
+        values = [text]
+    for value in values:
+        try:
+            adapter.validate_python(value, by_alias=True, by_name=False)
+        except ValidationError as exc:
+            fault = exc.errors()[0]["msg"]
+            continue
+        return value
+    raise BadSpec(f"The option {name} can't be {text!r}: {fault[:1].lower()}{fault[1:]}.")
+
+
+def _unknown(name: str, known: Sequence[str]) -> BadSpec:
+    return BadSpec(f"There is no option {name!r}.{similar(name, known)} The options are {', '.join(dict.fromkeys(known))}.")

@@ -1,0 +1,216 @@
+"""Reads a finished data set for Spark: its columns, its partitions, and the batches of a partition.
+
+The driver reads the manifest. Each partition has the entries of its shards, so the tasks read nothing but the shards.
+"""
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+
+import pyarrow as pa
+
+from dataprep_api import names
+from dataprep_api.dataset.report import Manifest, ManifestFile, MetadataFile
+from dataprep_converter.core.errors import BadData, BadSpec, ConvertError, NewerFormat, NotWhole
+from dataprep_converter.dataset import spark_rows
+from dataprep_converter.dataset.listing import load_manifest
+from dataprep_converter.dataset.output_folder import OutputFolder
+from dataprep_converter.formats.columnar.hugging_face import unwrapped
+from dataprep_converter.formats.format import ReadUnit
+from dataprep_converter.formats.nested.descriptions import parse_description
+from dataprep_converter.formats.registry import format_of
+from dataprep_converter.inputs.access import Access
+from dataprep_converter.readers.columnar.tables import columns_from
+from dataprep_converter.records.columns import similar
+from dataprep_converter.stores import StoreSettings
+from dataprep_reader.dataset import DataSet
+from dataprep_reader.shards import ShardLayout
+from dataprep_spark.options import ReadOptions, found_name
+from dataprep_spark.replacement import check_not_replaced
+from dataprep_spark.spark_types import as_spark_type, spark_type
+
+PARTITION_BYTES: Final = 128 << 20
+"""Consecutive shards of a split are read together, up to this many bytes. Spark's own sources have the same limit by default."""
+_TYPED: Final = (ReadUnit.ROW_GROUPS, ReadUnit.RECORD_BATCHES)
+"""How files are read that store times, decimals and nested values in their own types."""
+
+_arrow: Any = pa  # the stubs lack some functions
+
+
+@dataclass(frozen=True)
+class Partition:
+    """Shards of one split that one task reads."""
+
+    split: str
+    files: tuple[ManifestFile, ...]
+    indexes: tuple[MetadataFile, ...]
+    """The record indexes of these shards."""
+
+
+@dataclass(frozen=True)
+class Source:
+    """A finished data set, as the tasks know it. The driver sends it to them."""
+
+    options: ReadOptions
+    settings: tuple[StoreSettings, ...]
+    manifest: Manifest
+    """The manifest without its files."""
+    schema: pa.Schema
+    """The columns in Spark's types: the requested features, then the split."""
+
+    def partitions(self, manifest: Manifest) -> list[Partition]:
+        """Returns the partitions of the requested splits. `manifest` is the complete one."""
+        wanted = self.options.splits
+        indexes = {each.file: each for each in manifest.metadata if each.file.startswith(f"{names.INDEX}/")}
+        grouped = _grouped(file for file in manifest.files if file.records and (wanted is None or file.split in wanted))
+        return [
+            Partition(
+                group[0].split,
+                tuple(group),
+                tuple(indexes[path] for file in group if (path := names.index_file(file.file)) in indexes),
+            )
+            for group in grouped
+        ]
+
+    def with_columns(self, schema: pa.Schema) -> "Source":
+        """Returns the source with the columns that the user's schema names. Raises BadSpec if one doesn't exist or has another type."""
+        for field in schema:
+            if field.name not in self.schema.names:
+                raise BadSpec(
+                    f"{self.options.uri} has no column {field.name!r}.{similar(field.name, self.schema.names)} It has "
+                    f"{', '.join(self.schema.names)}."
+                )
+            own = self.schema.field(field.name).type
+            if field.type != own:
+                raise BadSpec(
+                    f"The schema gives the column {field.name!r} the type {field.type}, but in {self.options.uri} it is {own}. Read the column "
+                    "without a schema, and cast it."
+                )
+        return Source(self.options, self.settings, self.manifest, schema)
+
+    def batches(self, partition: Partition) -> Iterator[pa.RecordBatch]:
+        """Yields the records of a partition. Raises BadData naming a damaged file, and if the data set was replaced in the meantime."""
+        access = Access(self.settings)
+        try:
+            yield from self._batches(partition, access)
+        except ConvertError as exc:
+            check_not_replaced(self.options.uri, self.manifest.run_id, partition.files, access, exc)
+            raise
+        check_not_replaced(self.options.uri, self.manifest.run_id, partition.files, access)
+
+    def _batches(self, partition: Partition, access: Access) -> Iterator[pa.RecordBatch]:
+        features = [name for name in self.schema.names if name != self.options.split_column]
+        # A column that isn't needed is read if only the split is, because the number of records is needed.
+        read = features or [self.manifest.features[0]["name"]]
+        manifest = self.manifest.model_copy(update={"metadata": list(partition.indexes)})
+        data_set = DataSet(self.options.uri, manifest, partition.files)
+        layout = _Layout(data_set, access, tuple(read))
+        for shard in layout.shards():
+            for part, records in enumerate(shard.parts.tolist()):
+                for batch in shard.read(part, 0, records):
+                    yield self._converted(batch, partition.split)
+
+    def _converted(self, batch: pa.RecordBatch, split: str) -> pa.RecordBatch:
+        columns = [
+            _arrow.repeat(pa.scalar(split, pa.string()), batch.num_rows)
+            if field.name == self.options.split_column
+            else self._in_type_of_spark(batch.column(field.name), field)
+            for field in self.schema
+        ]
+        return pa.RecordBatch.from_arrays(columns, schema=self.schema)
+
+    def _in_type_of_spark(self, column: Any, field: "pa.Field[Any]") -> Any:
+        try:
+            return as_spark_type(column, field.type)
+        except pa.ArrowInvalid as exc:
+            raise BadData(
+                f"{self.options.uri}: the column {field.name!r} has a value that Spark can't hold ({exc}). Leave the column out: set the option "
+                "columns to the other columns.",
+                uri=self.options.uri,
+            ) from exc
+
+
+class _Layout(ShardLayout):
+    """A layout whose batches have the files' own types, if the files store times, decimals and nested values as they are."""
+
+    def conformed(self, batch: pa.RecordBatch) -> pa.RecordBatch:
+        """Returns the columns of a Parquet or Arrow file as they are."""
+        return _arrow.RecordBatch.from_arrays(  # type: ignore[no-any-return]  # the stubs lack from_arrays with names
+            [unwrapped(batch.column(field.name), field.type) for field in self.schema], names=self.schema.names
+        )
+
+
+def open_source(options: ReadOptions, settings: Iterable[StoreSettings] = ()) -> tuple[Source, Manifest]:
+    """Reads the manifest of a finished data set. Returns the data set as the tasks know it, and the complete manifest.
+
+    Raises NotFound if there is no finished data set, BadData if its manifest is damaged, and BadSpec for a column or a split that the data
+    set doesn't have, and for a column that Spark can't read.
+    """
+    settings = tuple(settings)
+    access = Access(settings)
+    manifest = load_manifest(options.uri, access)
+    if not manifest.features:
+        raise BadSpec(
+            f"{options.uri} was made by a script, which doesn't say what its records contain. Read its files with Spark's own sources."
+        )
+    for split in options.splits or ():
+        if split not in (existing := [each.name for each in manifest.splits]):
+            raise BadSpec(f"{options.uri} has no split {split!r}.{similar(split, existing)} It has {', '.join(existing)}.")
+    head = manifest.model_copy(update={"files": [], "file_table": None, "metadata": [], "quarantine": []})
+    return Source(options, settings, head, _schema(manifest, options, _features_in_order(manifest, options.uri, access))), manifest
+
+
+def _features_in_order(manifest: Manifest, uri: str, access: Access) -> list[str]:
+    """Returns the names of the features: as the DataFrame had them if Spark has written the data set, or else as the records have them."""
+    features = [feature["name"] for feature in manifest.features]
+    if not spark_rows.is_content_of_spark(manifest.content):
+        return features
+    try:
+        found = OutputFolder(uri, access).of_run(manifest.run_id).plan_head()
+    except (NotWhole, NewerFormat):
+        found = None
+    places = {column.name: place for place, column in enumerate(columns_from(found[0].reader_state))} if found is not None else {}
+    return sorted(features, key=lambda name: places.get(name, len(places)))
+
+
+def _schema(manifest: Manifest, options: ReadOptions, existing: list[str]) -> pa.Schema:
+    """Returns the requested columns in Spark's types, followed by the split. `existing` are all features."""
+    columns = [_feature(name, existing, options.uri) for name in options.columns] if options.columns is not None else existing
+    repeated = next((name for name in columns if columns.count(name) > 1), None)
+    if repeated is not None:
+        raise BadSpec(f"The option columns names {repeated!r} twice.")
+    taken = found_name(options.split_column, columns)
+    if taken is not None:
+        raise BadSpec(
+            f"{options.uri} has a column {taken!r}, which is also the name of the column with the splits. Set the option splitColumn to "
+            "another name."
+        )
+    layout = ShardLayout(DataSet(options.uri, manifest, ()), Access(), tuple(columns))
+    is_typed = format_of(manifest.format).read_unit in _TYPED
+    own = {**manifest.types, **manifest.nested} if is_typed else {}
+    fields = [
+        pa.field(field.name, spark_type(parse_description(own[field.name]) if field.name in own else field.type, field.name))
+        for field in layout.schema
+    ]
+    return pa.schema([*fields, pa.field(options.split_column, pa.string())])
+
+
+def _feature(name: str, existing: Sequence[str], uri: str) -> str:
+    found = found_name(name, existing)
+    if found is None:
+        raise BadSpec(f"{uri} has no column {name!r}.{similar(name, existing)} It has {', '.join(existing)}.")
+    return found
+
+
+def _grouped(files: Iterable[ManifestFile]) -> Iterator[Sequence[ManifestFile]]:
+    """Groups consecutive files of a split, so that a group has at most PARTITION_BYTES or a single file."""
+    group: list[ManifestFile] = []
+    size = 0
+    for file in files:
+        if group and (file.split != group[0].split or size + file.size > PARTITION_BYTES):
+            yield group
+            group, size = [], 0
+        group.append(file)
+        size += file.size
+    if group:
+        yield group

@@ -1,0 +1,29 @@
+"""Messages for users of Spark name Spark's calls and options, not the fields of a job."""
+
+import pytest
+
+from dataprep_converter.core.errors import NotWhole
+from dataprep_spark.messages import in_words_of_spark
+
+
+@pytest.mark.parametrize(
+    ("message", "words"),
+    [
+        (
+            "s3://b/x has changed. See dataprep verify, or set output.overwrite: Always.",
+            's3://b/x has changed. See dataprep verify, or use mode("overwrite").',
+        ),
+        (
+            "Use that release, or run the job again with output.overwrite: Always.",
+            'Use that release, or write the DataFrame again with mode("overwrite").',
+        ),
+        ("/data/output.parquet is gone: set output.fileName.", "/data/output.parquet is gone: set fileName."),
+        ("output.fileName differs (it was 'a': set the same in the job)", "fileName differs (it was 'a': set the same option)"),
+        ('x; add nested: ["a \\" b"] to the options of df.write to keep it', 'x; add "a \\" b" to the option nested to keep it'),
+        ("/a/output.d/x: the output. It ends.", "/a/output.d/x: the output. It ends."),
+    ],
+)
+def test_a_message_is_put_into_words_of_spark(message: str, words: str) -> None:
+    with pytest.raises(NotWhole) as caught, in_words_of_spark():
+        raise NotWhole(message, uri="s3://b/x")
+    assert (str(caught.value), caught.value.uri) == (words, "s3://b/x")
