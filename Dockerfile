@@ -5,15 +5,18 @@
 ARG BASE_IMAGE=python:3.11-slim
 
 
-FROM ${BASE_IMAGE} AS operator-files
+FROM ${BASE_IMAGE} AS operator-libraries
 COPY requirements/operator.txt /tmp/requirements.txt
 # The base image's pip installs into the environment, which has no pip of its own. This layer, including its byte code, is rebuilt only if
-# the requirements change.
+# the requirements change. The code is a layer of its own, so a node that has the libraries pulls only the code of a new release.
 RUN set -eu; python3 -m venv --without-pip /opt/dataprep; \
     python3 -m pip --python /opt/dataprep/bin/python install --no-cache-dir --no-compile --require-hashes --only-binary :all: -r /tmp/requirements.txt; \
     packages=$(/opt/dataprep/bin/python -c 'import sysconfig; print(sysconfig.get_path("purelib"))'); \
     find "$packages" -depth -type d -name tests -exec rm -rf {} +; \
     /opt/dataprep/bin/python -m compileall -q -j 0 --invalidation-mode unchecked-hash "$packages"
+
+
+FROM operator-libraries AS operator-code
 COPY api/dataprep_api /tmp/packages/dataprep_api
 COPY operator/dataprep_operator /tmp/packages/dataprep_operator
 # The code is copied, because installing it as a distribution would install the converter's dependencies. Unchecked byte code stays valid on
@@ -22,8 +25,10 @@ RUN set -eu; packages=$(/opt/dataprep/bin/python -c 'import sysconfig; print(sys
     find /tmp/packages -depth -type d -name __pycache__ -exec rm -rf {} +; \
     mv /tmp/packages/* "$packages"; \
     /opt/dataprep/bin/python -m compileall -q -j 0 --invalidation-mode unchecked-hash "$packages"/dataprep_*; \
-    printf '#!/opt/dataprep/bin/python -P\nimport sys\n\nfrom dataprep_operator.__main__ import main\n\nsys.exit(main())\n' > /opt/dataprep/bin/dataprep-operator; \
-    chmod 0755 /opt/dataprep/bin/dataprep-operator
+    mkdir -p "/code$packages" /code/opt/dataprep/bin; \
+    mv "$packages"/dataprep_* "/code$packages"; \
+    printf '#!/opt/dataprep/bin/python -P\nimport sys\n\nfrom dataprep_operator.__main__ import main\n\nsys.exit(main())\n' > /code/opt/dataprep/bin/dataprep-operator; \
+    chmod 0755 /code/opt/dataprep/bin/dataprep-operator
 
 
 FROM ${BASE_IMAGE} AS operator
@@ -31,7 +36,8 @@ FROM ${BASE_IMAGE} AS operator
 # The operator never runs a shell, so the shells are removed for security.
 RUN echo 'dataprep:x:65532:' >> /etc/group && echo 'dataprep:x:65532:65532::/tmp:/usr/sbin/nologin' >> /etc/passwd && \
     rm -f /bin/sh /bin/dash /bin/bash /bin/rbash
-COPY --from=operator-files /opt/dataprep /opt/dataprep
+COPY --from=operator-libraries /opt/dataprep /opt/dataprep
+COPY --from=operator-code /code /
 ENV PATH=/opt/dataprep/bin:/usr/local/bin:/usr/bin:/bin HOME=/tmp USER=dataprep PYTHONSAFEPATH=1 PYTHONUNBUFFERED=1 PYTHONDONTWRITEBYTECODE=1
 USER 65532:65532
 EXPOSE 8080
@@ -46,7 +52,7 @@ COPY converter/dataprep_converter/core/*.c /tmp/converter/dataprep_converter/cor
 RUN python3 /tmp/converter/build_native.py
 
 
-FROM ${BASE_IMAGE} AS converter-files
+FROM ${BASE_IMAGE} AS converter-libraries
 COPY requirements/converter.txt /tmp/requirements.txt
 # Removes the libraries' headers and tests.
 RUN set -eu; python3 -m venv --without-pip /opt/dataprep; \
@@ -54,6 +60,9 @@ RUN set -eu; python3 -m venv --without-pip /opt/dataprep; \
     packages=$(/opt/dataprep/bin/python -c 'import sysconfig; print(sysconfig.get_path("purelib"))'); \
     find "$packages" -depth -type d \( -name tests -o -path '*/pyarrow/include' -o -path '*/pyarrow/src' \) -exec rm -rf {} +; \
     /opt/dataprep/bin/python -m compileall -q -j 0 --invalidation-mode unchecked-hash "$packages"
+
+
+FROM converter-libraries AS converter-code
 COPY api/dataprep_api /tmp/packages/dataprep_api
 COPY converter/dataprep_converter /tmp/packages/dataprep_converter
 COPY converter/dataprep_reader /tmp/packages/dataprep_reader
@@ -63,9 +72,11 @@ RUN set -eu; packages=$(/opt/dataprep/bin/python -c 'import sysconfig; print(sys
     mv /tmp/packages/* "$packages"; \
     /opt/dataprep/bin/python -m compileall -q -j 0 --invalidation-mode unchecked-hash "$packages"/dataprep_*; \
     /opt/dataprep/bin/python -P -c 'import sys; from dataprep_converter.core import native; sys.exit(not native.is_there())'; \
+    mkdir -p "/code$packages" /code/opt/dataprep/bin; \
+    mv "$packages"/dataprep_* "/code$packages"; \
     for script in dataprep=cli.commands kubectl-dataprep=cli.commands convert_to_records=cli.convert_to_records; do \
-        printf '#!/opt/dataprep/bin/python -P\nimport sys\n\nfrom dataprep_converter.%s import main\n\nsys.exit(main())\n' "${script#*=}" > "/opt/dataprep/bin/${script%=*}"; \
-        chmod 0755 "/opt/dataprep/bin/${script%=*}"; \
+        printf '#!/opt/dataprep/bin/python -P\nimport sys\n\nfrom dataprep_converter.%s import main\n\nsys.exit(main())\n' "${script#*=}" > "/code/opt/dataprep/bin/${script%=*}"; \
+        chmod 0755 "/code/opt/dataprep/bin/${script%=*}"; \
     done
 
 
@@ -76,7 +87,8 @@ RUN if [ -n "${APT_PACKAGES}" ] && ! dpkg --status ${APT_PACKAGES} > /dev/null 2
         apt-get update -q && apt-get install -q -y --no-install-recommends ${APT_PACKAGES} && rm -rf /var/lib/apt/lists/*; \
     fi
 RUN echo 'dataprep:x:65532:' >> /etc/group && echo 'dataprep:x:65532:65532::/tmp:/usr/sbin/nologin' >> /etc/passwd
-COPY --from=converter-files /opt/dataprep /opt/dataprep
+COPY --from=converter-libraries /opt/dataprep /opt/dataprep
+COPY --from=converter-code /code /
 ENV PATH=/opt/dataprep/bin:/usr/local/bin:/usr/bin:/bin HOME=/tmp USER=dataprep PYTHONSAFEPATH=1 PYTHONUNBUFFERED=1 PYTHONDONTWRITEBYTECODE=1
 USER 65532:65532
 ENTRYPOINT ["dataprep"]

@@ -1,13 +1,18 @@
 """containerd, which keeps the images and runs the containers of a node."""
 
+import hashlib
+import io
 import json
 import tarfile
+import tempfile
 from pathlib import Path
+from typing import Final
 
 from kubecluster.commands import attempt, run
 from kubecluster.images import PAUSE_IMAGE
 
 _CONFIGURATION = "containerd.toml"
+_OCI: Final = "application/vnd.oci.image"
 
 
 def root(folder: Path) -> Path:
@@ -36,21 +41,82 @@ def answers(folder: Path) -> bool:
 
 
 def import_image(folder: Path, archive: Path, *, name: str) -> None:
-    """Unpack an image under the name that pods use."""
-    client = ["ctr", "--address", str(socket(folder)), "--namespace", "k8s.io"]
-    run([*client, "images", "import", archive], timeout_seconds=600)
-    imported = {full_image_name(tag) for tag in image_names(archive)}
-    if full_image_name(name) not in imported:
-        run([*client, "images", "tag", "--force", sorted(imported)[0], full_image_name(name)])
+    """Unpack an image, given as a docker-archive, under the name that pods use. Layers that containerd already has are not imported again.
+
+    Nearly all layers of an image are those of its earlier versions and of other images, and containerd writes and hashes what it is given.
+    """
+    client = _client(folder)
+    known = run([*client, "content", "ls", "--quiet"]).split()
+    with tempfile.TemporaryDirectory(dir=folder) as temporary:
+        changed = Path(temporary) / "changed.tar"
+        _write_layout(changed, archive, name=full_image_name(name), without=frozenset(known))
+        done = attempt([*client, "images", "import", changed], timeout_seconds=600)
+        if done.returncode != 0:
+            # containerd might just have removed a layer that no image needed anymore.
+            _write_layout(changed, archive, name=full_image_name(name), without=frozenset())
+            run([*client, "images", "import", changed], timeout_seconds=600)
 
 
-def image_names(archive: Path) -> list[str]:
-    """Return the names in a docker-archive."""
-    with tarfile.open(archive) as tar:
-        member = tar.extractfile("manifest.json")
-        if member is None:
-            raise FileNotFoundError(f"{archive} has no manifest.json: expected a docker-archive.")
-        return [name for image in json.load(member) for name in image["RepoTags"] or []]
+def remove_earlier(folder: Path) -> None:
+    """Remove the earlier versions of all images, which are still known by their ids, and the layers that no image needs anymore."""
+    lines = run([*_client(folder), "images", "ls"]).splitlines()[1:]
+    digests = {name: digest for name, _, digest, *_ in map(str.split, lines)}
+    ids = {name for name in digests if name.startswith("sha256:")}
+    current = {digest for name, digest in digests.items() if name not in ids}
+    if earlier := sorted(name for name in ids if digests[name] not in current):
+        run([*_client(folder), "images", "rm", "--sync", *earlier])
+
+
+def _client(folder: Path) -> list[str]:
+    return ["ctr", "--address", str(socket(folder)), "--namespace", "k8s.io"]
+
+
+def _write_layout(target: Path, archive: Path, *, name: str, without: frozenset[str]) -> None:
+    """Write the image of a docker-archive as an OCI layout, which names all layers, but need not contain those with these digests.
+
+    A layout:  index.json names the manifest | the manifest names the configuration and the layers | blobs/sha256 holds all three
+    """
+    with tarfile.open(archive) as given, tarfile.open(target, "w") as layout:
+        image = json.loads(_content(given, "manifest.json"))[0]
+        configuration = _content(given, image["Config"])
+        layers = []
+        # The layers of a docker-archive are not compressed, so their digests are those that the configuration lists.
+        for file, digest in zip(image["Layers"], json.loads(configuration)["rootfs"]["diff_ids"], strict=True):
+            member = given.getmember(file)
+            layers.append({"mediaType": f"{_OCI}.layer.v1.tar", "digest": digest, "size": member.size})
+            if digest not in without:
+                member.name = _blob(digest)
+                layout.addfile(member, given.extractfile(member))
+        configured = _add(layout, configuration, media_type=f"{_OCI}.config.v1+json")
+        manifest = {"schemaVersion": 2, "mediaType": f"{_OCI}.manifest.v1+json", "config": configured, "layers": layers}
+        described = _add(layout, json.dumps(manifest).encode(), media_type=f"{_OCI}.manifest.v1+json")
+        index = {"schemaVersion": 2, "manifests": [described | {"annotations": {"io.containerd.image.name": name}}]}
+        _add_file(layout, "index.json", json.dumps(index).encode())
+        _add_file(layout, "oci-layout", json.dumps({"imageLayoutVersion": "1.0.0"}).encode())
+
+
+def _content(archive: tarfile.TarFile, name: str) -> bytes:
+    member = archive.extractfile(name)
+    if member is None:
+        raise FileNotFoundError(f"A docker-archive must have a file {name}; this one has {archive.getnames()}.")
+    return member.read()
+
+
+def _add(layout: tarfile.TarFile, content: bytes, *, media_type: str) -> dict[str, object]:
+    """Add a blob, and return its descriptor."""
+    digest = f"sha256:{hashlib.sha256(content).hexdigest()}"
+    _add_file(layout, _blob(digest), content)
+    return {"mediaType": media_type, "digest": digest, "size": len(content)}
+
+
+def _add_file(layout: tarfile.TarFile, name: str, content: bytes) -> None:
+    member = tarfile.TarInfo(name)
+    member.size = len(content)
+    layout.addfile(member, io.BytesIO(content))
+
+
+def _blob(digest: str) -> str:
+    return f"blobs/{digest.replace(':', '/')}"
 
 
 def full_image_name(name: str) -> str:

@@ -32,9 +32,9 @@ BASE_PACKAGES = ("python3", "python3-venv", "python3-pip", "ca-certificates")
 BASE_RECIPE = 1
 # Each archive takes a few hundred megabytes, and a day of work on the Dockerfile produces dozens of archives.
 KEPT_ARCHIVES = 8
-MOST_IMAGES = 100
-"""The maximum number of images in buildah's store, including images of single Dockerfile steps. A build makes about 10 images, and all
-images together take a gigabyte."""
+MOST_IMAGES = 400
+"""The maximum number of images in buildah's store, including images of single Dockerfile steps. A build of changed code makes about 10
+images, which take up to thirty megabytes together, because the libraries are in layers of their own."""
 IGNORED_FOLDERS = frozenset({".git", ".venv", "__pycache__", "node_modules", ".mypy_cache", ".pytest_cache", ".ruff_cache"})
 
 

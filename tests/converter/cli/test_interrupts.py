@@ -82,7 +82,7 @@ def leftovers(output: Path) -> list[str]:
     ("program", "number", "send", "code", "said"),
     [
         pytest.param(DATAPREP, signal.SIGINT, send_to_process, 130, INTERRUPTED, id="SIGINT"),
-        pytest.param(DATAPREP, signal.SIGTERM, send_to_group, 143, TERMINATED, id="SIGTERM"),
+        pytest.param(DATAPREP, signal.SIGTERM, send_to_group, 143, TERMINATED, id="SIGTERM", marks=pytest.mark.nightly),
         pytest.param(IN_A_POOL, signal.SIGINT, send_to_group, 130, INTERRUPTED, id="SIGINT to a pool"),
         pytest.param(IN_A_POOL, signal.SIGTERM, send_to_process, 143, TERMINATED, id="SIGTERM to a pool"),
         pytest.param(IN_A_POOL, signal.SIGTERM, send_to_group, 143, TERMINATED, id="SIGTERM to all of a pool", marks=pytest.mark.nightly),

@@ -2,6 +2,7 @@
 
 import io
 import json
+import shutil
 from pathlib import Path
 from typing import Any
 
@@ -26,18 +27,34 @@ from dataprep_converter.tools.verification import Verification, verify
 _parquet: Any = pq  # the type stubs lack Python's file objects
 
 
+@pytest.fixture(scope="module")
+def made(few: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder with copies of two data sets: the manifest of `small` lists its files, and that of `large` has a table."""
+    folder = tmp_path_factory.mktemp("made")
+    with pytest.MonkeyPatch.context() as patch:
+        for name, most in (("small", manifest_table.MOST_LISTED_FILES), ("large", 3)):
+            patch.setattr(manifest_table, "MOST_LISTED_FILES", most)
+            shutil.copytree(output_of(digits_job(few, folder / name, output=EIGHT)), folder / "copies" / name)
+    return folder
+
+
+def as_made(made: Path, name: str) -> Path:
+    """Return a data set's own folder, without the changes of the tests before."""
+    shutil.rmtree(made / name)
+    return Path(shutil.copytree(made / "copies" / name, made / name))
+
+
 @pytest.fixture
-def small(few: Path, tmp_path: Path) -> Path:
+def small(made: Path) -> Path:
     """A data set whose manifest lists its files."""
-    return output_of(digits_job(few, tmp_path / "small", output=EIGHT))
+    return as_made(made, "small")
 
 
 @pytest.fixture
-def large(small: Path, few: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+def large(made: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """The same data set with a table."""
-    del small  # it is made before the limit changes
     monkeypatch.setattr(manifest_table, "MOST_LISTED_FILES", 3)
-    return output_of(digits_job(few, tmp_path / "large", output=EIGHT))
+    return as_made(made, "large")
 
 
 def head(folder: Path) -> dict[str, object]:

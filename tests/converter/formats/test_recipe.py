@@ -105,6 +105,7 @@ def test_the_definition_knows_the_format(tree: Path) -> None:
     assert NAME in output
 
 
+@pytest.mark.nightly
 @pytest.mark.long
 def test_the_tests_of_all_formats_hold_for_it(tree: Path) -> None:
     # Waiting for disks would take most of the time.

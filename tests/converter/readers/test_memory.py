@@ -9,7 +9,6 @@ import sys
 from pathlib import Path
 
 import pytest
-from tests.builders import pairs
 from tests.scale import inputs
 
 from workbench import mnist
@@ -102,15 +101,10 @@ SIZES = {"csv": (22, 88), "csv-shuffled": (22, 88), "images": (22, 88), "jsonl":
 uses the disk."""
 
 
-AT_NIGHT = ("csv", "images", "jsonl", "parquet", "join")
-"""The kinds that are tested only at night.
-
-By day, csv-shuffled stands for all jobs, because a job that reads in a scattered order holds more in memory than other jobs.
-`test_memory_of_readers.py` tests the readers. A join takes half a minute of processor time; test_joined_tables tests its limits.
-"""
-
-
-@pytest.mark.parametrize("kind", pairs.chosen(SIZES, lambda kind: kind not in AT_NIGHT))
+# `make nightly` runs these jobs. By day, `test_memory_of_readers.py` tests the readers, `test_memory_of_shuffle.py` tests what a job that
+# reads in a scattered order holds in memory, test_joined_tables tests a join's limits, and the test above runs a whole job.
+@pytest.mark.nightly
+@pytest.mark.parametrize("kind", SIZES)
 def test_more_input_needs_no_more_memory(tmp_path: Path, kind: str) -> None:
     """The peak memory grows by at most two thirds of the additional input."""
     small, large = (size * _MIB for size in SIZES[kind])

@@ -1,6 +1,7 @@
 """Bundles of reports only save requests: the data set is the same whatever they contain."""
 
 import json
+import shutil
 from pathlib import Path
 from typing import Any
 
@@ -23,12 +24,22 @@ from dataprep_converter.steps.conversion import convert_commit, convert_work
 from dataprep_converter.tools.verification import verify
 
 
-@pytest.fixture
-def converted(few: Path, tmp_path: Path) -> tuple[DataPrepJob, Plan, RunFolder]:
-    """A job whose shards are all made, the job's plan and the folder of its run."""
-    job = digits_job(few, tmp_path / "out", output=EIGHT, onBadRecord={"policy": "Skip", "maxCount": 0})
+@pytest.fixture(scope="module")
+def made(few: Path, tmp_path_factory: pytest.TempPathFactory) -> tuple[DataPrepJob, Plan, Path]:
+    """A job whose shards are all made, the job's plan, and a copy of the output folder."""
+    folder = tmp_path_factory.mktemp("made")
+    job = digits_job(few, folder / "out", output=EIGHT, onBadRecord={"policy": "Skip", "maxCount": 0})
     plan = plan_step.run_plan_step(job, Access()).plan
     work(job, plan)
+    return job, plan, Path(shutil.copytree(folder / "out", folder / "copy"))
+
+
+@pytest.fixture
+def converted(made: tuple[DataPrepJob, Plan, Path]) -> tuple[DataPrepJob, Plan, RunFolder]:
+    """The job, its plan and the folder of its run, without the changes of the tests before."""
+    job, plan, copy = made
+    shutil.rmtree(job.spec.output.uri)
+    shutil.copytree(copy, job.spec.output.uri)
     return job, plan, OutputFolder(job.spec.output.uri, Access()).of_run(plan.head.run_id)
 
 

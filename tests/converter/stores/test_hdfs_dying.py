@@ -23,7 +23,8 @@ from storeservers import HdfsCluster
 
 pytestmark = pytest.mark.store
 
-SEEDS = max(2, int(os.environ.get("SEEDS", "20")) // 10)
+SEEDS = int(os.environ.get("SEEDS", "0")) // 10
+"""The least number of deaths, if the environment asks for more than a test's own."""
 
 
 class Death(StrEnum):
@@ -61,7 +62,8 @@ def cluster(hdfs_cluster: HdfsCluster) -> Iterator[HdfsCluster]:
     hdfs_cluster.start_missing()
 
 
-def test_servers_that_die_change_no_byte_or_are_named(cluster: HdfsCluster, request: pytest.FixtureRequest) -> None:
+@pytest.mark.parametrize("deaths", [1, pytest.param(2, marks=pytest.mark.nightly)])
+def test_servers_that_die_change_no_byte_or_are_named(cluster: HdfsCluster, request: pytest.FixtureRequest, deaths: int) -> None:
     place = hdfs(request)
     job = small_jobs.of_rows(place)
     counted = Operations()
@@ -69,7 +71,8 @@ def test_servers_that_die_change_no_byte_or_are_named(cluster: HdfsCluster, requ
     expected = small_jobs.whole(place, "whole")
     preflighted = max(number for number, name in enumerate(counted.names, start=1) if ".preflight-" in name)
     outcomes: list[fault_report.Outcome] = []
-    for seed, death in zip(range(SEEDS), [*Death] * SEEDS, strict=False):
+    deaths = max(deaths, SEEDS)
+    for seed, death in zip(range(deaths), [*Death] * deaths, strict=False):
         output = f"seed-{seed}"
         # The preflight has a time limit, which a restart can exceed. So faults with a restart come after the preflight.
         first = preflighted + 1 if death.restarts else 1

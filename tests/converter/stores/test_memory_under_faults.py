@@ -72,8 +72,9 @@ COURSES = {
 }
 
 
-AT_NIGHT = ("gcs", "azure")
-"""The stores that are tested only at night, because their uploads and streams use S3's code."""
+AT_NIGHT = ("gcs", "azure", "webhdfs")
+"""The stores that are tested only at night. Uploads and streams of the first two use S3's code. WebHDFS sends and reads a file with plain
+requests, as the web's store reads it."""
 
 
 @pytest.fixture
@@ -259,8 +260,9 @@ def test_faults_of_maxcompute_make_nothing_pile_up_in_memory(request: pytest.Fix
     assert by_reading < 32 * MIB
 
 
-# The tests above already cover faults in WebHDFS's uploads and streams, and a DataNode's death is just another fault.
-@pytest.mark.parametrize("made", [hdfs, pytest.param(webhdfs, marks=pytest.mark.nightly)])
+# A DataNode's death is just another fault, and the tests above cover faults of HDFS.
+@pytest.mark.nightly
+@pytest.mark.parametrize("made", [hdfs, webhdfs])
 def test_datanodes_that_die_make_nothing_pile_up_in_memory(
     request: pytest.FixtureRequest, child: ProcessPoolExecutor, hdfs_cluster: HdfsCluster, tmp_path: Path, made: Callable[..., Place]
 ) -> None:
