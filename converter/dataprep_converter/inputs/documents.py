@@ -33,7 +33,7 @@ class Document:
 
     def has(self, path: str) -> bool:
         """Returns whether the document has a field at a path."""
-        from dataprep_converter.inputs import yaml_file
+        from dataprep_converter.core import yaml_file
 
         root = self.root()
         return root is not None and yaml_file.has(root, path)
@@ -44,7 +44,7 @@ class Document:
         If the field doesn't exist, returns the place of the innermost enclosing field that exists. If the value of the requested field is a
         scalar and `of_key` is false, the place is where the value begins. Otherwise, it is where the key begins.
         """
-        from dataprep_converter.inputs import yaml_file
+        from dataprep_converter.core import yaml_file
 
         root = self.root()
         return self.file if root is None else yaml_file.place(self.file, root, path, of_key=of_key)
@@ -61,7 +61,7 @@ def read_documents(file: str) -> Sequence[Document]:
             pass  # PyYAML parses the text, or finds the place of the fault
         else:
             return [Document(name, value, partial(_parsed_again, text))]
-    from dataprep_converter.inputs import yaml_file
+    from dataprep_converter.core import yaml_file
 
     return [Document(name, value, partial(_same, root)) for value, root in yaml_file.parse(text, name)]
 
@@ -91,7 +91,7 @@ def _refuse(constant: str) -> NoReturn:
 
 
 def _parsed_again(text: str) -> "yaml.Node | None":
-    from dataprep_converter.inputs import yaml_file
+    from dataprep_converter.core import yaml_file
 
     return yaml_file.root_of(text)
 

@@ -30,7 +30,7 @@ main(sys.argv[2:])
 """
 _NEEDED_LATER = {
     "dataprep_converter.inputs.archives",  # the input is no archive
-    "dataprep_converter.inputs.yaml_file",  # a pod's job is JSON
+    "dataprep_converter.core.yaml_file",  # a pod's job is JSON
     "dataprep_converter.readers.shuffle.task_reader",  # the plan has no shuffle
     "dataprep_converter.runtime.scan_results",  # the plan is made
     "dataprep_converter.steps.conversion.gather",

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from dataprep_api.errors import SpecError
-from dataprep_converter.inputs import yaml_file
+from dataprep_converter.core import yaml_file
 from dataprep_converter.inputs.documents import Document, read_documents
 
 
