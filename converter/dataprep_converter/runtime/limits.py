@@ -13,9 +13,15 @@ _WORKER_BYTES: Final = 256 << 20
 """The memory that a worker needs for rows of typical size, as measured by `make memory`."""
 
 
+MEMORY_VARIABLE: Final = "DATAPREP_MEMORY_BYTES"
+"""The environment variable with this process's share of a limit that isn't one of a control group, as in YARN's containers."""
+
+
 def memory_bytes(*, groups: Path = _GROUPS, membership: Path = _MEMBERSHIP) -> int:
-    """Returns the smallest memory limit of this process's control groups, or the machine's memory if that is less."""
+    """Returns the smallest memory limit: of this process's control groups, of MEMORY_VARIABLE, or the machine's memory."""
     limits = [os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")]
+    if (share := os.environ.get(MEMORY_VARIABLE, "")).isdecimal():
+        limits.append(int(share))
     for folder in _folders("memory", groups, membership):
         for name in ("memory.max", "memory.limit_in_bytes"):
             words = _words(folder / name)

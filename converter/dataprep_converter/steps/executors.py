@@ -7,9 +7,14 @@ A task returns its error as a value. If it raised the error, Spark would repeat 
 trace. So Spark itself repeats only the tasks whose process or executor was lost.
 """
 
+import atexit
 import io
 import logging
 import os
+import pickle
+import re
+import shutil
+import signal
 import tarfile
 import tempfile
 import threading
@@ -32,6 +37,7 @@ from dataprep_converter.pipeline.task_progress import TaskProgress
 from dataprep_converter.runtime import limits, plugins
 from dataprep_converter.runtime.watchdog import Watchdog
 from dataprep_converter.steps.processes import Done, Tasks, may_hang
+from dataprep_converter.stores import scheme_of
 
 if TYPE_CHECKING:
     from pyspark import Accumulator, SparkContext
@@ -39,8 +45,12 @@ if TYPE_CHECKING:
 logger = logging.getLogger(__name__)
 
 MOST_ATTEMPTS: Final = 3
-"""How often a task is tried if it can't reach a store."""
+"""How often a task is tried if it can't reach a store. With a `local` master, also if its process is killed; other masters retry such tasks
+themselves."""
 _POLL_SECONDS: Final = 0.2
+_MASTERS: Final = re.compile(r"local(\[.+\])?|local-cluster\[.+\]|spark://.+|k8s://.+|yarn")
+_RESERVED_BYTES: Final = 384 << 20
+"""The memory that Spark adds to an executor's heap by default, if a tenth of the heap isn't more."""
 
 
 class Executors:
@@ -48,46 +58,102 @@ class Executors:
 
     def __init__(self, context: "SparkContext") -> None:
         self._context = context
+        self._is_local = context.master == "local" or context.master.startswith("local[")
 
     def run(
         self, job: DataPrepJob, tasks: Tasks[TaskProgress, None], numbers: Sequence[int], *, watch: Callable[[int, TaskProgress], None]
     ) -> Done[None]:
         """Does the tasks with these numbers, until all are done or one has failed. Calls `watch` with the number and counts of each task
         that is done. Raises ConvertError if Spark gives up."""
+        if not self._is_local and scheme_of(job.spec.output.uri) == "" and not Path(job.spec.output.uri).is_absolute():
+            raise BadSpec(
+                f"output.uri: {job.spec.output.uri} is a relative path, but Spark's executors have other working directories. Give an "
+                "absolute path on a disk that all machines share, or a URI of a store."
+            )
         done: Done[None] = Done()
         waiting = list(numbers)
         for attempt in range(1, MOST_ATTEMPTS + 1):
-            failed = {}
-            for outcome in self._outcomes(job, tasks, waiting, watch=watch):
-                if outcome.error is None:
-                    done.results[outcome.index] = None
-                else:
-                    failed[outcome.index] = outcome.error
-            done.errors = list(failed.values())
-            if not failed or attempt == MOST_ATTEMPTS or not all(isinstance(error, Unreachable) for error in done.errors):
+            outcomes, failure = self._try(job, tasks, waiting, watch=watch)
+            done.results |= {outcome.index: None for outcome in outcomes if outcome.error is None}
+            errors = [outcome.error for outcome in outcomes if outcome.error is not None]
+            done.errors = sorted(errors, key=lambda error: not _is_final(error))
+            waiting = [index for index in waiting if index not in done.results]
+            if not waiting or (errors and _is_final(done.errors[0])):
                 break
-            logger.warning("%d tasks are tried again (%d of %d): %s", len(failed), attempt + 1, MOST_ATTEMPTS, done.errors[0])
-            waiting = sorted(failed)
+            if len(errors) < len(waiting) and (attempt == MOST_ATTEMPTS or not self._is_local or isinstance(failure, BadSpec)):
+                raise failure or ConvertError(
+                    f"Spark lost the outcomes of {len(waiting) - len(errors)} tasks. Run the job again: it makes only the missing files."
+                )
+            if attempt < MOST_ATTEMPTS:
+                logger.warning("%d tasks are tried again (%d of %d): %s", len(waiting), attempt + 1, MOST_ATTEMPTS, failure or errors[0])
         return done
 
-    def _outcomes(
+    def _try(
         self, job: DataPrepJob, tasks: Tasks[TaskProgress, None], numbers: Sequence[int], *, watch: Callable[[int, TaskProgress], None]
-    ) -> "list[_Outcome]":
-        """Runs each task once and returns the outcomes. After an error that no retry can mend, the other tasks are cancelled."""
+    ) -> "tuple[list[_Outcome], ConvertError | None]":
+        """Runs each task once. Returns the outcomes, and Spark's error if it has given up. After an error that no retry can mend, the other
+        tasks are cancelled."""
         context, group = self._context, f"dataprep-{uuid.uuid4().hex}"
-        cores = context.getConf().get("spark.executor.cores")
         outcomes = context.accumulator([], _Appended())
         do = _Work(
-            job, tasks, outcomes, _code(), at_once=min(context.defaultParallelism, len(numbers)), cores=int(cores) if cores else None
+            job,
+            tasks,
+            outcomes,
+            _code(),
+            at_once=min(job.spec.workers.parallelism, len(numbers)),
+            cores=self._cores(),
+            memory=None if self._is_local else _memory_of_tasks(dict(context.getConf().getAll())),
         )
-        context.setJobGroup(group, f"dataprep: {job.metadata.name}", interruptOnCancel=True)
-        try:
-            with _watched(outcomes, len(numbers), watch, cancel=lambda: context.cancelJobGroup(group)):
+        failures: list[Exception] = []
+
+        def submit() -> None:
+            try:
+                context.setJobGroup(group, f"dataprep: {job.metadata.name}", interruptOnCancel=True)
                 context.parallelize(numbers, len(numbers)).foreachPartition(do)
-        except Exception as exc:  # Py4J and PySpark raise exceptions of many types
-            if not any(_is_final(each.error) for each in outcomes.value):
-                raise _translate(exc) from exc
-        return list(outcomes.value)
+            except Exception as exc:  # Py4J and PySpark raise exceptions of many types
+                failures.append(exc)
+
+        shown, is_cancelled = 0, False
+        # This thread must stay free for signals: a call of Py4J that a signal interrupts blocks all later calls of its thread.
+        thread = threading.Thread(target=submit, name="spark", daemon=True)
+        thread.start()
+        try:
+            while thread.is_alive() or shown < len(outcomes.value):
+                thread.join(_POLL_SECONDS)
+                new = outcomes.value[shown:]
+                shown += len(new)
+                for outcome in new:
+                    if outcome.progress is not None:
+                        watch(outcome.index, outcome.progress)
+                if not is_cancelled and shown < len(numbers) and any(_is_final(outcome.error) for outcome in new):
+                    is_cancelled = True
+                    context.cancelJobGroup(group)
+        except BaseException:
+            context.cancelJobGroup(group)
+            raise
+        return list(outcomes.value), _translate(failures[0]) if failures else None
+
+    def _cores(self) -> int | None:
+        """Returns how many tasks an executor runs at the same time, or None if that is as many as its machine has cores."""
+        if self._is_local:
+            return int(self._context.defaultParallelism)
+        cores = self._context.getConf().get("spark.executor.cores") or ("1" if self._context.master == "yarn" else None)
+        return int(cores) if cores else None
+
+
+def _memory_of_tasks(settings: Mapping[str, str]) -> int:
+    """Returns the number of bytes that an executor has beside its heap, for the Python processes of its tasks."""
+    heap = _bytes(settings.get("spark.executor.memory", "1g"))
+    overhead = settings.get("spark.executor.memoryOverhead")
+    factor = float(settings.get("spark.executor.memoryOverheadFactor", "0.1"))
+    beside_heap = _bytes(overhead) if overhead else max(int(factor * heap), _RESERVED_BYTES)
+    return beside_heap + _bytes(settings.get("spark.executor.pyspark.memory", "0"))
+
+
+def _bytes(size: str) -> int:
+    """Returns the number of bytes of a size such as `512m` in Spark's settings. A number alone is in MiB."""
+    number, unit = re.fullmatch(r"(\d+)([kmgtp]?)b?", size.strip().lower()).groups()  # type: ignore[union-attr] # Spark has checked it
+    return int(number) << {"k": 10, "m": 20, "": 20, "g": 30, "t": 40, "p": 50}[unit]
 
 
 @dataclass(frozen=True)
@@ -101,8 +167,8 @@ class _Outcome:
 
 @dataclass(frozen=True)
 class _Work:
-    """Does tasks in a Python process of an executor. Spark pickles it, so it contains no credentials: the executor's own environment has
-    them."""
+    """Does tasks in a Python process of an executor. Spark pickles it and sends it to the executors. It contains the job, but no credentials
+    from environment variables and files: the executor has its own."""
 
     job: DataPrepJob
     tasks: Tasks[TaskProgress, None]
@@ -111,14 +177,20 @@ class _Work:
     at_once: int
     """Number of tasks that run at the same time on all executors. They share the request limits."""
     cores: int | None
-    """Number of tasks that run at the same time on an executor, or None if Spark gives it all cores of its machine. The tasks share the
-    machine's memory."""
+    """See `Executors._cores`. The tasks of an executor share its memory."""
+    memory: int | None
+    """Number of bytes for the tasks of an executor, or None if its machine's memory is the limit."""
     version: str = __version__
 
     def __call__(self, numbers: Iterable[int]) -> None:
         """Does the tasks, and adds their outcomes to the accumulator."""
         for index in numbers:
-            self.outcomes.add([self._outcome(index)])
+            outcome = self._outcome(index)
+            try:
+                pickle.loads(pickle.dumps(outcome))  # noqa: S301 - its own pickle
+            except Exception:  # an error whose class can't be pickled would be lost on its way to the driver
+                outcome = _Outcome(index, None, ConvertError(str(outcome.error)))
+            self.outcomes.add([outcome])
 
     def _outcome(self, index: int) -> _Outcome:
         latest: list[TaskProgress | None] = [None]
@@ -144,6 +216,8 @@ class _Work:
                 "machines."
             )
         _prepare(self.code, may_hang(self.job))
+        if self.memory is not None:
+            os.environ[limits.MEMORY_VARIABLE] = str(self.memory)
         access = Access(settings_for(self.job.spec.stores, os.environ.get("DATAPREP_MOUNTS")))
         access.write_to(self.job.spec.output.uri)
         access.share_among(self.at_once)
@@ -171,7 +245,7 @@ def _code() -> _Code | None:
     top = Path(commit_file).parent if commit_file else Path(folder)
     archive = io.BytesIO()
     with tarfile.open(fileobj=archive, mode="w") as tar:
-        tar.add(top, arcname=".")
+        tar.add(top, arcname=".", filter=lambda file: None if file.name.endswith("/__pycache__") else file)
     return _Code(archive.getvalue(), str(Path(folder).relative_to(top)), str(Path(commit_file).relative_to(top)) if commit_file else None)
 
 
@@ -181,6 +255,7 @@ def _prepare(code: _Code | None, may_hang: bool) -> None:
     guard()
     if code is not None:
         top = Path(tempfile.mkdtemp(prefix="dataprep-code-"))
+        atexit.register(shutil.rmtree, top, ignore_errors=True)
         with tarfile.open(fileobj=io.BytesIO(code.archive)) as tar:
             tar.extractall(top, filter="data")
         os.environ[plugins.CODE_VARIABLE] = str(top / code.folder)
@@ -204,41 +279,9 @@ class _Appended:
         return value1
 
 
-def _is_final(error: ConvertError | None) -> bool:
+def _is_final(error: Exception | None) -> bool:
     """Whether a task's error ends the run. Unreachable stores may be reachable again later."""
     return error is not None and not isinstance(error, Unreachable)
-
-
-@contextmanager
-def _watched(
-    outcomes: "Accumulator[list[_Outcome]]", tasks: int, watch: Callable[[int, TaskProgress], None], *, cancel: Callable[[], None]
-) -> Iterator[None]:
-    """While the block runs, passes the counts of finished tasks to `watch`, and cancels the others after an error that is final."""
-    ended = threading.Event()
-    shown = 0
-
-    def show() -> bool:
-        nonlocal shown
-        new = outcomes.value[shown:]
-        shown += len(new)
-        for outcome in new:
-            if outcome.progress is not None:
-                watch(outcome.index, outcome.progress)
-        return shown < tasks and any(_is_final(outcome.error) for outcome in new)
-
-    def follow() -> None:
-        while not ended.wait(_POLL_SECONDS):
-            if show():
-                cancel()
-
-    thread = threading.Thread(target=follow, name="spark", daemon=True)
-    thread.start()
-    try:
-        yield
-    finally:
-        ended.set()
-        thread.join()
-        show()
 
 
 @contextmanager
@@ -248,8 +291,8 @@ def executors_of(master: str | None, settings: Mapping[str, str], *, name: str) 
     `master` is None if `spark-submit` or Spark's configuration names the master; otherwise, Spark uses this machine. Raises BadSpec if
     there is no PySpark, no Java or no such master.
     """
-    if master is not None and master.startswith("sc://"):
-        raise BadSpec(f"{master} is Spark Connect, which can't run tasks in Python. Give the cluster's master, such as spark://host:7077.")
+    if master is not None:
+        _check_master(master)
     try:
         from pyspark import SparkConf, SparkContext
     except ImportError as exc:
@@ -262,23 +305,37 @@ def executors_of(master: str | None, settings: Mapping[str, str], *, name: str) 
         conf.setMaster(master)
     for key, value in settings.items():
         conf.set(key, value)
+    handler = signal.getsignal(signal.SIGINT)
     try:
         context = SparkContext(conf=conf)
     except Exception as exc:  # Py4J and PySpark raise exceptions of many types
         raise _translate(exc) from exc
+    finally:
+        if threading.current_thread() is threading.main_thread():
+            signal.signal(signal.SIGINT, handler)  # PySpark has replaced it
     try:
         yield Executors(context)
     finally:
         context.stop()
 
 
+def _check_master(master: str) -> None:
+    """Raises BadSpec for a master that Spark refuses. Spark itself would end without saying why."""
+    if master.startswith("sc://"):
+        raise BadSpec(f"{master} is Spark Connect, which can't run tasks in Python. Give the cluster's master, such as spark://host:7077.")
+    if _MASTERS.fullmatch(master) is None:
+        raise BadSpec(f"Spark has no master such as {master}. Expected for example local[4], spark://host:7077 or yarn.")
+    if master == "yarn" and not (os.environ.get("HADOOP_CONF_DIR") or os.environ.get("YARN_CONF_DIR")):
+        raise BadSpec("For --master yarn, set HADOOP_CONF_DIR to the folder with the cluster's core-site.xml and yarn-site.xml.")
+
+
 _CAUSES: Final[Sequence[tuple[str, type[ConvertError], str]]] = (
-    ("JAVA_GATEWAY_EXITED", BadSpec, "Spark's Java process didn't start. Spark 4 needs Java 17 or later: set JAVA_HOME to its folder"),
     (
-        "UnsupportedClassVersionError",
+        "JAVA_GATEWAY_EXITED",
         BadSpec,
-        "This Java is too old for Spark. Spark 4 needs Java 17 or later: set JAVA_HOME to its folder",
+        "Spark's Java process didn't start. If the lines above don't say why: Spark 4 needs Java 17 or later in JAVA_HOME",
     ),
+    ("UnsupportedClassVersionError", BadSpec, "This Java is too old for Spark. Spark 4 needs Java 17 or later in JAVA_HOME"),
     (
         "PYTHON_VERSION_MISMATCH",
         BadSpec,
@@ -286,10 +343,14 @@ _CAUSES: Final[Sequence[tuple[str, type[ConvertError], str]]] = (
     ),
     ("No module named 'dataprep", BadSpec, "The executors' Python has no dataprep-operator. Install the driver's release there"),
     ("Could not parse Master URL", BadSpec, "Spark doesn't know such a master. Expected for example local[4], spark://host:7077 or yarn"),
-    ("HADOOP_CONF_DIR", BadSpec, "For --master yarn, set HADOOP_CONF_DIR to the folder with the cluster's core-site.xml and yarn-site.xml"),
     ("All masters are unresponsive", Unreachable, "Spark's master can't be reached"),
     ("SparkContext was shut down", Unreachable, "Spark's application was stopped, or its master was lost, before all tasks were done"),
-    ("exited unexpectedly", ConvertError, "The process of a task was killed again and again. It may have run out of memory"),
+    (
+        "ExecutorLostFailure",
+        ConvertError,
+        "The executor of a task was lost again and again. If its container had too little memory, raise spark.executor.memoryOverhead",
+    ),
+    ("exited unexpectedly", ConvertError, "The process of a task was killed again and again. It may have had too little memory"),
 )
 """Words in Spark's errors, the error to raise, and what to do."""
 

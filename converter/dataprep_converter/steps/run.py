@@ -28,8 +28,8 @@ def run(
         raise BadSpec("A script is one program on one machine, so it can't run on Spark's executors. Run the job without --engine spark.")
     kind = kind_of(job.spec)
     display.planning(access.progress)
-    # A script's program can keep running after this process has been killed, so this process isn't given as the maker of a script job.
-    maker = makers.this_process(job.metadata.name) if job.spec.script is None else None
+    # A script's program and Spark's executors can keep running after this process has been killed, so this process isn't given as the maker.
+    maker = makers.this_process(job.metadata.name) if job.spec.script is None and executors is None else None
     prepared = run_plan_step(job, access, maker=maker, scan=lambda: kind.scan_here(job, access=access, workers=workers, watch=display))
     plan_result = prepared.result
     display.planned(plan_result)

@@ -4,6 +4,7 @@ a real Spark are in tests/interop/heavy/test_spark_jobs.py."""
 import os
 import pickle
 import sys
+import threading
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import Any
@@ -37,20 +38,42 @@ class PlayedAccumulator:
         self.value += pickle.loads(pickle.dumps(outcomes))  # noqa: S301 - its own pickle
 
 
+class PlayedConf(dict[str, str]):
+    """The settings of a Spark application."""
+
+    def getAll(self) -> list[tuple[str, str]]:  # noqa: N802 - PySpark's name
+        return list(self.items())
+
+
 class PlayedContext:
-    """A Spark context that runs each task in this process, and some of them twice."""
+    """A Spark context that runs each task in this process, and some of them twice.
 
-    defaultParallelism = 2  # noqa: N815 - PySpark's name
+    `loses` are tasks whose outcomes are lost, by attempt. After the tasks, `failures` are raised, by attempt. If a task fails for good, Spark
+    goes on until the driver cancels the tasks.
+    """
 
-    def __init__(self, *, twice: Sequence[int] = (), failure: Exception | None = None) -> None:
+    defaultParallelism = 3  # noqa: N815 - PySpark's name
+
+    def __init__(
+        self,
+        *,
+        master: str = "spark://host:7077",
+        twice: Sequence[int] = (),
+        loses: Sequence[Sequence[int]] = (),
+        failures: Sequence[Exception] = (),
+        waits_for_cancel: bool = False,
+    ) -> None:
+        self.master = master
         self.twice = twice
-        self.failure = failure
+        self.loses = list(loses)
+        self.failures = list(failures)
+        self.waits_for_cancel = waits_for_cancel
         self.jobs: list[list[int]] = []
-        self.cancelled: list[str] = []
+        self.cancelled = threading.Event()
         self.accumulators: list[PlayedAccumulator] = []
 
-    def getConf(self) -> dict[str, str]:  # noqa: N802 - PySpark's name
-        return {"spark.executor.cores": "3"}
+    def getConf(self) -> PlayedConf:  # noqa: N802 - PySpark's name
+        return PlayedConf({"spark.executor.cores": "3", "spark.executor.memory": "2g", "spark.executor.memoryOverhead": "900"})
 
     def accumulator(self, _value: list[Any], _rule: Any) -> PlayedAccumulator:
         self.accumulators.append(PlayedAccumulator())
@@ -59,8 +82,8 @@ class PlayedContext:
     def setJobGroup(self, _group: str, _text: str, **_more: bool) -> None:  # noqa: N802 - PySpark's name
         pass
 
-    def cancelJobGroup(self, group: str) -> None:  # noqa: N802 - PySpark's name
-        self.cancelled.append(group)
+    def cancelJobGroup(self, _group: str) -> None:  # noqa: N802 - PySpark's name
+        self.cancelled.set()
 
     def parallelize(self, numbers: Iterable[int], slices: int) -> "PlayedContext":
         self.jobs.append(list(numbers))
@@ -68,14 +91,21 @@ class PlayedContext:
         return self
 
     def foreachPartition(self, do: Callable[[Iterable[int]], None]) -> None:  # noqa: N802 - PySpark's name
+        outcomes = self.accumulators[-1].value
+        lost = self.loses.pop(0) if self.loses else ()
         for number in self.jobs[-1]:
-            if number in self.twice:
-                counted = len(self.accumulators[-1].value)
-                do([number])
-                del self.accumulators[-1].value[counted:]  # the attempt was lost after it had done its work
+            counted = len(outcomes)
             do([number])
-        if self.failure is not None:
-            raise self.failure
+            if number in self.twice:
+                del outcomes[counted:]  # the executor was lost after it had done the task
+                do([number])
+            if number in lost:
+                del outcomes[counted:]
+        if self.waits_for_cancel:
+            assert self.cancelled.wait(60)
+            raise RuntimeError("Job 0 cancelled as part of a cancelled job group")
+        if self.failures:
+            raise self.failures.pop(0)
 
 
 class PlayedTasks:
@@ -132,10 +162,73 @@ def test_a_store_that_stays_unreachable_ends_the_run(tmp_path: Path) -> None:
 
 
 def test_other_errors_end_the_run_at_once(tmp_path: Path) -> None:
-    """They have the type and the text that they have on one machine."""
+    """They have the type and the text that they have on one machine, and come before errors that a retry may mend."""
     spark, done, _ = played({0: [Unreachable("s3 timed out")], 2: [BadData("line 7 is bad", uri="in.csv")]}, tmp_path)
-    assert {type(error): str(error) for error in done.errors} == {Unreachable: "s3 timed out", BadData: "line 7 is bad"}
+    assert [(type(error), str(error)) for error in done.errors] == [(BadData, "line 7 is bad"), (Unreachable, "s3 timed out")]
     assert spark.jobs == [[0, 1, 2, 3]]
+
+
+class UnreadableError(ConvertError):
+    """An error that can be pickled, but not read again."""
+
+    def __init__(self, fault: str, *, offset: int) -> None:
+        super().__init__(f"{fault} at {offset}")
+
+
+def test_an_error_that_can_not_be_pickled_keeps_its_text(tmp_path: Path) -> None:
+    _, done, _ = played({1: [UnreadableError("bad CRC", offset=7)]}, tmp_path)
+    assert [(type(error), str(error)) for error in done.errors] == [(ConvertError, "bad CRC at 7")]
+
+
+def test_a_lost_outcome_is_not_success(tmp_path: Path) -> None:
+    with pytest.raises(ConvertError, match=r"^Spark lost the outcomes of 2 tasks\. Run the job again: it makes only the missing files\.$"):
+        played({}, tmp_path, loses=[[1, 3]])
+
+
+def test_only_a_local_master_leaves_killed_tasks_to_us(tmp_path: Path) -> None:
+    killed = RuntimeError("Python worker exited unexpectedly (crashed)")
+    spark, done, _ = played({}, tmp_path, master="local[2]", loses=[[1, 3], [3]], failures=[killed, killed])
+    assert not done.errors
+    assert spark.jobs == [[0, 1, 2, 3], [1, 3], [3]]
+    with pytest.raises(ConvertError, match=r"^The process of a task was killed again and again\."):
+        played({}, tmp_path, master="local[2]", loses=[[3]] * 3, failures=[killed] * 3)
+    with pytest.raises(ConvertError, match=r"^The process of a task was killed again and again\."):
+        played({}, tmp_path, loses=[[3]], failures=[killed])
+
+
+def test_a_relative_output_is_refused_on_other_machines() -> None:
+    job = parse_job(SPEC)
+    with pytest.raises(BadSpec, match=r"^output\.uri: out is a relative path, but Spark's executors have other working directories\. "):
+        Executors(PlayedContext()).run(job, PlayedTasks({}), range(1), watch=lambda *_: None)
+    assert not Executors(PlayedContext(master="local[2]")).run(job, PlayedTasks({}), range(1), watch=lambda *_: None).errors
+
+
+def test_a_signal_cancels_the_tasks(tmp_path: Path) -> None:
+    """The signal arrives while the driver shows the counts of the first task."""
+    spark = PlayedContext(waits_for_cancel=True)
+
+    def interrupted(_index: int, _progress: TaskProgress) -> None:
+        raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        Executors(spark).run(
+            parse_job(SPEC | {"output": {"uri": str(tmp_path), "format": "tfrecord"}}), PlayedTasks({}), range(4), watch=interrupted
+        )
+    assert spark.cancelled.is_set()
+
+
+@pytest.mark.parametrize(
+    ("settings", "mebibytes"),
+    [
+        ({}, 384),
+        ({"spark.executor.memory": "8g"}, 819),
+        ({"spark.executor.memoryOverhead": "2g"}, 2048),
+        ({"spark.executor.memoryOverhead": "600", "spark.executor.pyspark.memory": "1g"}, 1624),
+        ({"spark.executor.memory": "10g", "spark.executor.memoryOverheadFactor": "0.4"}, 4096),
+    ],
+)
+def test_tasks_have_the_memory_beside_the_heap(settings: dict[str, str], mebibytes: int) -> None:
+    assert executors._memory_of_tasks(settings) >> 20 == mebibytes
 
 
 def test_an_unexpected_error_names_the_task_and_the_line(tmp_path: Path) -> None:
@@ -144,19 +237,10 @@ def test_an_unexpected_error_names_the_task_and_the_line(tmp_path: Path) -> None
     assert str(error).startswith("Task 1 failed on an executor: ZeroDivisionError: by zero (test_executors.py, line ")
 
 
-def test_a_cancelled_job_ends_with_the_error_that_cancelled_it(tmp_path: Path) -> None:
-    _, done, _ = played({1: [BadData("line 7 is bad")]}, tmp_path, failure=RuntimeError("Job 0 cancelled as part of a cancelled job group"))
+def test_the_other_tasks_are_cancelled_after_a_final_error(tmp_path: Path) -> None:
+    spark, done, _ = played({1: [BadData("line 7 is bad")]}, tmp_path, loses=[[3]], waits_for_cancel=True)
     assert [str(error) for error in done.errors] == ["line 7 is bad"]
-
-
-def test_the_driver_cancels_the_other_tasks_after_a_final_error() -> None:
-    outcomes, cancelled, shown = PlayedAccumulator(), list[bool](), list[int]()
-    with executors._watched(outcomes, 3, lambda index, _: shown.append(index), cancel=lambda: cancelled.append(True)):
-        outcomes.add([executors._Outcome(0, TaskProgress(), None)])
-        outcomes.add([executors._Outcome(1, None, BadData("line 7 is bad"))])
-        while not cancelled:
-            pass
-    assert shown == [0]
+    assert spark.cancelled.is_set()
 
 
 @pytest.mark.parametrize(
@@ -164,7 +248,7 @@ def test_the_driver_cancels_the_other_tasks_after_a_final_error() -> None:
     [
         (
             "[JAVA_GATEWAY_EXITED] Java gateway process exited before sending its port number.",
-            "Spark 4 needs Java 17 or later: set JAVA_HOME",
+            "Spark 4 needs Java 17 or later in JAVA_HOME",
             Exit.BAD_SPEC,
         ),
         (
@@ -174,13 +258,13 @@ def test_the_driver_cancels_the_other_tasks_after_a_final_error() -> None:
         ),
         ("[PYTHON_VERSION_MISMATCH] Python in worker has different version", "Set PYSPARK_PYTHON to the same version", Exit.BAD_SPEC),
         ("ModuleNotFoundError: No module named 'dataprep_converter'", "Install the driver's release there", Exit.BAD_SPEC),
-        ("Python worker exited unexpectedly (crashed)", "It may have run out of memory", Exit.INTERNAL),
+        ("Python worker exited unexpectedly (crashed)", "It may have had too little memory", Exit.INTERNAL),
         ("x.SparkException: All masters are unresponsive! Giving up.", "Spark's master can't be reached", Exit.UNREACHABLE),
     ],
 )
 def test_errors_of_spark_become_a_sentence(words: str, sentence: str, code: Exit, tmp_path: Path) -> None:
     with pytest.raises(ConvertError) as error:
-        played({}, tmp_path, failure=RuntimeError(f"An error occurred while calling o1.\n{words}\n\tat java.base/x"))
+        played({}, tmp_path, loses=[[3]], failures=[RuntimeError(f"An error occurred while calling o1.\n{words}\n\tat java.base/x")])
     assert sentence in str(error.value)
     assert error.value.exit == code
     assert "\n" not in str(error.value)
@@ -191,12 +275,13 @@ def test_other_errors_of_spark_are_shown_in_a_line(tmp_path: Path) -> None:
         played(
             {},
             tmp_path,
-            failure=RuntimeError("An error occurred.\n: org.apache.spark.SparkException: Job aborted due to stage failure.\n\tat x"),
+            loses=[[3]],
+            failures=[RuntimeError("An error occurred.\n: org.apache.spark.SparkException: Job aborted due to stage failure.\n\tat x")],
         )
 
 
 def test_executors_with_another_release_are_refused() -> None:
-    work = executors._Work(parse_job(SPEC), PlayedTasks({}), PlayedAccumulator(), None, 1, 3, version="0.0.1")
+    work = executors._Work(parse_job(SPEC), PlayedTasks({}), PlayedAccumulator(), None, 1, 3, None, version="0.0.1")
     work([0])
     (outcome,) = work.outcomes.value
     assert str(outcome.error) == (
@@ -213,9 +298,21 @@ def test_no_pyspark_is_said_in_a_sentence(monkeypatch: pytest.MonkeyPatch) -> No
         pass
 
 
-def test_spark_connect_is_refused() -> None:
-    with pytest.raises(BadSpec, match="sc://host is Spark Connect"), executors.executors_of("sc://host", {}, name="numbers"):
+@pytest.mark.parametrize(
+    ("master", "message"),
+    [
+        ("sc://host", "sc://host is Spark Connect, which can't run tasks in Python."),
+        ("Yarn", "Spark has no master such as Yarn. Expected for example local[4], spark://host:7077 or yarn."),
+        ("sparky://x", "Spark has no master such as sparky://x."),
+        ("yarn", "For --master yarn, set HADOOP_CONF_DIR to the folder with the cluster's core-site.xml and yarn-site.xml."),
+    ],
+)
+def test_masters_that_spark_refuses_are_named(master: str, message: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    for variable in ("HADOOP_CONF_DIR", "YARN_CONF_DIR"):
+        monkeypatch.delenv(variable, raising=False)
+    with pytest.raises(BadSpec) as error, executors.executors_of(master, {}, name="numbers"):
         pass
+    assert str(error.value).startswith(message)
 
 
 def test_executors_write_the_same_bytes_even_if_tasks_run_twice(few: Path, tmp_path: Path) -> None:

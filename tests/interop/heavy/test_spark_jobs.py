@@ -3,6 +3,7 @@
 import os
 import subprocess
 import sysconfig
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -23,8 +24,14 @@ ROOT = Path(__file__).resolve().parents[3]
 PATHS = [str(ROOT / "api"), str(ROOT / "converter"), sysconfig.get_paths()["purelib"]]
 CLUSTER = ["--engine", "spark", "--master", "local-cluster[2,1,1024]", "--conf", "spark.executor.memory=512m"]
 CODE = """
-import os, pathlib, signal
+import os, pathlib, signal, time
 from pyspark import TaskContext
+
+def sleeps(record, place):
+    if TaskContext.get() is not None:
+        pathlib.Path(place).touch()
+        time.sleep(300)
+    return record
 
 def dies(record, place=None):
     # The plan step calls this function too, on the driver.
@@ -39,21 +46,22 @@ def dies(record, place=None):
 """
 
 
-def dataprep(arguments: list[str], **environment: str) -> subprocess.CompletedProcess[str]:
-    """Runs the command with the Python that has PySpark."""
-    return subprocess.run(
+def begun(arguments: list[str], **environment: str) -> subprocess.Popen[str]:
+    """Starts the command with the Python that has PySpark."""
+    return subprocess.Popen(
         [str(environments.python("spark")), "-m", "dataprep_converter", *arguments],
-        env={
-            **os.environ,
-            "PYTHONPATH": os.pathsep.join(PATHS),
-            "SPARK_LOCAL_IP": "127.0.0.1",
-            **environment,
-        },
-        capture_output=True,
+        env={**os.environ, "PYTHONPATH": os.pathsep.join(PATHS), "SPARK_LOCAL_IP": "127.0.0.1", **environment},
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
         text=True,
-        timeout=600,
-        check=False,
     )
+
+
+def dataprep(arguments: list[str], **environment: str) -> subprocess.CompletedProcess[str]:
+    """Runs the command to its end."""
+    with begun(arguments, **environment) as process:
+        output, errors = process.communicate(timeout=600)
+    return subprocess.CompletedProcess(arguments, process.returncode, output, errors)
 
 
 def written(folder: Path, spec: dict[str, Any], *, code: str | None = None) -> str:
@@ -219,9 +227,24 @@ def test_a_process_that_is_killed_again_and_again_is_named(tmp_path: Path) -> No
     done = dataprep(["run", written(tmp_path, spec, code=CODE), *CLUSTER])
     assert done.returncode == 70
     last = done.stderr.splitlines()[-1]
-    assert last.startswith("dataprep: error: The process of a task was killed again and again. It may have run out of memory. Spark says: ")
+    assert last.startswith(
+        "dataprep: error: The process of a task was killed again and again. It may have had too little memory. Spark says: "
+    )
     assert not (tmp_path / "out" / "_SUCCESS").exists()
     assert not sha256s(tmp_path / "out")
+
+
+def test_sigterm_ends_a_run_whose_tasks_are_slow(tmp_path: Path) -> None:
+    step = {"map": {"callable": "mine:sleeps", "options": {"place": str(tmp_path / "asleep")}}}
+    spec = numbers(tmp_path, code={"configMapRef": {"name": "code"}}, transforms=[step])
+    with begun(["run", written(tmp_path, spec, code=CODE), "--engine", "spark", "--master", "local[1]"]) as process:
+        while not (tmp_path / "asleep").exists():
+            assert process.poll() is None
+            time.sleep(0.1)
+        process.terminate()
+        _, errors = process.communicate(timeout=120)  # less than a record takes
+    assert process.returncode == 143, errors
+    assert not (tmp_path / "out" / "_SUCCESS").exists()
 
 
 def test_a_bad_record_has_the_message_of_one_machine(tmp_path: Path) -> None:
@@ -238,8 +261,16 @@ def test_a_bad_record_has_the_message_of_one_machine(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("arguments", "environment", "message"),
     [
-        (["--master", "sparky://host"], {}, "Spark doesn't know such a master. Expected for example local[4], spark://host:7077 or yarn"),
-        (["--master", "local[1]"], {"JAVA_HOME": "/no/java"}, "Spark's Java process didn't start. Spark 4 needs Java 17 or later"),
+        (
+            ["--master", "sparky://host"],
+            {},
+            "Spark has no master such as sparky://host. Expected for example local[4], spark://host:7077 or yarn.",
+        ),
+        (
+            ["--master", "local[1]"],
+            {"JAVA_HOME": "/no/java"},
+            "Spark's Java process didn't start. If the lines above don't say why: Spark 4 needs Java 17 or later",
+        ),
     ],
     ids=["master", "java"],
 )
