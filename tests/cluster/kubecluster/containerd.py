@@ -1,5 +1,6 @@
 """containerd, which keeps the images and runs the containers of a node."""
 
+import copy
 import hashlib
 import io
 import json
@@ -80,13 +81,17 @@ def _write_layout(target: Path, archive: Path, *, name: str, without: frozenset[
         image = json.loads(_content(given, "manifest.json"))[0]
         configuration = _content(given, image["Config"])
         layers = []
+        written = set(without)
         # The layers of a docker-archive are not compressed, so their digests are those that the configuration lists.
         for file, digest in zip(image["Layers"], json.loads(configuration)["rootfs"]["diff_ids"], strict=True):
             member = given.getmember(file)
             layers.append({"mediaType": f"{_OCI}.layer.v1.tar", "digest": digest, "size": member.size})
-            if digest not in without:
-                member.name = _blob(digest)
-                layout.addfile(member, given.extractfile(member))
+            # An image can have a layer twice. The archive's own entry keeps its name, under which it might be looked up again.
+            if digest not in written:
+                written.add(digest)
+                blob = copy.copy(member)
+                blob.name = _blob(digest)
+                layout.addfile(blob, given.extractfile(member))
         configured = _add(layout, configuration, media_type=f"{_OCI}.config.v1+json")
         manifest = {"schemaVersion": 2, "mediaType": f"{_OCI}.manifest.v1+json", "config": configured, "layers": layers}
         described = _add(layout, json.dumps(manifest).encode(), media_type=f"{_OCI}.manifest.v1+json")

@@ -1,17 +1,24 @@
 """containerd's folders with unpacked images, kept in the cache.
 
 Importing the images of the operator and the converter takes 40 seconds of processor time. A node that begins with a copy of such a folder
-skips this import. The copy shares all files but the databases with the original, because containerd never changes an unpacked file.
+skips this import. The copy shares the files of the layers with the original, because containerd never changes them. All other files, such
+as the databases, are its own.
 
 A new folder begins as a copy of the latest one, so only the layers that differ are unpacked.
+
+Runs with the same cache may use it at the same time. A lock keeps each from removing a folder that another one copies.
 """
 
+import fcntl
 import hashlib
 import json
+import os
 import shutil
 import time
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager, suppress
 from pathlib import Path
+from typing import Final
 
 from kubecluster import containerd, daemons, state
 from kubecluster.binaries import cache_dir
@@ -21,32 +28,85 @@ from kubecluster.progress import report
 KEPT_FOLDERS = 2
 """Each folder takes up to two gigabytes."""
 _DAEMON = "unpacking"
-_NAMES = "images.json"
-"""The file in a folder that names the archive of each of its images."""
+_FORMAT: Final = 2
+"""The names of all folders begin with this number. In format 1, folders shared the list of their images, so the list could be wrong."""
+_NAMES: Final = "archives.json"
+"""The file in a folder that names the archive of each of its images. Earlier versions of this module don't know it, so they copy no folder
+of this format."""
+_TEMPORARY: Final = f".{_FORMAT}-"
+"""How the names of unfinished folders, and of folders that are being removed, begin. Only the holder of the exclusive lock has any."""
+_SHARED: Final = frozenset({"blobs", "snapshots"})
+"""The folders of containerd whose files are written once, and then only removed: the layers as they were given and as unpacked."""
 
 
 def folder(images: Mapping[str, Path]) -> Path:
     """Return a folder for containerd that has these images, given as archives by name. The caller must hold `starting_or_stopping`."""
     archives = sorted(f"{name} {archive.name}" for name, archive in images.items())
-    target = _folders() / hashlib.sha256("\n".join(archives).encode()).hexdigest()[:16]
-    if not target.exists():
+    key = hashlib.sha256("\n".join(archives).encode()).hexdigest()[:16]
+    target = _folders() / f"{_FORMAT}-{key}"
+    if not _use(target):
         _unpack(images, target)
-    # The least recently used folders are removed.
-    target.touch()
-    for old in sorted(_folders().iterdir(), key=lambda path: path.stat().st_mtime)[:-KEPT_FOLDERS]:
-        shutil.rmtree(old)
     return target
 
 
 def copy(source: Path, target: Path) -> None:
-    """Copy a folder that no containerd uses. The copy consists of hard links if it is on the same file system."""
+    """Copy a folder that no containerd uses. The copy shares the files of the layers if it is on the same file system."""
+    with _locked(fcntl.LOCK_SH):
+        _copy(source, target)
+
+
+def _copy(source: Path, target: Path) -> None:
     if attempt(["cp", "--archive", "--link", source, target]).returncode != 0:
-        shutil.rmtree(target, ignore_errors=True)
+        # Into a folder that exists, cp would copy the source as a subfolder.
+        if target.exists():
+            shutil.rmtree(target)
         run(["cp", "--archive", source, target], timeout_seconds=600)
-    for database in target.rglob("*.db"):
-        own = database.with_suffix(".own")
-        shutil.copy2(database, own)
-        own.rename(database)
+    for parent, subfolders, files in os.walk(target):
+        subfolders[:] = [name for name in subfolders if name not in _SHARED]
+        for file in (Path(parent, name) for name in files):
+            if file.is_file() and not file.is_symlink():
+                own = file.with_name(f"{file.name}.own")
+                shutil.copy2(file, own)
+                own.rename(file)
+
+
+def _use(target: Path) -> bool:
+    """Return whether the folder exists. If it does, it is now the one used last."""
+    with _locked(fcntl.LOCK_EX):
+        if not target.exists():
+            return False
+        os.utime(target)
+        _remove_old()
+        return True
+
+
+def _publish(filled: Path, target: Path) -> None:
+    """Move a folder into the cache, unless another run has just done so."""
+    with _locked(fcntl.LOCK_EX):
+        if not target.exists():
+            _remove_temporary()
+            unfinished = target.with_name(f"{_TEMPORARY}{target.name}")
+            # Between file systems, mv takes a while, so the folder gets its name afterwards.
+            run(["mv", filled, unfinished], timeout_seconds=600)
+            unfinished.rename(target)
+        os.utime(target)
+        _remove_old()
+
+
+def _remove_old() -> None:
+    """Remove the folders that were not used for longest. The caller must hold the exclusive lock."""
+    _remove_temporary()
+    kept = [path for path in _folders().iterdir() if not path.name.startswith(".")]
+    for old in sorted(kept, key=lambda path: path.stat().st_mtime)[:-KEPT_FOLDERS]:
+        # First give it another name, so that no run uses a folder that is only partly removed.
+        old.rename(old.with_name(f"{_TEMPORARY}{old.name}"))
+    _remove_temporary()
+
+
+def _remove_temporary() -> None:
+    """Remove what a run left behind that was killed. The caller must hold the exclusive lock."""
+    for left in _folders().glob(f"{_TEMPORARY}*"):
+        shutil.rmtree(left)
 
 
 def _unpack(images: Mapping[str, Path], target: Path) -> None:
@@ -70,26 +130,49 @@ def _unpack(images: Mapping[str, Path], target: Path) -> None:
         daemons.stop([daemon])
         with state.changing() as written:
             del written.daemons[_DAEMON]
-    (containerd.root(here) / _NAMES).write_text(json.dumps({name: archive.name for name, archive in images.items()}))
-    unfinished = target.with_name(f".{target.name}")
-    shutil.rmtree(unfinished, ignore_errors=True)
-    run(["mv", containerd.root(here), unfinished], timeout_seconds=600)
-    unfinished.rename(target)
+    _write_names(containerd.root(here), images)
+    _publish(containerd.root(here), target)
     shutil.rmtree(here)
     report(f"unpacked {len(images)} images in {time.monotonic() - started:.0f} s")
 
 
 def _begin(folder: Path, images: Mapping[str, Path]) -> dict[str, str]:
     """Fill the folder from the latest one whose images are all wanted in some version. Return the archives of its images by name."""
-    for latest in sorted(_folders().glob(f"[!.]*/{_NAMES}"), key=lambda file: file.parent.stat().st_mtime, reverse=True):
-        archives: dict[str, str] = json.loads(latest.read_text())
-        if archives.keys() <= images.keys():
-            copy(latest.parent, folder)
-            return archives
+    with _locked(fcntl.LOCK_SH):
+        for latest, archives in _earlier():
+            if archives.keys() <= images.keys():
+                _copy(latest, folder)
+                return archives
     return {}
+
+
+def _earlier() -> list[tuple[Path, dict[str, str]]]:
+    """Return the folders of this format, the one used last first, and the archives of their images by name."""
+    found: list[tuple[float, Path, dict[str, str]]] = []
+    for folder in _folders().glob(f"{_FORMAT}-*"):
+        # An earlier version of this module takes no lock, so it can remove a folder now.
+        with suppress(FileNotFoundError):
+            found.append((folder.stat().st_mtime, folder, json.loads((folder / _NAMES).read_text())))
+    return [(folder, archives) for _, folder, archives in sorted(found, key=lambda entry: entry[0], reverse=True)]
+
+
+def _write_names(folder: Path, images: Mapping[str, Path]) -> None:
+    """Write the archives of the folder's images to a new file, because the old one might be shared with another folder."""
+    new = folder / f"{_NAMES}.new"
+    new.write_text(json.dumps({name: archive.name for name, archive in images.items()}))
+    new.rename(folder / _NAMES)
 
 
 def _folders() -> Path:
     folders = cache_dir() / "unpacked"
     folders.mkdir(parents=True, exist_ok=True)
     return folders
+
+
+@contextmanager
+def _locked(kind: int) -> Iterator[None]:
+    """Hold the lock of all folders: shared to copy one, exclusive to add or remove one."""
+    # Not in the folder itself, whose content earlier versions of this module remove.
+    with _folders().with_suffix(".lock").open("w") as lock:
+        fcntl.flock(lock, kind)
+        yield
