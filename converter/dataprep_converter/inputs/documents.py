@@ -5,10 +5,11 @@ to parse a file. So PyYAML is used only for files that aren't JSON, and to find 
 """
 
 import json
+import math
 import sys
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from functools import partial
+from functools import cache, partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, NoReturn
 
@@ -56,11 +57,11 @@ def read_documents(file: str) -> Sequence[Document]:
     text = _text(file)
     if text.startswith("{"):
         try:
-            value = json.loads(text, object_pairs_hook=_unique, parse_constant=_refuse)
+            value = json.loads(text, object_pairs_hook=_unique, parse_constant=_refuse, parse_float=_finite)
         except (ValueError, RecursionError):
             pass  # PyYAML parses the text, or finds the place of the fault
         else:
-            return [Document(name, value, partial(_parsed_again, text))]
+            return [Document(name, value, cache(partial(_parsed_again, text)))]  # cached, because each fault asks for the root
     from dataprep_converter.core import yaml_file
 
     return [Document(name, value, partial(_same, root)) for value, root in yaml_file.parse(text, name)]
@@ -88,6 +89,14 @@ def _unique(members: list[tuple[str, Any]]) -> dict[str, Any]:
 def _refuse(constant: str) -> NoReturn:
     """Raises ValueError for NaN and Infinity, which JSON doesn't have."""
     raise ValueError(f"{constant} is not JSON")
+
+
+def _finite(number: str) -> float:
+    """Returns a number of a JSON text. Raises ValueError if it is too large for a float, because Python would make it infinite."""
+    value = float(number)
+    if math.isinf(value):
+        raise ValueError(f"{number} is too large for a number")
+    return value
 
 
 def _parsed_again(text: str) -> "yaml.Node | None":
