@@ -8,7 +8,8 @@ ARG BASE_IMAGE=python:3.11-slim
 FROM ${BASE_IMAGE} AS operator-libraries
 COPY requirements/operator.txt /tmp/requirements.txt
 # The base image's pip installs into the environment, which has no pip of its own. This layer, including its byte code, is rebuilt only if
-# the requirements change. The code is a layer of its own, so a node that has the libraries pulls only the code of a new release.
+# the requirements change or the build cache lacks it. The code is a layer of its own, so a node that has the same layer of libraries pulls
+# only the code of a new release.
 RUN set -eu; python3 -m venv --without-pip /opt/dataprep; \
     python3 -m pip --python /opt/dataprep/bin/python install --no-cache-dir --no-compile --require-hashes --only-binary :all: -r /tmp/requirements.txt; \
     packages=$(/opt/dataprep/bin/python -c 'import sysconfig; print(sysconfig.get_path("purelib"))'); \

@@ -38,7 +38,8 @@ from dataprep_converter.cli.parser import Parser, parse
 from dataprep_converter.core.redaction import guard, raw
 from dataprep_converter.runtime import without_pandas
 
-_OBJECTS_BETWEEN_COLLECTIONS: Final = 200_000
+_OBJECTS_BETWEEN_COLLECTIONS: Final = 10_000
+_OBJECTS_UNTIL_FIRST_READ: Final = 200_000
 """More objects than a worker creates until it reads its first input."""
 
 
@@ -98,10 +99,10 @@ def _run_interruptible(arguments: argparse.Namespace, interrupts: Interrupts) ->
             # By default OpenBLAS, numpy's linear algebra library, starts a thread per core on import. Its sums depend on the number of
             # threads, so use a single thread.
             os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
-            # The imports that follow create hundreds of thousands of long-lived objects. By default, Python's garbage collector would
-            # search the new objects each time there are 700 of them. A
-            # converting process lowers the number again (`allocator.py`).
-            gc.set_threshold(_OBJECTS_BETWEEN_COLLECTIONS)
+            # The imports that follow create more than a hundred thousand long-lived objects. By default, Python's garbage collector would
+            # search the new objects each time there are 700 of them. A command with `is_tuned` lowers the number again before it reads its
+            # input (`allocator.tune_allocator`).
+            gc.set_threshold(_OBJECTS_UNTIL_FIRST_READ if getattr(arguments, "is_tuned", False) else _OBJECTS_BETWEEN_COLLECTIONS)
             without_pandas.hide()
         code = int(arguments.command(arguments))
         sys.stdout.flush()

@@ -70,7 +70,7 @@ def _add_whole_jobs(commands: "argparse._SubParsersAction[argparse.ArgumentParse
         help="don't ask for a scan, even of a large input; stored results are used in any case (set in the pod of the merge step)",
     )
     add_json(plan, "the plan's figures (without --dry-run, the figures are always JSON)")
-    plan.set_defaults(command=_plan)
+    plan.set_defaults(command=_plan, is_tuned=True)
 
     validate = job_command(commands, "validate", "check a job file without touching any store")
     validate.set_defaults(command=_validate, is_light=True)
@@ -84,12 +84,12 @@ def _add_steps(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") 
 
     work = job_command(commands, "work", "convert one task of a plan (a converter pod runs this)")
     work.add_argument("--attempt", metavar="N", default="1", help="number of the attempt, for the report")
-    work.set_defaults(command=_work, task=None)
+    work.set_defaults(command=_work, task=None, is_tuned=True)
 
     shuffle = job_command(
         commands, "shuffle", "divide one slice of a plan's input among the tasks (a pod of a shuffle's first round runs this)"
     )
-    shuffle.set_defaults(command=_shuffle, task=None)
+    shuffle.set_defaults(command=_shuffle, task=None, is_tuned=True)
 
     commit = job_command(commands, "commit", "check every shard, write the manifest and _SUCCESS")
     commit.set_defaults(command=_commit)
@@ -158,11 +158,14 @@ def _executors(arguments: argparse.Namespace, job: "DataPrepJob") -> "Iterator[E
 
 
 def _plan(arguments: argparse.Namespace) -> Exit:
+    from dataprep_converter.runtime import allocator
     from dataprep_converter.steps.conversion.scan_step import scan_request
     from dataprep_converter.steps.plan_step import dry_run, run_plan_step
 
     job = with_code(job_of(arguments))
     access = access_of(job)
+    # `run_plan_step` does this too, but a dry run and the request for a scan list the source without it.
+    allocator.tune_allocator()
     if arguments.dry_run and arguments.json:
         with _planning(access):
             figures = dry_run(job, access)

@@ -5,6 +5,7 @@ stored form (`readers.HasStoredForm`).
 """
 
 from collections import deque
+from typing import Final
 
 from dataprep_api import canonical
 from dataprep_api.dataset import run_id
@@ -18,6 +19,9 @@ from dataprep_converter.readers.text_scan import files
 from dataprep_converter.runtime import scans
 from dataprep_converter.runtime.scans import Division, Scan, ScanOfPart
 
+_DIVISION: Final = 2
+"""The version of the rules by which `runtime/scans.py` divides a source into parts."""
+
 
 def can_be_scanned(spec: DataPrepJobSpec) -> bool:
     """Whether the job's source can be scanned."""
@@ -25,12 +29,13 @@ def can_be_scanned(spec: DataPrepJobSpec) -> bool:
 
 
 def digest_of_rules(spec: DataPrepJobSpec) -> str:
-    """Returns a digest of everything that determines what is found in a given version of a file. Results with another digest are never
-    used."""
+    """Returns a digest of everything that determines what is found in a given version of a file, and in which part. Results with another
+    digest are never used."""
     rules = {
         "source": run_id.content(spec)["source"],
         "form": stored_form(spec.data.kind),
         "version": run_id.versions(spec).get(files.TEXT_UNITS, 1),
+        "division": _DIVISION,
         "bytes": [stretches.UNIT_BYTES, stretches.LONGEST_RECORD, files.CELL_BYTES],
     }
     return canonical.sha256(rules)[:16]
@@ -52,10 +57,12 @@ def divide(spec: DataPrepJobSpec, access: Access, *, most: int | None = None) ->
 
 
 def most_parts(length: int, *, pods: int) -> int:
-    """Returns the maximum number of parts of a scan: the smallest multiple of `pods` with which no part is longer than PART_BYTES.
+    """Returns the maximum number of parts of a scan: the smallest multiple of `pods` with which the average part has at most PART_BYTES.
 
-    So all pods are busy until the end. There are as few parts as possible, because a pod has to start and to list the source for each of
-    them.
+    If that would be more than MOST_TASKS parts, returns the largest multiple up to MOST_TASKS, but at least `pods`.
+
+    So all pods are busy until the end, unless `divide_into` makes fewer parts because they would be too short. There are as few parts as
+    possible, because a pod has to start and to list the source for each of them.
     """
     parts_of_a_pod = min(-(-length // (pods * scans.PART_BYTES)), MOST_TASKS // pods)
     return pods * max(1, parts_of_a_pod)

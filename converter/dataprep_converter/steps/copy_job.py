@@ -26,6 +26,7 @@ from dataprep_converter.dataset.output_folder import OutputFolder, RunFolder
 from dataprep_converter.dataset.stored_reports import BundleWriter
 from dataprep_converter.inputs.access import Access
 from dataprep_converter.pipeline.task_progress import TaskProgress
+from dataprep_converter.runtime import allocator
 from dataprep_converter.runtime.ahead import mapped_ahead
 from dataprep_converter.runtime.retry import RetryPolicy, retrying
 from dataprep_converter.sampling.plan import Plan
@@ -115,6 +116,7 @@ def work(
     spec: DataPrepJobSpec, *, plan: Plan, shards: Sequence[Shard], access: Access, attempt: str, watch: Callable[[TaskProgress], None]
 ) -> TaskProgress:
     """Copies the files of the given shards, except those that already exist. Several files are copied at a time."""
+    allocator.tune_allocator()
     progress = TaskProgress()
     bundles = BundleWriter(OutputFolder(spec.output.uri, access).of_run(plan.head.run_id), plan.head)
     with _copy_files(spec, plan, access, [shard.number for shard in shards], attempt=attempt) as copied_files:

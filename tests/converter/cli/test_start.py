@@ -4,6 +4,7 @@ import json
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 from tests.availability import unavailable
@@ -102,6 +103,48 @@ def test_a_worker_loads_only_what_it_needs_until_its_first_read(tmp_path: Path) 
     loaded = set(done.stdout.split())
     assert "pyarrow" in loaded
     assert loaded & _NEEDED_LATER == set()
+
+
+@pytest.mark.slow
+def test_the_collector_rests_only_until_a_worker_reads(tmp_path: Path) -> None:
+    """More objects are collected at a time while a worker starts. At its end, each command collects as often as the others."""
+    source = tmp_path / "in" / "table.csv"
+    source.parent.mkdir()
+    source.write_text("a,b\n1,2\n")
+    spec = {"source": {"csv": {"uris": [str(source)], "header": True}}, "output": {"uri": str(tmp_path / "out")}}
+    file, copy = tmp_path / "job.json", tmp_path / "copy.json"
+    head = {"apiVersion": "dataprep.io/v1alpha1", "kind": "DataPrepJob", "metadata": {"name": "x"}}
+    file.write_text(json.dumps({**head, "spec": spec}))
+    of_run = ["--run", *planned_by(spec)]
+    copied = {"source": {"dataset": {"uri": str(tmp_path / "out")}}, "output": {"uri": str(tmp_path / "copied"), "format": "copy"}}
+    copy.write_text(json.dumps({**head, "spec": copied}))
+    assert thresholds_of("plan", "--job", file) == [200_000, 10_000]
+    assert thresholds_of("plan", "--dry-run", "--job", file) == [200_000, 10_000]
+    assert thresholds_of("work", "--job", file, *of_run, "--index", "0") == [200_000, 10_000]
+    assert thresholds_of("commit", "--job", file, *of_run) == [10_000]
+    assert thresholds_of("scan", "--job", file, "--scan", "0" * 56, "--parts", "1", "--index", "0") == [10_000]
+    assert thresholds_of("verify", tmp_path / "out") == [10_000]
+    assert thresholds_of("infer", source) == [10_000]
+    assert thresholds_of("work", "--job", copy, "--run", *planned_by(copied), "--index", "0") == [200_000, 10_000]
+
+
+def planned_by(spec: dict[str, Any]) -> list[str]:
+    """Plans the job in this process. Returns arguments that name the plan, beginning with the run id."""
+    planned = run_plan_step(parse_job(spec), Access()).result
+    return [planned.run_id, "--plan-sha256", planned.plan_sha256]
+
+
+def thresholds_of(*arguments: str | Path) -> list[int]:
+    """Runs a command that succeeds. Returns the thresholds of the garbage collector that it sets, in order, without repetitions."""
+    program = (
+        "import gc, sys\nfrom dataprep_converter.cli.commands import main\nset_threshold, found = gc.set_threshold, []\n"
+        "def noting(number):\n    found.append(number)\n    set_threshold(number)\n"
+        "gc.set_threshold = noting\ntry:\n    main(sys.argv[1:])\nfinally:\n    print()\n    print(*dict.fromkeys(found))"
+    )
+    words = [sys.executable, "-c", program, *map(str, arguments)]
+    done = subprocess.run(words, capture_output=True, text=True, check=False, timeout=300, env=environment())
+    assert done.returncode == 0, done.stderr
+    return [int(number) for number in done.stdout.splitlines()[-1].split()]
 
 
 @pytest.mark.slow

@@ -1,13 +1,15 @@
 """A scan divides its pieces into parts of about the same size, in the order of the listing."""
 
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from dataprep_converter.runtime import scans
 from dataprep_converter.runtime.scans import Division, Piece
 
 MIB = 1 << 20
-SIZES = st.lists(st.integers(0, 300) | st.integers(0, 3000), min_size=1, max_size=40).map(lambda sizes: [size * MIB for size in sizes])
+WHOLE = st.integers(0, 300) | st.integers(0, 3000)
+SIZES = st.lists(WHOLE.map(lambda size: size * MIB) | st.integers(0, 300 * MIB) | st.integers(0, 3000 * MIB), min_size=1, max_size=40)
+"""Sizes in bytes, of which some are multiples of 1 MiB."""
 
 
 def counted(sizes: list[int]) -> Division:
@@ -34,15 +36,19 @@ def test_parts_are_stretches_of_the_listing_and_none_is_empty(sizes: list[int], 
 
 
 @given(sizes=SIZES, most=st.integers(1, 50))
-def test_no_part_is_longer_than_the_average_by_more_than_a_piece(sizes: list[int], most: int) -> None:
+@example(sizes=[64 * MIB + 1] * 9, most=4)
+def test_no_part_is_longer_than_its_stretch_by_more_than_a_piece(sizes: list[int], most: int) -> None:
     division = counted(sizes)
     division.divide_into(most)
     parts = parts_of(sizes, division.part_bytes)
+    counted_sizes = [max(1, min(size, scans.PART_BYTES)) for size in sizes]
     lengths = [0] * division.parts
-    for part, size in zip(parts, sizes, strict=True):
-        lengths[part] += min(size, scans.PART_BYTES)
-    least = max(division.length / most, scans.LEAST_PART_BYTES)
-    assert max(lengths) <= least + 2 * max(min(size, scans.PART_BYTES) for size in sizes) + 1
+    for part, size in zip(parts, counted_sizes, strict=True):
+        lengths[part] += size
+    longest = max(counted_sizes)
+    assert division.part_bytes == max(-(-sum(counted_sizes) // most), scans.LEAST_PART_BYTES, longest)
+    # Half of the first piece and half of the last one can be outside the stretch.
+    assert max(lengths) < division.part_bytes + longest
 
 
 def test_a_single_large_file_does_not_make_all_parts_large() -> None:

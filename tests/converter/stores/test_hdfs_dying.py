@@ -1,6 +1,6 @@
 """The NameNode and DataNodes die at seeded points in a job, and are restarted immediately or after the job.
 
-Either the data set is the same, or the job reports the reason and no incomplete file is visible. CI runs two lives. `make faults SEEDS=300`
+Either the data set is the same, or the job reports the reason and no incomplete file is visible. CI runs one life. `make faults SEEDS=300`
 runs thirty and writes the results to docs/faults.md.
 """
 

@@ -33,7 +33,8 @@ _DIGITS: Final = 28
 """The number of digits of the listing's digest in the name of a scan."""
 _NAME: Final = re.compile("[0-9a-f]{56}")
 """The name of a scan: the digest of its rules (16 digits), the digest of its listing, and `Division.part_bytes` (12 digits). So all pods
-of the scan divide the source as the plan pod did, even if they run in a release that would divide it differently."""
+of the scan divide the source as the plan pod did, even if they run in a release that would choose another length. If a release changes
+the rules of the division, the digest of the rules changes."""
 
 
 def scan_request(job: DataPrepJob, access: Access) -> ScanRequest | None:
