@@ -168,7 +168,7 @@ def test_other_errors_end_the_run_at_once(tmp_path: Path) -> None:
     assert spark.jobs == [[0, 1, 2, 3]]
 
 
-class UnreadableError(ConvertError):
+class UnreadableError(BadData):
     """An error that can be pickled, but not read again."""
 
     def __init__(self, fault: str, *, offset: int) -> None:
