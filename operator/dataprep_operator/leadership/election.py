@@ -106,17 +106,22 @@ class LeaderElector:
             lease = Lease(cluster, namespace=settings.lease_namespace or "", name=settings.lease_name, identity=settings.identity)
             scope = Scope(cluster, settings=settings, clock=self._clock)
             await scope.claim()
-            await lease.acquire()
-            self._lease = lease
-            self._last_beat_at = time.monotonic()
-            self._start_future.set_result(None)
-            await self._hold(lease, scope)
+            # From now on, because a marker could expire while this replica waits for the Lease, and then another release would start.
+            keeper = asyncio.create_task(scope.keep())
+            try:
+                await _acquire(lease, keeper)
+                self._lease = lease
+                self._last_beat_at = time.monotonic()
+                self._start_future.set_result(None)
+                await self._hold(lease, keeper)
+            finally:
+                keeper.cancel()
         finally:
             await cluster.close()
 
-    async def _hold(self, lease: Lease, scope: Scope) -> None:
+    async def _hold(self, lease: Lease, keeper: "asyncio.Task[None]") -> None:
         try:
-            await asyncio.gather(lease.hold(), scope.keep(), self._watch())
+            await asyncio.gather(lease.hold(), keeper, self._watch())
         except asyncio.CancelledError:
             await lease.release()
         except BaseException as exc:
@@ -131,3 +136,15 @@ class LeaderElector:
     def _cancel(self) -> None:
         for task in asyncio.all_tasks(self._loop):
             task.cancel()
+
+
+async def _acquire(lease: Lease, keeper: "asyncio.Task[None]") -> None:
+    """Wait until this replica is the leader. Raises Overlap if the keeper of the scope markers does."""
+    acquiring = asyncio.create_task(lease.acquire())
+    try:
+        await asyncio.wait((acquiring, keeper), return_when=asyncio.FIRST_COMPLETED)
+        if keeper.done():
+            keeper.result()
+        await acquiring
+    finally:
+        acquiring.cancel()

@@ -7,7 +7,7 @@ import pytest
 from tests.builders.leases import PATIENCE_SECONDS, Leases, an_election
 
 from dataprep_operator import __main__ as program
-from dataprep_operator.errors import LeaseLost
+from dataprep_operator.errors import LeaseLost, Overlap
 from dataprep_operator.informer.cache import Cache
 from dataprep_operator.informer.streams import Streams
 from dataprep_operator.leadership import election, lease, scope
@@ -85,6 +85,56 @@ def test_an_event_loop_that_stands_still_for_long_loses_the_lease(monkeypatch: p
     asyncio.run(lives())
     assert [type(each) for each in lost] == [LeaseLost]
     assert "the event loop has not responded" in str(lost[0])
+
+
+def a_waiting_election(leases: Leases) -> election.LeaderElector:
+    """Returns a replica that waits for a Lease of another one."""
+    leases._store(
+        {
+            "metadata": {"name": "l"},
+            "spec": {"holderIdentity": "two", "leaseDurationSeconds": 600, "renewTime": "2100-01-01T00:00:00.000000Z"},
+        }
+    )
+    return an_election(leases, [])
+
+
+def test_the_markers_are_renewed_while_a_replica_waits_for_the_lease() -> None:
+    """Otherwise they would expire, and another release would start."""
+
+    async def lives() -> None:
+        leases = Leases()
+        turn = a_waiting_election(leases)
+        begin = asyncio.create_task(turn.begin())
+        renewals = set[str]()
+        async with asyncio.timeout(PATIENCE_SECONDS):
+            while len(renewals) < 3:
+                await asyncio.sleep(0.01)
+                renewals |= {leases.markers.body["spec"]["renewTime"]} if leases.markers.body is not None else set()
+        assert not turn.is_leader
+        begin.cancel()
+        await turn.end()
+
+    asyncio.run(lives())
+
+
+def test_a_release_that_is_refused_while_it_waits_for_the_lease_says_so() -> None:
+    async def lives() -> None:
+        leases = Leases()
+        turn = a_waiting_election(leases)
+        begin = asyncio.create_task(turn.begin())
+        while leases.markers.body is None:
+            await asyncio.sleep(0.01)
+        while not begin.done():  # a renewal at the same time may overwrite the annotation
+            marker = await leases.markers.get()
+            marker["metadata"]["annotations"] = {scope.REFUSED_BY: "n/other"}
+            leases.markers._store(marker)
+            await asyncio.sleep(0.01)
+        with pytest.raises(Overlap, match="The release n/other already manages all namespaces"):
+            await begin
+        await turn.end()
+        assert leases.closed == 1
+
+    asyncio.run(lives())
 
 
 def test_an_election_that_has_not_begun_ends_without_the_lease() -> None:
