@@ -19,13 +19,19 @@ from dataprep_converter.cli.display import Display
 from dataprep_converter.core.errors import BadData, BadSpec, ConvertError, Unreachable
 from dataprep_converter.inputs.access import Access
 from dataprep_converter.pipeline.task_progress import TaskProgress
-from dataprep_converter.runtime import plugins
+from dataprep_converter.runtime import limits, plugins
 from dataprep_converter.steps import executors
 from dataprep_converter.steps.executors import Executors
 from dataprep_converter.steps.run import run
 from dataprep_converter.tools.verification import verify
 
 SPEC = {"source": {"csv": {"uris": ["in"]}}, "output": {"uri": "out", "format": "tfrecord"}}
+
+
+@pytest.fixture(autouse=True)
+def _own_memory(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A played executor is this process, so its share of the memory must not stay set."""
+    monkeypatch.setenv(limits.MEMORY_VARIABLE, "")
 
 
 class PlayedAccumulator:
