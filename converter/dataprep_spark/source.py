@@ -6,9 +6,9 @@ from typing import Any
 
 import pyarrow as pa
 
-from dataprep_converter.cli.arguments import access_of
 from dataprep_converter.core.errors import BadSpec
 from dataprep_converter.inputs import job_file
+from dataprep_converter.inputs.store_settings import access_of
 from dataprep_converter.stores import StoreSettings
 from dataprep_spark import attempts, publishing, reading, writing
 from dataprep_spark.options import read_options, write_options

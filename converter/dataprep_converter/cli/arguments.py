@@ -1,7 +1,6 @@
 """Arguments that commands share: the job or data set, the stores to reach it, and the number of workers."""
 
 import argparse
-import os
 from typing import TYPE_CHECKING
 
 from dataprep_api.errors import Fault, SpecError
@@ -81,10 +80,9 @@ def with_code(job: "DataPrepJob") -> "DataPrepJob":
 
 def access_of(job: "DataPrepJob") -> "Access":
     """Returns access to the stores that the job configures."""
-    from dataprep_converter.inputs.access import Access
-    from dataprep_converter.inputs.store_settings import settings_for
+    from dataprep_converter.inputs import store_settings
 
-    return Access(settings_for(job.spec.stores, os.environ.get("DATAPREP_MOUNTS")))
+    return store_settings.access_of(job)
 
 
 def access_to(arguments: argparse.Namespace) -> "Access":

@@ -4,10 +4,8 @@ The plan step resolves the reference to a commit, and the other steps fetch this
 pointers.
 """
 
-import atexit
 import os
 import re
-import shutil
 import tempfile
 from collections.abc import Callable, Mapping
 from pathlib import Path
@@ -35,8 +33,7 @@ def provide(spec: DataPrepJobSpec) -> None:
     git = spec.code.git if spec.code is not None else None
     if git is None or os.environ.get(plugins.CODE_VARIABLE):
         return
-    folder = Path(tempfile.mkdtemp(prefix="dataprep-code-"))
-    atexit.register(shutil.rmtree, folder, ignore_errors=True)
+    folder = plugins.new_folder()
     fetch(git, folder, credentials=(os.environ.get("GIT_USERNAME"), os.environ.get("GIT_PASSWORD")))
     os.environ[plugins.CODE_VARIABLE] = str(folder / git.sub_path if git.sub_path else folder)
     os.environ[plugins.COMMIT_VARIABLE] = str(folder / COMMIT_FILE)

@@ -12,7 +12,9 @@ from pathlib import Path
 from typing import Final
 
 from dataprep_api import spec
+from dataprep_api.resources.job import DataPrepJob
 from dataprep_converter.core.errors import BadSpec
+from dataprep_converter.inputs.access import Access
 from dataprep_converter.stores import StoreSettings, scheme_of
 
 MOUNTS_VARIABLE: Final = "DATAPREP_MOUNTS"
@@ -38,6 +40,11 @@ _HADOOP_FILES: Final = ("core-site.xml", "hdfs-site.xml")
 def mounts_of_this_pod() -> str | None:
     """Returns the folder of the mounts, or None outside a pod."""
     return os.environ.get(MOUNTS_VARIABLE) or None
+
+
+def access_of(job: DataPrepJob) -> Access:
+    """Returns access to the stores that the job configures. Credentials are those of this process."""
+    return Access(settings_for(job.spec.stores, os.environ.get(MOUNTS_VARIABLE)))
 
 
 def settings_for(stores: Sequence[spec.Store] | None, mounts: str | None) -> list[StoreSettings]:

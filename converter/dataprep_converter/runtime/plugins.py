@@ -34,10 +34,16 @@ _TYPES: Final[Mapping[str, pa.DataType]] = {
 }  # fmt: skip
 
 
-def provide(files: Mapping[str, str]) -> None:
-    """Makes a ConfigMap's modules importable in this process and its children."""
+def new_folder() -> Path:
+    """Makes a folder for code. The folder is removed when this process exits."""
     folder = Path(tempfile.mkdtemp(prefix="dataprep-code-"))
     atexit.register(shutil.rmtree, folder, ignore_errors=True)
+    return folder
+
+
+def provide(files: Mapping[str, str]) -> None:
+    """Makes a ConfigMap's modules importable in this process and its children."""
+    folder = new_folder()
     for name, text in files.items():
         (folder / Path(name).name).write_text(text, encoding="utf-8")
     os.environ[CODE_VARIABLE] = str(folder)

@@ -7,16 +7,13 @@ A task returns its error as a value. If it raised the error, Spark would repeat 
 trace. So Spark itself repeats only the tasks whose process or executor was lost.
 """
 
-import atexit
 import io
 import logging
 import os
 import pickle
 import re
-import shutil
 import signal
 import tarfile
-import tempfile
 import threading
 import traceback
 import uuid
@@ -31,8 +28,7 @@ from dataprep_api.resources.job import DataPrepJob
 from dataprep_converter import __version__
 from dataprep_converter.core.errors import BadSpec, ConvertError, Unreachable
 from dataprep_converter.core.redaction import guard
-from dataprep_converter.inputs.access import Access
-from dataprep_converter.inputs.store_settings import settings_for
+from dataprep_converter.inputs.store_settings import access_of
 from dataprep_converter.pipeline.task_progress import TaskProgress
 from dataprep_converter.runtime import limits, plugins
 from dataprep_converter.runtime.watchdog import Watchdog
@@ -193,10 +189,11 @@ class _Work:
             self.outcomes.add([outcome])
 
     def _outcome(self, index: int) -> _Outcome:
-        latest: list[TaskProgress | None] = [None]
+        latest: TaskProgress | None = None
 
         def tell(progress: TaskProgress) -> None:
-            latest[0] = progress
+            nonlocal latest
+            latest = progress
 
         try:
             self._begin()(index, tell)
@@ -207,7 +204,7 @@ class _Work:
             last = traceback.extract_tb(exc.__traceback__)[-1]
             where = f"{Path(last.filename).name}, line {last.lineno}"
             return _Outcome(index, None, ConvertError(f"Task {index} failed on an executor: {type(exc).__name__}: {exc} ({where})."))
-        return _Outcome(index, latest[0], None)
+        return _Outcome(index, latest, None)
 
     def _begin(self) -> Callable[[int, Callable[[TaskProgress], None]], None]:
         if self.version != __version__:
@@ -218,7 +215,7 @@ class _Work:
         _prepare(self.code, may_hang(self.job))
         if self.memory is not None:
             os.environ[limits.MEMORY_VARIABLE] = str(self.memory)
-        access = Access(settings_for(self.job.spec.stores, os.environ.get("DATAPREP_MOUNTS")))
+        access = access_of(self.job)
         access.write_to(self.job.spec.output.uri)
         access.share_among(self.at_once)
         access.processes_here = self.cores or limits.processors()
@@ -254,8 +251,7 @@ def _prepare(code: _Code | None, may_hang: bool) -> None:
     """Prepares this process. Spark uses a process for several tasks; only the first one prepares it."""
     guard()
     if code is not None:
-        top = Path(tempfile.mkdtemp(prefix="dataprep-code-"))
-        atexit.register(shutil.rmtree, top, ignore_errors=True)
+        top = plugins.new_folder()
         with tarfile.open(fileobj=io.BytesIO(code.archive)) as tar:
             tar.extractall(top, filter="data")
         os.environ[plugins.CODE_VARIABLE] = str(top / code.folder)

@@ -20,8 +20,6 @@ from dataprep_converter.sampling.plan import Plan
 
 if TYPE_CHECKING:
     from dataprep_converter.steps.draft import Draft
-
-if TYPE_CHECKING:
     from dataprep_converter.steps.executors import Executors
 
 
