@@ -27,6 +27,7 @@ from dataprep_converter.dataset import crosscheck
 from dataprep_converter.dataset.manifest_paths import check_paths
 from dataprep_converter.dataset.manifest_types import check_types
 from dataprep_converter.dataset.output_folder import OutputFolder, RunFolder
+from dataprep_converter.dataset.python_rows import is_of_python
 from dataprep_converter.dataset.spark_rows import is_of_spark
 from dataprep_converter.dataset.stored_reports import own_reports
 from dataprep_converter.inputs.access import Access
@@ -77,6 +78,11 @@ def repair(uri: str, access: Access, *, job: DataPrepJob | None = None, workers:
         raise BadSpec(
             f"The data set of {uri} was written by Spark. The rows of a DataFrame can't be read again, so no shard can be made again. Write "
             'the DataFrame again with mode("overwrite").'
+        )
+    if is_of_python(job_of_run.spec.data):
+        raise BadSpec(
+            f"The data set of {uri} was written from Python. Its rows can't be read again, so no shard can be made again. Write the data again "
+            'with mode="overwrite".'
         )
     # `access` remembers the signatures in the job's URLs and adds them again when files are read.
     access.unsigned(job_of_run.spec.data)
