@@ -17,29 +17,39 @@ if TYPE_CHECKING:
     from dataprep_api.errors import Error
     from dataprep_api.errors import SpecError as InvalidSpec
     from dataprep_io.errors import ClusterError, JobFailed, JobNotFound, NotFinished
+    from dataprep_io.jobs import AsyncJob, Job
     from dataprep_io.results import Result
+    from dataprep_io.status import Event, Progress
     from dataprep_io.writing import write
     from dataprep_reader import open  # noqa: A004 - named like gzip.open and tarfile.open
 
 __all__ = [
+    "AsyncJob",
     "ClusterError",
     "Error",
+    "Event",
     "InvalidSpec",
+    "Job",
     "JobFailed",
     "JobNotFound",
     "NotFinished",
+    "Progress",
     "Result",
     "open",
     "write",
 ]
 
 _PLACES: Final = {
+    "AsyncJob": "dataprep_io.jobs:AsyncJob",
     "ClusterError": "dataprep_io.errors:ClusterError",
     "Error": "dataprep_api.errors:Error",
+    "Event": "dataprep_io.status:Event",
     "InvalidSpec": "dataprep_api.errors:SpecError",
+    "Job": "dataprep_io.jobs:Job",
     "JobFailed": "dataprep_io.errors:JobFailed",
     "JobNotFound": "dataprep_io.errors:JobNotFound",
     "NotFinished": "dataprep_io.errors:NotFinished",
+    "Progress": "dataprep_io.status:Progress",
     "Result": "dataprep_io.results:Result",
     "open": "dataprep_reader:open",
     "write": "dataprep_io.writing:write",

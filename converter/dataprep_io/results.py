@@ -73,13 +73,13 @@ def of_manifest(uri: str, manifest_uri: str, manifest: "Manifest") -> Result:
     )
 
 
-def of_status(uri: str, status: "DataPrepJobStatus") -> Result | None:
+def of_status(status: "DataPrepJobStatus") -> Result | None:
     """Returns the result in the status of a submitted job, or None if there is none."""
     output = status.output
     if output is None or output.manifest_uri is None:
         return None
     return Result(
-        uri=uri,
+        uri=output.uri,
         run_id=status.run_id or "",
         manifest_uri=output.manifest_uri,
         records=output.records,

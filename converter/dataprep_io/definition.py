@@ -1,0 +1,105 @@
+"""The description of a job: a DataPrepJob from keyword arguments, a YAML file or an API server, checked by the models of the API."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Final, Self
+
+from dataprep_api import API_VERSION, KIND
+from dataprep_api.errors import Fault, SpecError
+from dataprep_api.resources.job import DataPrepJob
+from dataprep_api.spec import DataPrepJobSpec
+from dataprep_converter.inputs import job_file
+from dataprep_converter.records.columns import similar
+from dataprep_io import results
+from dataprep_io.fields import plain
+from dataprep_io.results import Result
+
+_METADATA: Final = ("name", "namespace", "labels", "annotations")
+"""What users write in a job's metadata. The API server adds all other fields."""
+
+
+@dataclass(frozen=True)
+class Definition:
+    """A job as the user has written it, and the validated job."""
+
+    document: Mapping[str, Any]
+    job: DataPrepJob
+
+    # Any, because fields have values of every kind that YAML has.
+    @classmethod
+    def of_keywords(cls, name: str, spec: Mapping[str, Any]) -> Self:
+        """Returns the job with these fields of the spec. Raises SpecError with all faults."""
+        document = {"apiVersion": API_VERSION, "kind": KIND, "metadata": {"name": name}, "spec": _spec_fields(spec)}
+        job = DataPrepJob.parse(document, new=True)
+        job_file.check_name(name)
+        return cls(document, job)
+
+    @classmethod
+    def of_yaml(cls, path: str) -> Self:
+        """Returns the job in a file. Raises SpecError with all faults, each with its line."""
+        job = job_file.load(path, new=True)
+        chosen, below = job_file.job_in(path)
+        if below:
+            raise SpecError([Fault("kind", f"expected {KIND}, got {chosen.value['kind']}; apply it with kubectl")])
+        return cls(_written(chosen.value), job)
+
+    @classmethod
+    def of_object(cls, body: Mapping[str, Any]) -> Self:
+        """Returns the job that an API server has."""
+        document = _written(body)
+        return cls(document, DataPrepJob.parse(document))
+
+    @property
+    def name(self) -> str:
+        """The name of the DataPrepJob."""
+        return self.job.metadata.name
+
+    @property
+    def namespace(self) -> str | None:
+        """The namespace that the file names."""
+        namespace: str | None = self.document["metadata"].get("namespace")
+        return namespace
+
+    def body(self, namespace: str) -> dict[str, Any]:
+        """Returns the object to create in a namespace."""
+        return {**self.document, "metadata": {**self.document["metadata"], "namespace": namespace}}
+
+    def to_yaml(self) -> str:
+        """Returns the text of the job's file."""
+        import yaml
+
+        text: str = yaml.safe_dump(dict(self.document), sort_keys=False, allow_unicode=True)
+        return text
+
+    def run(self, *, workers: int | None, quiet: bool) -> Result:
+        """Runs all steps on this machine."""
+        from dataprep_converter.cli.arguments import access_of, with_code
+        from dataprep_converter.cli.display import Display
+        from dataprep_converter.runtime import fork_server, limits
+        from dataprep_converter.steps.run import run
+
+        count = workers or limits.processes()
+        if count > 1:
+            fork_server.get_ready()
+        job = with_code(self.job)
+        display = Display(quiet=quiet)
+        try:
+            plan, commit = run(job, access=access_of(job), workers=count, display=display)
+        finally:
+            display.close()
+        return results.of_commit(job.spec.output.uri, commit, plan)
+
+
+def _written(body: Mapping[str, Any]) -> dict[str, Any]:
+    """Returns an object without what the API server has added."""
+    metadata = {name: value for name, value in body["metadata"].items() if name in _METADATA}
+    return {"apiVersion": API_VERSION, "kind": KIND, "metadata": metadata, "spec": body["spec"]}
+
+
+def _spec_fields(keywords: Mapping[str, Any]) -> dict[str, Any]:
+    """Returns the fields of the spec that keywords set. Raises SpecError for an unknown one."""
+    aliases = {name: field.alias or name for name, field in DataPrepJobSpec.model_fields.items()}
+    for name in keywords:
+        if name not in aliases:
+            raise SpecError([Fault(name, f"a job has no such field.{similar(name, list(aliases))}", unknown=True)])
+    return {aliases[name]: plain(value) for name, value in keywords.items()}
