@@ -3,6 +3,7 @@
 This is the only module here that imports `dataprep_spark`.
 """
 
+import logging
 import re
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
@@ -17,7 +18,7 @@ from dataprep_api.errors import Fault, SpecError
 from dataprep_api.formats import RULES
 from dataprep_api.resources.job import DataPrepJob
 from dataprep_api.spec import DataPrepJobSpec
-from dataprep_converter.core.errors import BadSpec, ConvertError
+from dataprep_converter.core.errors import BadSpec, ConvertError, Unreachable
 from dataprep_converter.dataset import python_rows
 from dataprep_converter.records.columns import similar
 from dataprep_converter.stores import StoreSettings
@@ -28,6 +29,10 @@ from dataprep_spark.writing import Write
 
 __all__ = ["ConvertError", "Write", "WriteOptions", "WrittenPartition", "abort", "begin_write", "commit", "write_partition"]
 
+logger = logging.getLogger(__name__)
+
+MOST_ATTEMPTS: Final = 3
+"""How often a shard is written if the store can't be reached."""
 MODES: Final[dict[str, Mode]] = {"error": "errorifexists", "overwrite": "overwrite", "append": "append", "ignore": "ignore"}
 """The save modes, and the names that Spark has for them."""
 _OVERWRITE: Final = {"error": "Never", "overwrite": "Always", "append": "Extend", "ignore": "Never"}
@@ -41,7 +46,8 @@ _WORDS: Final = (
     (r"[Tt]he options of df\.write", "the parameters of write"),
     (r"of df\.write", "of write"),
     (r"Spark can't write", "write can't write"),
-    (r"A DataFrame that Spark writes|the DataFrame|The DataFrame|the partition", "the data"),
+    (r"^The DataFrame", "The data"),
+    (r"[Tt]he DataFrame", "the data"),
     (r"\(splitColumn\)", "(split_column)"),
     (r"which the option splitColumn names", "which split_column names"),
     (r"the option nested", "nested"),
@@ -65,7 +71,7 @@ def _in_words_of_write(function: Callable[_P, _T]) -> Callable[_P, _T]:
             text = str(exc)
             for pattern, words in _WORDS:
                 text = re.sub(pattern, words, text)
-            exc.args = (text[:1].upper() + text[1:],)
+            exc.args = (text,)
             raise
 
     return call
@@ -110,13 +116,18 @@ def begin_write(options: WriteOptions, schema: pa.Schema, settings: Iterable[Sto
 
 
 @_in_words_of_write
-def write_partition(write: Write, batches: Iterable[pa.RecordBatch], *, number: int, first: int | None) -> WrittenPartition:
-    """See `attempts.write_partition`. Each partition has a single attempt.
+def write_partition(write: Write, batches: Sequence[pa.RecordBatch], *, number: int, first: int | None) -> WrittenPartition:
+    """See `attempts.write_partition`. Tries again if the store can't be reached; files of earlier attempts stay hidden.
 
     `first` is the number of the partition's first record, for messages, or None if the records weren't consecutive.
     """
     try:
-        return attempts.write_partition(write, batches, partition=number, attempt=str(number))
+        for attempt in range(1, MOST_ATTEMPTS):
+            try:
+                return attempts.write_partition(write, batches, partition=number, attempt=f"{number}-{attempt}")
+            except Unreachable as exc:
+                logger.warning("shard %d is written again (attempt %d of %d): %s", number, attempt + 1, MOST_ATTEMPTS, exc)
+        return attempts.write_partition(write, batches, partition=number, attempt=f"{number}-{MOST_ATTEMPTS}")
     except ConvertError as exc:
         if first is not None:
             exc.args = (re.sub(r"spark:partition-\d+, record (\d+)", lambda found: f"record {first + int(found[1])}", str(exc)),)

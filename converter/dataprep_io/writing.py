@@ -1,5 +1,6 @@
 """`write`: writes data that a program has in memory, or makes, as a finished data set."""
 
+import logging
 import os
 from collections.abc import Iterator, Sequence
 from itertools import chain
@@ -21,6 +22,8 @@ from dataprep_io.streams import Options, Stream, stream_of, streams_of_splits
 
 if TYPE_CHECKING:
     from dataprep_converter.stores import StoreSettings
+
+logger = logging.getLogger(__name__)
 
 AnyPath = str | os.PathLike[str]
 
@@ -77,6 +80,8 @@ def write(
         stream, split_column = _with_split_column(by_split)
     else:
         stream = stream_of(data, options)
+        if split_column is not None:
+            stream = _with_texts(stream, split_column)
     chosen = shared.write_options(
         os.fspath(uri).removeprefix("file://"),
         format_=format,
@@ -104,6 +109,21 @@ def _with_split_column(streams: dict[str, Stream]) -> tuple[Stream, str]:
     batches = chain.from_iterable(_named(stream.batches, column, split) for split, stream in streams.items())
     known = [size for size in sizes if size is not None]
     return Stream(schema.append(pa.field(column, pa.string())), batches, max(known) if len(known) == len(sizes) else None), column
+
+
+def _with_texts(stream: Stream, column: str) -> Stream:
+    """Returns the stream with texts of the usual type in a column. Libraries have texts of several types, and dictionaries of texts."""
+    place = stream.schema.get_field_index(column)
+    if place < 0 or not _is_text(kind := stream.schema.field(place).type) or kind == pa.string():
+        return stream
+    field = pa.field(column, pa.string())
+    batches = (batch.set_column(place, field, batch.column(place).cast(pa.string())) for batch in stream.batches)
+    return Stream(stream.schema.set(place, field), batches, stream.size)
+
+
+def _is_text(kind: Any) -> bool:
+    kind = kind.value_type if pa.types.is_dictionary(kind) else kind
+    return bool(pa.types.is_string(kind) or pa.types.is_large_string(kind) or pa.types.is_string_view(kind))
 
 
 def _named(batches: Iterator[pa.RecordBatch], column: str, split: str) -> Iterator[pa.RecordBatch]:
@@ -134,6 +154,8 @@ def _written(stream: Stream, options: "shared.WriteOptions", full: Limits, setti
         raise
     if result is None:
         return _existing(write)
+    for warning in result.warnings:
+        logger.warning("%s", warning)
     return results.of_commit(uri, result)
 
 

@@ -13,8 +13,9 @@ import pyarrow.parquet as pq
 import pytest
 
 import dataprep_io as dp
-from dataprep_converter.core.errors import BadData, BadSpec, NoInput, OutputExists
+from dataprep_converter.core.errors import BadData, BadSpec, NoInput, OutputExists, Unreachable
 from dataprep_converter.inputs.access import Access
+from dataprep_converter.pipeline.shard_writer import ShardWriter
 from dataprep_converter.tools.repair import repair
 from dataprep_converter.tools.verification import verify
 
@@ -107,6 +108,12 @@ def test_rows_keep_their_order_within_the_splits_of_a_column(tmp_path: Path) -> 
     assert result.shards == 6
 
 
+@pytest.mark.parametrize("kind", [pa.large_string(), pa.string_view(), pa.dictionary(pa.int8(), pa.string())])
+def test_the_names_of_splits_can_be_texts_of_every_type(tmp_path: Path, kind: pa.DataType) -> None:
+    table = pa.table({"n": [1, 2], "part": pa.array(["train", "test"]).cast(kind)})
+    assert dict(dp.write(table, tmp_path / "set", split_column="part").splits) == {"train": 1, "test": 1}
+
+
 def test_shards_are_in_the_order_of_the_rows(tmp_path: Path) -> None:
     result = dp.write(({"n": n} for n in range(5000)), tmp_path / "set", shard_records=400, workers=4)
     assert [row["n"] for row in rows_of(result)] == list(range(5000))
@@ -158,10 +165,31 @@ def test_a_write_that_fails_keeps_the_earlier_data_set(tmp_path: Path) -> None:
     assert rows_of(first) == [{"n": 7}]
 
 
+@pytest.mark.parametrize(("failures", "succeeds"), [(2, True), (3, False)])
+def test_a_shard_is_written_again_if_the_store_can_not_be_reached(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, failures: int, succeeds: bool
+) -> None:
+    genuine = ShardWriter.publish
+    left = [Unreachable("the store is away")] * failures
+
+    def publish(self: ShardWriter) -> Any:
+        if left:
+            raise left.pop()
+        return genuine(self)
+
+    monkeypatch.setattr(ShardWriter, "publish", publish)
+    if succeeds:
+        assert rows_of(dp.write(pa.table({"n": [1, 2]}), tmp_path / "set")) == [{"n": 1}, {"n": 2}]
+    else:
+        with pytest.raises(Unreachable, match="^the store is away$"):
+            dp.write(pa.table({"n": [1, 2]}), tmp_path / "set")
+    assert list((tmp_path / "set").rglob("*/made/*")) == []
+
+
 def test_a_record_that_does_not_fit_is_named_by_its_number_in_the_data(tmp_path: Path) -> None:
     table = pa.table({"n": [*range(25), None, *range(25)]})
     with pytest.raises(
-        BadData, match=r"^Record 25: n has no value, and npz has no null for this feature; replace the nulls of n in the data"
+        BadData, match=r"^record 25: n has no value, and npz has no null for this feature; replace the nulls of n in the data"
     ):
         dp.write(table, tmp_path / "set", format="npz", shard_records=10)
 
