@@ -9,6 +9,7 @@ from dataprep_api.spec import DataPrepJobSpec
 from dataprep_io import background, status
 from dataprep_io.definition import Definition
 from dataprep_io.errors import ClusterError
+from dataprep_io.notebook import Bar
 from dataprep_io.place import Place
 from dataprep_io.results import Result
 from dataprep_io.status import Event, Progress
@@ -55,6 +56,19 @@ class _Described:
         maker = self.spec.data.kind if self.spec.script is None else "a script"
         return f"<{type(self).__name__} {self.name}: {maker} to {self.spec.output.format} at {self.spec.output.uri}>"
 
+    def _repr_html_(self) -> str:
+        """Returns a table for a notebook. It asks no cluster."""
+        from dataprep_reader.notebook import html_table
+
+        maker = self.spec.data.kind if self.spec.script is None else "script"
+        rows = {
+            "reads": maker,
+            "writes": self.spec.output.format,
+            "to": self.spec.output.uri,
+            "namespace": self.namespace or "(not submitted)",
+        }
+        return html_table(self.name, rows)
+
     @classmethod
     def _of(cls, definition: Definition, place: Place | None = None) -> Self:
         made = cls.__new__(cls)
@@ -100,7 +114,9 @@ class AsyncJob(_Described):
         """Waits for the end of the job, and returns the finished data set. Raises JobFailed and TimeoutError."""
         from dataprep_io import submitted
 
-        return await submitted.wait(self.name, self._where, timeout=timeout, poll=poll)
+        async for body in submitted.watch(self.name, self._where, timeout=timeout, poll=poll):
+            last = body
+        return status.result_of(last)
 
     async def phase(self) -> str:
         """Returns the job's phase now, such as `Running`."""
@@ -192,11 +208,17 @@ class Job(_Described):
         return self
 
     def wait(self, *, timeout: float | None = None, poll: float = _POLL_SECONDS) -> Result:
-        """Waits for the end of the job, and returns the finished data set. Asks every `poll` seconds.
+        """Waits for the end of the job, and returns the finished data set. Asks every `poll` seconds. A notebook shows a progress bar.
 
         Raises JobFailed if the job has failed, and TimeoutError after `timeout` seconds.
         """
-        return background.run(self._asynchronous.wait(timeout=timeout, poll=poll))
+        from dataprep_io import submitted
+
+        bar = Bar()
+        for body in background.iterate(submitted.watch(self.name, self._where, timeout=timeout, poll=poll)):
+            last = body
+            bar.show(status.progress_of(body))
+        return status.result_of(last)
 
     @property
     def phase(self) -> str:

@@ -38,6 +38,17 @@ class Result:
 
         return open_data_set(self.uri, **options)
 
+    def _repr_html_(self) -> str:
+        """Returns a table for a notebook."""
+        from dataprep_reader.notebook import html_table
+
+        splits = {name: f"{records:,} records" for name, records in self.splits.items()}
+        classes = {f"classes of {name}": ", ".join(names) for name, names in self.classes.items()}
+        left_out = {"left out": f"{self.bad_records:,} bad records"} if self.bad_records else {}
+        warnings = {f"warning {number}": text for number, text in enumerate(self.warnings, 1)}
+        made = {"records": f"{self.records:,}", "shards": f"{self.shards:,}", "bytes": f"{self.bytes:,}", "run": self.run_id}
+        return html_table(self.uri, {**made, **splits, **classes, **left_out, **warnings})
+
 
 def of_commit(uri: str, commit: "CommitResult", plan: "PlanResult | None" = None) -> Result:
     """Returns the result of a commit step. Without a plan, the data set was made from memory."""

@@ -10,6 +10,7 @@ from dataprep_api.resources.status import TERMINAL_PHASES, DataPrepJobStatus
 from dataprep_io import results
 from dataprep_io.errors import JobFailed, NotFinished
 from dataprep_io.results import Result
+from dataprep_reader.notebook import html_bar
 
 
 @dataclass(frozen=True)
@@ -33,6 +34,10 @@ class Progress:
         parts += [f"{self.records:,} records"] if self.records else []
         parts += [f"{self.seconds_left} s left"] if self.seconds_left is not None else []
         return ", ".join(parts)
+
+    def _repr_html_(self) -> str:
+        """Returns a bar for a notebook."""
+        return html_bar(self.percent, str(self))
 
 
 @dataclass(frozen=True)

@@ -1,8 +1,10 @@
 """What can be done with a DataPrepJob on a cluster. Each function connects, does its work, and disconnects."""
 
 import asyncio
+import time
 from collections.abc import AsyncGenerator, Sequence
 from datetime import UTC, datetime
+from typing import Final
 
 from dataprep_api import names
 from dataprep_io import status
@@ -10,8 +12,10 @@ from dataprep_io.cluster import EVENTS, JOBS, PODS, Body, connected
 from dataprep_io.definition import Definition
 from dataprep_io.errors import ClusterError, JobNotFound
 from dataprep_io.place import Place
-from dataprep_io.results import Result
 from dataprep_io.status import Event
+
+TOLERATED_SECONDS: Final = 300
+"""For how long the API server may be away while a job is watched, as during an upgrade of the cluster."""
 
 
 async def create(definition: Definition, place: Place) -> Place:
@@ -43,15 +47,28 @@ async def get(name: str, place: Place) -> Body:
         return await cluster.get(JOBS, name)
 
 
-async def wait(name: str, place: Place, *, timeout: float | None, poll: float) -> Result:
-    """Returns the result at the end of the job. Raises JobFailed, and TimeoutError after `timeout` seconds."""
-    try:
-        async with asyncio.timeout(timeout), connected(place) as cluster:
-            while not status.is_finished(body := await cluster.get(JOBS, name)):
-                await asyncio.sleep(poll)
-    except TimeoutError:
-        raise TimeoutError(f"The job {name} hasn't ended within {timeout} seconds. It goes on.") from None
-    return status.result_of(body)
+async def watch(name: str, place: Place, *, timeout: float | None, poll: float) -> AsyncGenerator[Body, None]:
+    """Yields the DataPrepJob every `poll` seconds, until the job has ended. The last one has ended.
+
+    Raises TimeoutError after `timeout` seconds, and ClusterError if the API server can't be reached for several minutes.
+    """
+    began = reached = time.monotonic()
+    async with connected(place) as cluster:
+        while True:
+            try:
+                body = await cluster.get(JOBS, name)
+            except ClusterError as exc:
+                if (exc.status is not None and exc.status < 500) or time.monotonic() - reached > TOLERATED_SECONDS:
+                    raise
+            else:
+                reached = time.monotonic()
+                yield body
+                if status.is_finished(body):
+                    return
+            left = poll if timeout is None else began + timeout - time.monotonic()
+            if left <= 0 and timeout is not None:
+                raise TimeoutError(f"The job {name} hasn't ended within {timeout} seconds. It goes on.")
+            await asyncio.sleep(min(poll, left))
 
 
 async def events(name: str, place: Place) -> Sequence[Event]:

@@ -19,6 +19,7 @@ from dataprep_converter.stores import StoreSettings, scheme_of
 from dataprep_reader import flow, order
 from dataprep_reader.arrays import as_numpy, mask_name
 from dataprep_reader.dataset import DataSet
+from dataprep_reader.notebook import html_table
 from dataprep_reader.order import Parts, Share
 from dataprep_reader.shards import PART_BYTES, RECORDS, Shard, ShardLayout
 
@@ -173,6 +174,14 @@ class Reader:
         if self._options.epochs is None:
             raise TypeError("A reader with epochs=None has no length; `batches` is the number of batches in one epoch.")
         return self.batches * self._options.epochs
+
+    def __repr__(self) -> str:
+        return f"<Reader of {self._data_set.uri}: {self.records:,} records, {len(self.features)} features>"
+
+    def _repr_html_(self) -> str:
+        """Returns the features and the number of records, for a notebook."""
+        features = {name: f"{feature.dtype} {list(feature.shape) or ''}" for name, feature in self.features.items()}
+        return html_table(f"{self._data_set.uri}: {self.records:,} records", features)
 
     def part(self, number: int, parts: int) -> "Reader":
         """Returns a reader of one part of this rank's records. Parts are numbered from 0.

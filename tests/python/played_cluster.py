@@ -33,6 +33,9 @@ class PlayedCluster:
     refusal: tuple[int, str] | None = None
     """The status and the message of every answer, if the server refuses everything."""
 
+    faults: list[int] = field(default_factory=list)
+    """The statuses of the next answers, which have no other content."""
+
     def __enter__(self) -> Self:
         played = self
 
@@ -82,6 +85,8 @@ class PlayedCluster:
         self.requests.append(f"{method} {target}")
         if body is not None:
             self.bodies.append(body)
+        if self.faults:
+            return _failure(self.faults.pop(0), "made up by a test")
         if self.refusal is not None:
             return _failure(*self.refusal)
         url = urlsplit(target)

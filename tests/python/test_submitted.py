@@ -91,6 +91,21 @@ def test_wait_raises_the_reason_of_a_failed_job(played: PlayedCluster) -> None:
     assert caught.value.reason == "BadRecords"
 
 
+def test_wait_goes_on_while_the_api_server_is_away(played: PlayedCluster, monkeypatch: pytest.MonkeyPatch) -> None:
+    job = a_job().submit()
+    played.statuses = [SUCCEEDED]
+    played.faults = [503, 500]
+    assert job.wait(poll=0).records == 3
+    monkeypatch.setattr("dataprep_io.submitted.TOLERATED_SECONDS", -1)
+    played.faults = [503]
+    with pytest.raises(dp.ClusterError, match="made up by a test"):
+        job.wait(poll=0)
+    played.faults = [403]
+    with pytest.raises(dp.ClusterError) as caught:
+        job.wait(poll=0)
+    assert caught.value.status == 403
+
+
 def test_wait_ends_after_its_timeout(played: PlayedCluster) -> None:
     played.statuses = [RUNNING]
     with pytest.raises(TimeoutError, match=r"The job rows hasn't ended within 0\.05 seconds\. It goes on\."):
