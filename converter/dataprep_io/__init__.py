@@ -14,55 +14,64 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any, Final
 
 if TYPE_CHECKING:
-    from dataprep_api.errors import Error
-    from dataprep_api.errors import SpecError as InvalidSpec
+    from dataprep_api.errors import Error, SpecError
+    from dataprep_converter.core.errors import BadData, BadSpec, NoInput, OutputExists, StoreError
+    from dataprep_io.data.writing import write
     from dataprep_io.errors import ClusterError, JobFailed, JobNotFound, NotFinished
-    from dataprep_io.jobs import AsyncJob, Job
+    from dataprep_io.jobs.job import AsyncJob, Job
+    from dataprep_io.jobs.status import Event, Progress
     from dataprep_io.results import Result
-    from dataprep_io.status import Event, Progress
-    from dataprep_io.writing import write
     from dataprep_reader import open  # noqa: A004 - named like gzip.open and tarfile.open
 
 __all__ = [
     "AsyncJob",
+    "BadData",
+    "BadSpec",
     "ClusterError",
     "Error",
     "Event",
-    "InvalidSpec",
     "Job",
     "JobFailed",
     "JobNotFound",
+    "NoInput",
     "NotFinished",
+    "OutputExists",
     "Progress",
     "Result",
+    "SpecError",
+    "StoreError",
     "open",
     "write",
 ]
 
 _PLACES: Final = {
-    "AsyncJob": "dataprep_io.jobs:AsyncJob",
-    "ClusterError": "dataprep_io.errors:ClusterError",
-    "Error": "dataprep_api.errors:Error",
-    "Event": "dataprep_io.status:Event",
-    "InvalidSpec": "dataprep_api.errors:SpecError",
-    "Job": "dataprep_io.jobs:Job",
-    "JobFailed": "dataprep_io.errors:JobFailed",
-    "JobNotFound": "dataprep_io.errors:JobNotFound",
-    "NotFinished": "dataprep_io.errors:NotFinished",
-    "Progress": "dataprep_io.status:Progress",
-    "Result": "dataprep_io.results:Result",
-    "open": "dataprep_reader:open",
-    "write": "dataprep_io.writing:write",
+    "AsyncJob": "dataprep_io.jobs.job",
+    "BadData": "dataprep_converter.core.errors",
+    "BadSpec": "dataprep_converter.core.errors",
+    "ClusterError": "dataprep_io.errors",
+    "Error": "dataprep_api.errors",
+    "Event": "dataprep_io.jobs.status",
+    "Job": "dataprep_io.jobs.job",
+    "JobFailed": "dataprep_io.errors",
+    "JobNotFound": "dataprep_io.errors",
+    "NoInput": "dataprep_converter.core.errors",
+    "NotFinished": "dataprep_io.errors",
+    "OutputExists": "dataprep_converter.core.errors",
+    "Progress": "dataprep_io.jobs.status",
+    "Result": "dataprep_io.results",
+    "SpecError": "dataprep_api.errors",
+    "StoreError": "dataprep_converter.core.errors",
+    "open": "dataprep_reader",
+    "write": "dataprep_io.data.writing",
 }
-"""The module and the name of each public object, which is imported when it is first used."""
+"""The module of each public object, which is imported when it is first used."""
 
 
 def __getattr__(name: str) -> Any:
     """Imports a public object. Any, because the imports above state the types."""
     if name not in _PLACES:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    module, _, attribute = _PLACES[name].partition(":")
-    value = getattr(import_module(module), attribute)
+    value = getattr(import_module(_PLACES[name]), name)
     globals()[name] = value
     return value
 

@@ -1,7 +1,7 @@
 """The errors of submitted jobs. All other errors are those of the converter and of the API's models.
 
 Error                   `dataprep_api.errors`
-├── InvalidSpec         `dataprep_api.errors.SpecError`: a job or an option isn't valid
+├── SpecError           `dataprep_api.errors`: a job or an option isn't valid
 ├── ConvertError        `dataprep_converter.core.errors`: BadData, OutputExists, the stores' errors, …
 ├── ClusterError        the API server can't be reached, or refuses a request
 │   └── JobNotFound     there is no such DataPrepJob

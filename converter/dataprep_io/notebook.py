@@ -3,7 +3,7 @@
 import sys
 from typing import Any
 
-from dataprep_io.status import Progress
+from dataprep_io.jobs.status import Progress
 
 
 class Bar:

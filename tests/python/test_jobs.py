@@ -51,11 +51,11 @@ def test_a_value_can_be_a_model(tmp_path: Path) -> None:
 
 def test_all_faults_are_named(tmp_path: Path) -> None:
     spec = a_spec(tmp_path)
-    with pytest.raises(dp.InvalidSpec, match="^sourc: a job has no such field. Did you mean 'source'?"):
+    with pytest.raises(dp.SpecError, match="^sourc: a job has no such field. Did you mean 'source'?"):
         dp.Job("rows", sourc={}, **spec)
-    with pytest.raises(dp.InvalidSpec, match="spec.output.formt: unknown field; did you mean format?"):
+    with pytest.raises(dp.SpecError, match="spec.output.formt: unknown field; did you mean format?"):
         dp.Job("rows", **{**spec, "output": {"uri": "x", "formt": "csv"}})
-    with pytest.raises(dp.InvalidSpec, match="Kubernetes refuses the name 'My rows'.* write my-rows"):
+    with pytest.raises(dp.SpecError, match="Kubernetes refuses the name 'My rows'.* write my-rows"):
         dp.Job("My rows", **spec)
 
 
@@ -70,7 +70,7 @@ def test_a_job_can_be_written_to_a_file_and_read_from_it(tmp_path: Path) -> None
 def test_a_fault_in_a_file_has_its_line(tmp_path: Path) -> None:
     text = dp.Job("rows", **a_spec(tmp_path)).to_yaml().replace("format: jsonl", "format: json")
     (tmp_path / "job.yaml").write_text(text)
-    with pytest.raises(dp.InvalidSpec) as caught:
+    with pytest.raises(dp.SpecError) as caught:
         dp.Job.from_yaml(tmp_path / "job.yaml")
     assert caught.value.faults[0].place.startswith(f"{tmp_path}/job.yaml:")
 
@@ -80,7 +80,7 @@ def test_a_cron_job_is_no_job(tmp_path: Path) -> None:
     template = job[job.index("spec:") :].replace("\n", "\n    ")
     text = job[: job.index("spec:")].replace("DataPrepJob", "DataPrepCronJob")
     (tmp_path / "cron.yaml").write_text(f'{text}spec:\n  schedule: "0 3 * * *"\n  jobTemplate:\n    {template}\n')
-    with pytest.raises(dp.InvalidSpec, match="kind: expected DataPrepJob, got DataPrepCronJob"):
+    with pytest.raises(dp.SpecError, match="kind: expected DataPrepJob, got DataPrepCronJob"):
         dp.Job.from_yaml(tmp_path / "cron.yaml")
 
 

@@ -8,7 +8,7 @@ import pyarrow as pa
 import pytest
 
 from dataprep_converter.core.errors import BadData
-from dataprep_io.records import record_batches
+from dataprep_io.data.records import record_batches
 
 
 def table_of(records: Any, *, columns: list[str] | None = None, schema: pa.Schema | None = None) -> pa.Table:

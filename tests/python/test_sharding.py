@@ -6,8 +6,8 @@ from collections.abc import Iterator
 import pyarrow as pa
 import pytest
 
-from dataprep_io.sharding import Limits, shards_of, written_by_threads
-from dataprep_io.streams import Stream
+from dataprep_io.data.sharding import Limits, shards_of, written_by_threads
+from dataprep_io.data.streams import Stream
 
 
 def a_stream(rows: int, *, in_batches: int, size: int | None = None) -> Stream:

@@ -96,7 +96,7 @@ def test_wait_goes_on_while_the_api_server_is_away(played: PlayedCluster, monkey
     played.statuses = [SUCCEEDED]
     played.faults = [503, 500]
     assert job.wait(poll=0).records == 3
-    monkeypatch.setattr("dataprep_io.submitted.TOLERATED_SECONDS", -1)
+    monkeypatch.setattr("dataprep_io.jobs.submitted.TOLERATED_SECONDS", -1)
     played.faults = [503]
     with pytest.raises(dp.ClusterError, match="made up by a test"):
         job.wait(poll=0)

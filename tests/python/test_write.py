@@ -206,11 +206,11 @@ def test_a_record_that_does_not_fit_is_named_by_its_number_in_the_data(tmp_path:
         ([{"n": None}], {}, BadSpec, "The data's column 'n' is null, which records can't contain"),
         ([{"n": 1}], {"mode": "replace"}, BadSpec, "mode is 'error', 'overwrite', 'append', 'ignore', got 'replace'"),
         ([{"n": 1}], {"format": "tfrecrod"}, BadSpec, "There is no format 'tfrecrod'. Did you mean 'tfrecord'?"),
-        ([{"n": 1}], {"file_nam": "x"}, dp.InvalidSpec, "file_nam: write has no such parameter. Did you mean 'file_name'?"),
+        ([{"n": 1}], {"file_nam": "x"}, dp.SpecError, "file_nam: write has no such parameter. Did you mean 'file_name'?"),
         (
             [{"n": 1}],
             {"tfrecord": {"compresion": "Gzip"}},
-            dp.InvalidSpec,
+            dp.SpecError,
             "^tfrecord.compresion: unknown field; did you mean compression?",
         ),
         ([{"n": 1}], {"split_column": "part"}, BadSpec, "The data has no column 'part', which split_column names: it has n"),

@@ -13,7 +13,7 @@ import pyarrow as pa
 
 from dataprep_converter.core.errors import BadData
 from dataprep_converter.core.tensors import pc
-from dataprep_io.streams import Stream
+from dataprep_io.data.streams import Stream
 
 DEFAULT_BYTES: Final = 128 << 20
 _T = TypeVar("_T")

@@ -14,11 +14,12 @@ from dataprep_converter.core.errors import BadSpec, NotWhole
 from dataprep_converter.dataset.output_folder import OutputFolder
 from dataprep_converter.inputs import job_file
 from dataprep_converter.runtime import limits
-from dataprep_io import results, shared
+from dataprep_io import results
+from dataprep_io.data import shared
+from dataprep_io.data.sharding import DEFAULT_BYTES, Limits, shards_of, written_by_threads
+from dataprep_io.data.streams import Options, Stream, stream_of, streams_of_splits
 from dataprep_io.fields import output_fields
 from dataprep_io.results import Result
-from dataprep_io.sharding import DEFAULT_BYTES, Limits, shards_of, written_by_threads
-from dataprep_io.streams import Options, Stream, stream_of, streams_of_splits
 
 if TYPE_CHECKING:
     from dataprep_converter.stores import StoreSettings

@@ -13,7 +13,7 @@ from urllib.parse import quote, urlencode
 
 from dataprep_api import GROUP, PLURAL, VERSION
 from dataprep_io.errors import ClusterError, JobNotFound
-from dataprep_io.place import Place
+from dataprep_io.jobs.place import Place
 
 try:
     import aiohttp

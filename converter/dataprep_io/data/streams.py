@@ -12,8 +12,8 @@ from typing import Any, Final
 import pyarrow as pa
 
 from dataprep_converter.core.errors import BadData, BadSpec, NoInput
-from dataprep_io.arrays import array_batches, is_array
-from dataprep_io.records import record_batches
+from dataprep_io.data.arrays import array_batches, is_array
+from dataprep_io.data.records import record_batches
 
 BATCH_RECORDS: Final = 1024
 """The number of records that are requested at a time from a library that reads them in batches."""

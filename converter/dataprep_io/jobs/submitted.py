@@ -7,12 +7,12 @@ from datetime import UTC, datetime
 from typing import Final
 
 from dataprep_api import names
-from dataprep_io import status
-from dataprep_io.cluster import EVENTS, JOBS, PODS, Body, connected
-from dataprep_io.definition import Definition
 from dataprep_io.errors import ClusterError, JobNotFound
-from dataprep_io.place import Place
-from dataprep_io.status import Event
+from dataprep_io.jobs import status
+from dataprep_io.jobs.cluster import EVENTS, JOBS, PODS, Body, connected
+from dataprep_io.jobs.definition import Definition
+from dataprep_io.jobs.place import Place
+from dataprep_io.jobs.status import Event
 
 TOLERATED_SECONDS: Final = 300
 """For how long the API server may be away while a job is watched, as during an upgrade of the cluster."""

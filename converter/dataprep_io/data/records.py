@@ -11,7 +11,7 @@ import numpy as np
 import pyarrow as pa
 
 from dataprep_converter.core.errors import BadData
-from dataprep_io.arrays import as_numpy, column_of
+from dataprep_io.data.arrays import as_numpy, column_of
 
 _FIRST_RECORDS: Final = 1024
 """The number of records whose values decide the columns' types."""

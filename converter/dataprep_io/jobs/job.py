@@ -6,13 +6,13 @@ from collections.abc import AsyncGenerator, Iterator, Sequence
 from typing import Any, Final, Self
 
 from dataprep_api.spec import DataPrepJobSpec
-from dataprep_io import background, status
-from dataprep_io.definition import Definition
 from dataprep_io.errors import ClusterError
+from dataprep_io.jobs import background, status
+from dataprep_io.jobs.definition import Definition
+from dataprep_io.jobs.place import Place
+from dataprep_io.jobs.status import Event, Progress
 from dataprep_io.notebook import Bar
-from dataprep_io.place import Place
 from dataprep_io.results import Result
-from dataprep_io.status import Event, Progress
 
 _POLL_SECONDS: Final = 2.0
 
@@ -99,20 +99,20 @@ class AsyncJob(_Described):
     @classmethod
     async def attach(cls, name: str, *, namespace: str | None = None, kubeconfig: str | None = None, context: str | None = None) -> Self:
         """Returns a job that was submitted before. Raises JobNotFound."""
-        from dataprep_io import submitted
+        from dataprep_io.jobs import submitted
 
         return cls._of(*await submitted.find(name, Place(namespace, kubeconfig, context)))
 
     async def submit(self, *, namespace: str | None = None, kubeconfig: str | None = None, context: str | None = None) -> Self:
         """Creates the DataPrepJob on a cluster, and returns this job."""
-        from dataprep_io import submitted
+        from dataprep_io.jobs import submitted
 
         self._place = await submitted.create(self._definition, Place(namespace or self._definition.namespace, kubeconfig, context))
         return self
 
     async def wait(self, *, timeout: float | None = None, poll: float = _POLL_SECONDS) -> Result:
         """Waits for the end of the job, and returns the finished data set. Raises JobFailed and TimeoutError."""
-        from dataprep_io import submitted
+        from dataprep_io.jobs import submitted
 
         async for body in submitted.watch(self.name, self._where, timeout=timeout, poll=poll):
             last = body
@@ -120,55 +120,55 @@ class AsyncJob(_Described):
 
     async def phase(self) -> str:
         """Returns the job's phase now, such as `Running`."""
-        from dataprep_io import submitted
+        from dataprep_io.jobs import submitted
 
         return status.phase_of(await submitted.get(self.name, self._where))
 
     async def progress(self) -> Progress:
         """Returns how far the job is now."""
-        from dataprep_io import submitted
+        from dataprep_io.jobs import submitted
 
         return status.progress_of(await submitted.get(self.name, self._where))
 
     async def result(self) -> Result:
         """Returns the finished data set. Raises JobFailed and NotFinished."""
-        from dataprep_io import submitted
+        from dataprep_io.jobs import submitted
 
         return status.result_of(await submitted.get(self.name, self._where))
 
     async def events(self) -> Sequence[Event]:
         """Returns what the cluster's components have reported about the job, oldest first."""
-        from dataprep_io import submitted
+        from dataprep_io.jobs import submitted
 
         return await submitted.events(self.name, self._where)
 
     def logs(self, *, failed: bool = False, follow: bool = False) -> AsyncGenerator[str, None]:
         """Yields the lines of the pods' logs, each after the name of its pod, the oldest pod first."""
-        from dataprep_io import submitted
+        from dataprep_io.jobs import submitted
 
         return submitted.logs(self.name, self._where, failed=failed, follow=follow)
 
     async def retry(self) -> None:
         """Tries a failed job again. Raises ClusterError if the job hasn't failed."""
-        from dataprep_io import submitted
+        from dataprep_io.jobs import submitted
 
         await submitted.retry(self.name, self._where)
 
     async def suspend(self) -> None:
         """Stops the job's pods, and keeps finished shards."""
-        from dataprep_io import submitted
+        from dataprep_io.jobs import submitted
 
         await submitted.set_suspended(self.name, self._where, suspended=True)
 
     async def resume(self) -> None:
         """Lets a suspended job go on."""
-        from dataprep_io import submitted
+        from dataprep_io.jobs import submitted
 
         await submitted.set_suspended(self.name, self._where, suspended=False)
 
     async def delete(self) -> None:
         """Deletes the DataPrepJob. Does nothing if there is no such job."""
-        from dataprep_io import submitted
+        from dataprep_io.jobs import submitted
 
         await submitted.delete(self.name, self._where)
 
@@ -192,7 +192,7 @@ class Job(_Described):
     @classmethod
     def attach(cls, name: str, *, namespace: str | None = None, kubeconfig: str | None = None, context: str | None = None) -> Self:
         """Returns a job that was submitted before, by this program or another one. Raises JobNotFound."""
-        from dataprep_io import submitted
+        from dataprep_io.jobs import submitted
 
         return cls._of(*background.run(submitted.find(name, Place(namespace, kubeconfig, context))))
 
@@ -201,7 +201,7 @@ class Job(_Described):
 
         The default namespace is that of the job's file, of the kubeconfig's context, or of this pod. Raises ClusterError.
         """
-        from dataprep_io import submitted
+        from dataprep_io.jobs import submitted
 
         place = Place(namespace or self._definition.namespace, kubeconfig, context)
         self._place = background.run(submitted.create(self._definition, place))
@@ -212,7 +212,7 @@ class Job(_Described):
 
         Raises JobFailed if the job has failed, and TimeoutError after `timeout` seconds.
         """
-        from dataprep_io import submitted
+        from dataprep_io.jobs import submitted
 
         bar = Bar()
         for body in background.iterate(submitted.watch(self.name, self._where, timeout=timeout, poll=poll)):
