@@ -35,6 +35,8 @@ class PlayedCluster:
 
     faults: list[int] = field(default_factory=list)
     """The statuses of the next answers, which have no other content."""
+    faults_after: int | None = None
+    """After this many further answers, one request is refused because its credentials have expired."""
 
     def __enter__(self) -> Self:
         played = self
@@ -85,6 +87,11 @@ class PlayedCluster:
         self.requests.append(f"{method} {target}")
         if body is not None:
             self.bodies.append(body)
+        if self.faults_after is not None:
+            self.faults_after -= 1
+            if self.faults_after < 0:
+                self.faults_after = None
+                return _failure(401, "expired")
         if self.faults:
             return _failure(self.faults.pop(0), "made up by a test")
         if self.refusal is not None:
@@ -95,7 +102,7 @@ class PlayedCluster:
         if url.path.startswith(_JOBS):
             return self._job(method, f"{parts[5]}/{parts[7] if len(parts) > 7 else ''}", body)
         if parts[-1] == "log":
-            return 200, self.logs[parts[-2]]
+            return (200, self.logs[parts[-2]]) if parts[-2] in self.logs else _failure(404, "not found")
         items = self.events if parts[-1] == "events" else self.pods
         assert parts[-1] == "pods" or query["fieldSelector"] == "involvedObject.uid=1234"
         # Two pages, so that clients have to ask for the second one.

@@ -94,7 +94,7 @@ def test_wait_raises_the_reason_of_a_failed_job(played: PlayedCluster) -> None:
 def test_wait_goes_on_while_the_api_server_is_away(played: PlayedCluster, monkeypatch: pytest.MonkeyPatch) -> None:
     job = a_job().submit()
     played.statuses = [SUCCEEDED]
-    played.faults = [503, 500]
+    played.faults = [503, 500, 429]
     assert job.wait(poll=0).records == 3
     monkeypatch.setattr("dataprep_io.jobs.submitted.TOLERATED_SECONDS", -1)
     played.faults = [503]
@@ -104,6 +104,17 @@ def test_wait_goes_on_while_the_api_server_is_away(played: PlayedCluster, monkey
     with pytest.raises(dp.ClusterError) as caught:
         job.wait(poll=0)
     assert caught.value.status == 403
+
+
+def test_wait_reads_the_credentials_again_when_they_have_expired(played: PlayedCluster) -> None:
+    job = a_job().submit()
+    played.faults = [401]
+    with pytest.raises(dp.ClusterError):
+        job.wait(poll=0)
+    played.statuses = [RUNNING, SUCCEEDED]
+    played.faults_after = 1
+    assert job.wait(poll=0).records == 3
+    assert len(played.requests) == 5
 
 
 def test_wait_ends_after_its_timeout(played: PlayedCluster) -> None:
@@ -141,6 +152,16 @@ def test_attach_finds_a_job_of_another_program(played: PlayedCluster) -> None:
         dp.Job.attach("others", namespace="ml")
 
 
+def test_attach_finds_a_job_of_a_later_release(played: PlayedCluster) -> None:
+    a_job().submit()
+    played.jobs["team/rows"]["spec"]["later"] = 1
+    played.statuses = [SUCCEEDED]
+    found = dp.Job.attach("rows")
+    assert found.result.records == 3
+    with pytest.raises(dp.SpecError, match="spec.later: unknown field"):
+        found.spec  # noqa: B018 - the access checks the job
+
+
 def test_a_retry_is_only_for_a_failed_job_and_hides_its_failure(played: PlayedCluster) -> None:
     job = a_job().submit()
     played.statuses = [RUNNING]
@@ -176,6 +197,11 @@ def test_logs_are_those_of_all_pods_in_the_order_of_their_start(played: PlayedCl
     assert list(job.logs()) == ["plan: planned", "work: line 1", "work: no \\xff UTF-8"]
     assert next(job.logs(failed=True)) == "work: line 1"
     assert "labelSelector=dataprep.io/job%3Drows" in played.requests[1]
+
+
+def test_pods_without_a_log_are_left_out(played: PlayedCluster) -> None:
+    played.pods = [a_pod("gone", "2026-01-01T00:00:01Z", "Succeeded"), a_pod("later", "2026-01-01T00:00:02Z", "Pending")]
+    assert list(a_job().submit().logs()) == []
 
 
 def test_events_are_in_the_order_of_their_times(played: PlayedCluster) -> None:

@@ -87,6 +87,21 @@ def test_tensors_keep_their_shape(tmp_path: Path) -> None:
     assert batch["label"].tolist() == [0, 1, 2, 3, 4, 5]
 
 
+def test_arrays_of_texts_objects_and_series_are_columns(tmp_path: Path) -> None:
+    arrays = {
+        "text": np.array(["a", "bc"]),
+        "objects": np.array([None, "x"], dtype=object),
+        "series": pd.Series(["y", None]),
+        "time": np.array(["2026-01-01", "2026-01-02"], "datetime64[s]"),
+        "flag": np.array([True, False]),
+    }
+    result = dp.write(arrays, tmp_path / "set", format="jsonl")
+    first, second = rows_of(result)
+    assert (first["text"], first["objects"], first["series"], first["flag"]) == ("a", None, "y", True)
+    assert (second["text"], second["objects"], second["series"], second["flag"]) == ("bc", "x", None, False)
+    assert second["time"] - first["time"] == 86_400
+
+
 def test_the_name_of_an_index_of_pandas_decides_whether_it_is_written(tmp_path: Path) -> None:
     frame = pd.DataFrame({"n": [1, 2]}, index=["x", "y"])
     assert rows_of(dp.write(frame, tmp_path / "without")) == [{"n": 1}, {"n": 2}]

@@ -42,13 +42,13 @@ def array_batches(arrays: Mapping[str, Any]) -> tuple[pa.Schema, Iterator[pa.Rec
 
     Raises BadData for arrays of different lengths, and for values that a column can't have.
     """
-    columns = {name: as_numpy(values) for name, values in arrays.items()}
-    lengths = {name: len(values) if values.ndim else None for name, values in columns.items()}
+    columns = {name: _values(name, values) for name, values in arrays.items()}
+    lengths = {name: len(values) for name, values in columns.items()}
     if len(set(lengths.values())) > 1:
         raise BadData(
             f"The arrays must have one entry per record, but have the lengths {', '.join(f'{n}: {k}' for n, k in lengths.items())}."
         )
-    rows = next(iter(lengths.values())) or 0
+    rows = next(iter(lengths.values()))
     size = sum(values.nbytes for values in columns.values())
     step = max(1, min(_MOST_RECORDS, _BATCH_BYTES * rows // max(1, size)))
     schema = pa.schema([(name, _column(name, values[:1]).type) for name, values in columns.items()])
@@ -61,9 +61,29 @@ def array_batches(arrays: Mapping[str, Any]) -> tuple[pa.Schema, Iterator[pa.Rec
     return schema, batches(), size
 
 
-def _column(name: str, values: npt.NDArray[Any], kind: pa.DataType | None = None) -> Any:
+def _values(name: str, values: Any) -> Any:
+    """Returns an array of numbers. Texts and objects become a column at once, because their type isn't known before all were looked at."""
+    if _is(values, "pandas", "polars") or as_numpy(values).dtype.kind not in "biuf":
+        return _column(name, values if hasattr(values, "__arrow_c_stream__") else as_numpy(values))
+    if not (array := as_numpy(values)).ndim:
+        raise BadData(f"The array {name!r} is a single value, expected one entry per record.")
+    return array
+
+
+def _is(values: Any, *libraries: str) -> bool:
+    return type(values).__module__.partition(".")[0] in libraries
+
+
+def _column(name: str, values: Any, kind: pa.DataType | None = None) -> Any:
+    """Returns a column, of type `kind` if that is known."""
+    if isinstance(values, pa.Array):
+        return values
     try:
-        column = column_of(values)
+        column = column_of(values) if isinstance(values, np.ndarray) else _combined(_arrow.chunked_array(values))
         return column if kind is None or column.type == kind else column.cast(kind)
     except (pa.ArrowException, KeyError) as exc:
         raise BadData(f"The array {name!r} has values of {values.dtype}, which can't be a column: {exc}.") from exc
+
+
+def _combined(column: Any) -> Any:
+    return column.combine_chunks() if column.num_chunks != 1 else column.chunk(0)

@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any, Final, Self
 
 from dataprep_api import API_VERSION, KIND
@@ -20,39 +21,43 @@ _METADATA: Final = ("name", "namespace", "labels", "annotations")
 
 @dataclass(frozen=True)
 class Definition:
-    """A job as the user has written it, and the validated job."""
+    """A job as the user has written it."""
 
     document: Mapping[str, Any]
-    job: DataPrepJob
 
     # Any, because fields have values of every kind that YAML has.
     @classmethod
     def of_keywords(cls, name: str, spec: Mapping[str, Any]) -> Self:
         """Returns the job with these fields of the spec. Raises SpecError with all faults."""
         document = {"apiVersion": API_VERSION, "kind": KIND, "metadata": {"name": name}, "spec": _spec_fields(spec)}
-        job = DataPrepJob.parse(document, new=True)
+        DataPrepJob.parse(document, new=True)
         job_file.check_name(name)
-        return cls(document, job)
+        return cls(document)
 
     @classmethod
     def of_yaml(cls, path: str) -> Self:
         """Returns the job in a file. Raises SpecError with all faults, each with its line."""
-        job = job_file.load(path, new=True)
+        job_file.load(path, new=True)
         chosen, below = job_file.job_in(path)
         if below:
             raise SpecError([Fault("kind", f"expected {KIND}, got {chosen.value['kind']}; apply it with kubectl")])
-        return cls(_written(chosen.value), job)
+        return cls(_written(chosen.value))
 
     @classmethod
     def of_object(cls, body: Mapping[str, Any]) -> Self:
-        """Returns the job that an API server has."""
-        document = _written(body)
-        return cls(document, DataPrepJob.parse(document))
+        """Returns the job that an API server has. It may have fields that only a later release knows."""
+        return cls(_written(body))
+
+    @cached_property
+    def job(self) -> DataPrepJob:
+        """The validated job. Raises SpecError for a job of a later release, with fields that this release doesn't know."""
+        return DataPrepJob.parse(dict(self.document))
 
     @property
     def name(self) -> str:
         """The name of the DataPrepJob."""
-        return self.job.metadata.name
+        name: str = self.document["metadata"]["name"]
+        return name
 
     @property
     def namespace(self) -> str | None:

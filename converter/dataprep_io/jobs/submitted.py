@@ -14,6 +14,10 @@ from dataprep_io.jobs.definition import Definition
 from dataprep_io.jobs.place import Place
 from dataprep_io.jobs.status import Event
 
+_EXPIRED: Final = 401
+_GONE: Final = 404
+_TOO_MANY: Final = 429
+_FAULT: Final = 500
 TOLERATED_SECONDS: Final = 300
 """For how long the API server may be away while a job is watched, as during an upgrade of the cluster."""
 
@@ -53,22 +57,31 @@ async def watch(name: str, place: Place, *, timeout: float | None, poll: float) 
     Raises TimeoutError after `timeout` seconds, and ClusterError if the API server can't be reached for several minutes.
     """
     began = reached = time.monotonic()
-    async with connected(place) as cluster:
-        while True:
-            try:
-                body = await cluster.get(JOBS, name)
-            except ClusterError as exc:
-                if (exc.status is not None and exc.status < 500) or time.monotonic() - reached > TOLERATED_SECONDS:
-                    raise
-            else:
-                reached = time.monotonic()
-                yield body
-                if status.is_finished(body):
-                    return
-            left = poll if timeout is None else began + timeout - time.monotonic()
-            if left <= 0 and timeout is not None:
-                raise TimeoutError(f"The job {name} hasn't ended within {timeout} seconds. It goes on.")
-            await asyncio.sleep(min(poll, left))
+    while True:
+        async with connected(place) as cluster:
+            has_answered = False
+            while True:
+                try:
+                    body = await cluster.get(JOBS, name)
+                except ClusterError as exc:
+                    if exc.status == _EXPIRED and has_answered:
+                        break  # connects with new credentials
+                    if not _is_temporary(exc) or time.monotonic() - reached > TOLERATED_SECONDS:
+                        raise
+                else:
+                    has_answered, reached = True, time.monotonic()
+                    yield body
+                    if status.is_finished(body):
+                        return
+                left = poll if timeout is None else began + timeout - time.monotonic()
+                if left <= 0 and timeout is not None:
+                    raise TimeoutError(f"The job {name} hasn't ended within {timeout} seconds. It goes on.")
+                await asyncio.sleep(min(poll, left))
+
+
+def _is_temporary(error: ClusterError) -> bool:
+    """Whether a later request may succeed: without an answer, after too many requests, or after a fault of the server."""
+    return error.status is None or error.status == _TOO_MANY or error.status >= _FAULT
 
 
 async def events(name: str, place: Place) -> Sequence[Event]:
@@ -84,11 +97,15 @@ async def logs(name: str, place: Place, *, failed: bool, follow: bool) -> AsyncG
     async with connected(place) as cluster:
         pods = await cluster.list(PODS, labelSelector=f"{names.LABEL_JOB}={names.label_value(name)}")
         for pod in sorted(pods, key=lambda pod: pod["metadata"]["creationTimestamp"]):
-            if failed and (pod.get("status") or {}).get("phase") != "Failed":
+            phase, pod_name = (pod.get("status") or {}).get("phase"), pod["metadata"]["name"]
+            if phase == "Pending" or (failed and phase != "Failed"):
                 continue
-            pod_name = pod["metadata"]["name"]
-            async for line in cluster.log_lines(pod_name, follow=follow):
-                yield f"{pod_name}: {line}"
+            try:
+                async for line in cluster.log_lines(pod_name, follow=follow):
+                    yield f"{pod_name}: {line}"
+            except ClusterError as exc:
+                if exc.status != _GONE:  # a cleanup rule may have removed the pod in the meantime
+                    raise
 
 
 async def retry(name: str, place: Place) -> None:
