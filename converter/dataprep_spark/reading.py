@@ -23,10 +23,10 @@ from dataprep_converter.inputs.access import Access
 from dataprep_converter.readers.columnar.tables import columns_from
 from dataprep_converter.records.columns import similar
 from dataprep_converter.stores import StoreSettings
+from dataprep_frames.options import ReadOptions, found_name
+from dataprep_frames.replacement import check_not_replaced
 from dataprep_reader.dataset import DataSet
 from dataprep_reader.shards import ShardLayout
-from dataprep_spark.options import ReadOptions, found_name
-from dataprep_spark.replacement import check_not_replaced
 from dataprep_spark.spark_types import as_spark_type, spark_type
 
 PARTITION_BYTES: Final = 128 << 20

@@ -10,7 +10,8 @@ from dataprep_converter.cli.arguments import access_of
 from dataprep_converter.core.errors import BadSpec
 from dataprep_converter.inputs import job_file
 from dataprep_converter.stores import StoreSettings
-from dataprep_spark import attempts, publishing, reading, writing
+from dataprep_frames import attempts, publishing, writing
+from dataprep_spark import reading
 from dataprep_spark.options import read_options, write_options
 
 logger = logging.getLogger(__name__)

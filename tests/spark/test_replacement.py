@@ -8,7 +8,8 @@ from tests.builders.dataframes import begin, numbers, run_tasks, write_frame
 
 from dataprep_api.dataset.report import Manifest
 from dataprep_converter.core.errors import BadData
-from dataprep_spark import publishing, reading
+from dataprep_frames import publishing
+from dataprep_spark import reading
 from dataprep_spark.options import read_options
 
 OLD = [[numbers(0, 2)], [numbers(2, 2)]]

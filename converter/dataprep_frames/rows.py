@@ -20,7 +20,7 @@ from dataprep_converter.readers.columnar.columns import columns_of
 from dataprep_converter.readers.columnar.tables import CommonSchema
 from dataprep_converter.records.batch import SAMPLE, Batch, RejectedSample
 from dataprep_converter.sampling.units import Units
-from dataprep_spark.options import WriteOptions
+from dataprep_frames.options import WriteOptions
 
 _BATCH_BYTES: Final = 8 << 20
 """Batches are cut to about this many bytes, as a reader's batches are."""

@@ -20,8 +20,8 @@ from dataprep_converter.inputs.access import Access
 from dataprep_converter.pipeline.pipeline import Pipeline
 from dataprep_converter.stores import MovesFiles, StoreSettings, WritesAside
 from dataprep_converter.stores.read_only import ReadOnlyStore
-from dataprep_spark.options import Mode, WriteOptions, found_name
-from dataprep_spark.rows import frozen_state
+from dataprep_frames.options import Mode, WriteOptions, found_name
+from dataprep_frames.rows import frozen_state
 
 ROW_BITS: Final = 33
 """A row's number is the partition's number, followed by this many bits for the row's number in the partition. Spark's

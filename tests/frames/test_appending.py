@@ -13,7 +13,8 @@ from dataprep_converter.core.errors import BadSpec, NoInput, NotWhole, OutputExi
 from dataprep_converter.dataset.output_folder import RunFolder
 from dataprep_converter.inputs.access import Access
 from dataprep_converter.tools.verification import verify
-from dataprep_spark import publishing, reading
+from dataprep_frames import publishing
+from dataprep_spark import reading
 from dataprep_spark.options import read_options
 
 ROWS = [[numbers(0, 2)]]

@@ -39,13 +39,13 @@ from dataprep_converter.steps.conversion import convert_commit, extend
 from dataprep_converter.steps.conversion.convert_plan import ConversionDraft
 from dataprep_converter.steps.conversion.extend import ExistingDataSet, ExtensionDraft
 from dataprep_converter.stores import StoreSettings
-from dataprep_spark.attempts import WrittenPartition
-from dataprep_spark.messages import in_words_of_spark
-from dataprep_spark.moving import Mover
-from dataprep_spark.options import WriteOptions
-from dataprep_spark.placing import WrittenFile, all_moves, as_shards, place
-from dataprep_spark.rows import frozen_state
-from dataprep_spark.writing import ROW_BITS, Write, check_unchanged, planned_write, remove_folder
+from dataprep_frames.attempts import WrittenPartition
+from dataprep_frames.messages import in_words_of_spark
+from dataprep_frames.moving import Mover
+from dataprep_frames.options import WriteOptions
+from dataprep_frames.placing import WrittenFile, all_moves, as_shards, place
+from dataprep_frames.rows import frozen_state
+from dataprep_frames.writing import ROW_BITS, Write, check_unchanged, planned_write, remove_folder
 
 logger = logging.getLogger(__name__)
 

@@ -23,9 +23,9 @@ from dataprep_converter.pipeline.shard_samples import MOST_RECORDS
 from dataprep_converter.pipeline.shard_writer import ShardWriter
 from dataprep_converter.sampling.plan import Plan
 from dataprep_converter.sampling.units import Unit, UnitTable
-from dataprep_spark.messages import in_words_of_spark
-from dataprep_spark.rows import Rows, RowsReader
-from dataprep_spark.writing import ROW_BITS, Write, check_unchanged, remove_folder
+from dataprep_frames.messages import in_words_of_spark
+from dataprep_frames.rows import Rows, RowsReader
+from dataprep_frames.writing import ROW_BITS, Write, check_unchanged, remove_folder
 
 _FILE_BITS: Final = 20
 """The number of a file of a partition is placed above this many bits for the partition's number."""

@@ -20,10 +20,10 @@ from dataprep_converter.stores.files import FileStore
 from dataprep_converter.stores.publish import stage_copy
 from dataprep_converter.tools import repair
 from dataprep_converter.tools.verification import verify
-from dataprep_spark import moving, publishing, writing
-from dataprep_spark.attempts import write_partition
-from dataprep_spark.rows import Rows
-from dataprep_spark.writing import Write
+from dataprep_frames import moving, publishing, writing
+from dataprep_frames.attempts import write_partition
+from dataprep_frames.rows import Rows
+from dataprep_frames.writing import Write
 
 PARTITIONS = [[numbers(0, 7), numbers(7, 3)], [], [numbers(10, 5)]]
 

@@ -8,7 +8,8 @@ from dataprep_api.dataset.report import Manifest
 from dataprep_converter.core.errors import NotFound
 from dataprep_converter.inputs.access import Access
 from dataprep_converter.tools.verification import verify
-from dataprep_spark import publishing, reading
+from dataprep_frames import publishing
+from dataprep_spark import reading
 from dataprep_spark.options import read_options
 
 

@@ -3,7 +3,7 @@
 import pytest
 
 from dataprep_converter.core.errors import NotWhole
-from dataprep_spark.messages import in_words_of_spark
+from dataprep_frames.messages import in_words_of_spark
 
 
 @pytest.mark.parametrize(
