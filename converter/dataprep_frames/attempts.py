@@ -15,7 +15,7 @@ from dataprep_api.dataset import run_id
 from dataprep_api.dataset.plan import PlanHead, Shard, SplitPlan
 from dataprep_api.dataset.report import ShardReport
 from dataprep_converter.core.errors import BadSpec, ConvertError, NotWhole, OutputLost
-from dataprep_converter.dataset import spark_rows
+from dataprep_converter.dataset.frame_rows import READER
 from dataprep_converter.dataset.output_folder import OutputFolder, RunFolder
 from dataprep_converter.inputs.access import Access
 from dataprep_converter.pipeline.pipeline import Pipeline
@@ -23,7 +23,7 @@ from dataprep_converter.pipeline.shard_samples import MOST_RECORDS
 from dataprep_converter.pipeline.shard_writer import ShardWriter
 from dataprep_converter.sampling.plan import Plan
 from dataprep_converter.sampling.units import Unit, UnitTable
-from dataprep_frames.messages import in_words_of_spark
+from dataprep_frames.messages import in_words_of_engine
 from dataprep_frames.rows import Rows, RowsReader
 from dataprep_frames.writing import ROW_BITS, Write, check_unchanged, remove_folder
 
@@ -43,7 +43,7 @@ class WrittenPartition:
     """The reports of the files, in the order of their rows."""
 
 
-@in_words_of_spark()
+@in_words_of_engine
 def write_partition(write: Write, batches: Iterable[pa.RecordBatch], *, partition: int, attempt: str) -> WrittenPartition:
     """Writes the rows of a partition as one attempt of its task. Returns what the driver needs to publish the files.
 
@@ -55,8 +55,8 @@ def write_partition(write: Write, batches: Iterable[pa.RecordBatch], *, partitio
     number = write.first_partition + partition
     if number >> _FILE_BITS:
         raise BadSpec(
-            f"A data set that Spark writes has at most {1 << _FILE_BITS:,} partitions, those of earlier appends included. Use df.coalesce() "
-            "to have fewer.",
+            f"A data set that {write.engine.name} writes has at most {1 << _FILE_BITS:,} {write.engine.part}s, those of earlier appends "
+            f"included. Use {write.engine.fewer} to have fewer.",
         )
     access = write.access()
     plan = _plan_of_attempt(write, number)
@@ -119,7 +119,7 @@ def _shard_of_attempt(write: Write, split: str, number: int, nth: int, *, first:
 
 def _plan_of_attempt(write: Write, number: int) -> Plan:
     """Returns a plan for the rows of one partition. It is never stored."""
-    units = UnitTable.of([Unit(root=0, path=str(number), uri=f"spark:partition-{number}", records=_MANY, size=0, pin="")])
+    units = UnitTable.of([Unit(root=0, path=str(number), uri=write.engine.part_uri(number), records=_MANY, size=0, pin="")])
     split = SplitPlan(name=write.options.split, ranges=[(0, _MANY)], records=_MANY, shards=1, template=write.template)
     head = PlanHead(
         run_id=write.run_id,
@@ -128,7 +128,7 @@ def _plan_of_attempt(write: Write, number: int) -> Plan:
         spec_sha256="",
         inputs_sha256=write.inputs_sha256,
         units_sha256="",
-        reader=spark_rows.READER,
+        reader=READER,
         samples=_MANY,
         bytes_in=0,
         splits=[split],

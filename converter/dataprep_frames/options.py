@@ -11,6 +11,7 @@ from pydantic import TypeAdapter, ValidationError
 from dataprep_api.spec import DataPrepJobSpec
 from dataprep_api.spec.model import SplitName
 from dataprep_converter.core.errors import BadSpec
+from dataprep_converter.dataset.frame_rows import Engine
 from dataprep_converter.stores.local_paths import path_of
 
 Mode = Literal["errorifexists", "overwrite", "append", "ignore"]
@@ -43,8 +44,9 @@ class WriteOptions:
     """The options of a write."""
 
     spec: DataPrepJobSpec
-    """The job that would write the data set, if a DataFrame were a source."""
+    """The job that would write the data set, if a data frame were a source."""
     mode: Mode
+    engine: Engine
     split: str = SPLIT
     """The split of all rows, if there is no column with the splits' names."""
     split_column: str | None = None
@@ -62,7 +64,7 @@ class WriteOptions:
 
 
 def found_name(name: str, names: Sequence[str]) -> str | None:
-    """Returns the column that Spark means by a name, in any case, or None if there is none. A column with the same case comes first."""
+    """Returns the column that users mean by a name, in any case, or None if there is none. A column with the same case comes first."""
     same = [each for each in names if each.casefold() == name.casefold()]
     return name if name in same else next(iter(same), None)
 

@@ -19,7 +19,8 @@ from dataprep_api.resources.job import DataPrepJob
 from dataprep_api.spec.model import model_in
 from dataprep_api.spec.output import Output
 from dataprep_converter.core.errors import BadSpec
-from dataprep_converter.dataset import spark_rows
+from dataprep_converter.dataset import frame_rows
+from dataprep_converter.dataset.frame_rows import SPARK
 from dataprep_converter.records.columns import similar
 from dataprep_frames.options import OVERWRITE, SPLIT, SPLIT_COLUMN, Mode, ReadOptions, WriteOptions, location
 
@@ -78,8 +79,8 @@ def write_options(options: Mapping[str, str], *, overwrite: bool) -> WriteOption
     document = {
         "apiVersion": API_VERSION,
         "kind": KIND,
-        "metadata": {"name": "spark"},
-        "spec": {"source": spark_rows.source(_list(own.get("nested"), "nested")), "output": output},
+        "metadata": {"name": SPARK.job},
+        "spec": {"source": frame_rows.source(SPARK, _list(own.get("nested"), "nested")), "output": output},
     }
     try:
         spec = DataPrepJob.parse(document).spec
@@ -87,7 +88,7 @@ def write_options(options: Mapping[str, str], *, overwrite: bool) -> WriteOption
         raise BadSpec(f"{exc}.") from exc
     if "split" in own and "splitColumn" in own:
         raise BadSpec("The options split and splitColumn contradict each other: set split if all rows have the same split.")
-    parsed = WriteOptions(spec=spec, mode=mode, split_column=_column(own), job=own.get("job"))
+    parsed = WriteOptions(spec=spec, mode=mode, engine=SPARK, split_column=_column(own), job=own.get("job"))
     return replace(parsed, split=parsed.with_split_name(own.get("split", SPLIT)))
 
 

@@ -12,7 +12,7 @@ import pyarrow as pa
 from dataprep_api import names
 from dataprep_api.dataset.report import Manifest, ManifestFile, MetadataFile
 from dataprep_converter.core.errors import BadData, BadSpec, ConvertError, NewerFormat, NotWhole
-from dataprep_converter.dataset import spark_rows
+from dataprep_converter.dataset.frame_rows import engine_of_content
 from dataprep_converter.dataset.listing import load_manifest
 from dataprep_converter.dataset.output_folder import OutputFolder
 from dataprep_converter.formats.columnar.hugging_face import unwrapped
@@ -161,9 +161,9 @@ def open_source(options: ReadOptions, settings: Iterable[StoreSettings] = ()) ->
 
 
 def _features_in_order(manifest: Manifest, uri: str, access: Access) -> list[str]:
-    """Returns the names of the features: as the DataFrame had them if Spark has written the data set, or else as the records have them."""
+    """Returns the names of the features: as the data frame had them if an engine has written the data set, or else as the records have them."""
     features = [feature["name"] for feature in manifest.features]
-    if not spark_rows.is_content_of_spark(manifest.content):
+    if engine_of_content(manifest.content) is None:
         return features
     try:
         found = OutputFolder(uri, access).of_run(manifest.run_id).plan_head()

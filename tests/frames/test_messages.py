@@ -1,9 +1,10 @@
-"""Messages for users of Spark name Spark's calls and options, not the fields of a job."""
+"""Messages for users of an engine name its calls and options, not the fields of a job."""
 
 import pytest
 
 from dataprep_converter.core.errors import NotWhole
-from dataprep_frames.messages import in_words_of_spark
+from dataprep_converter.dataset.frame_rows import SPARK
+from dataprep_frames.messages import in_words_of
 
 
 @pytest.mark.parametrize(
@@ -19,11 +20,11 @@ from dataprep_frames.messages import in_words_of_spark
         ),
         ("/data/output.parquet is gone: set output.fileName.", "/data/output.parquet is gone: set fileName."),
         ("output.fileName differs (it was 'a': set the same in the job)", "fileName differs (it was 'a': set the same option)"),
-        ('x; add nested: ["a \\" b"] to the options of df.write to keep it', 'x; add "a \\" b" to the option nested to keep it'),
+        ('x; add nested: ["a \\" b"] to the options of the write to keep it', 'x; add "a \\" b" to the option nested to keep it'),
         ("/a/output.d/x: the output. It ends.", "/a/output.d/x: the output. It ends."),
     ],
 )
 def test_a_message_is_put_into_words_of_spark(message: str, words: str) -> None:
-    with pytest.raises(NotWhole) as caught, in_words_of_spark():
+    with pytest.raises(NotWhole) as caught, in_words_of(SPARK):
         raise NotWhole(message, uri="s3://b/x")
     assert (str(caught.value), caught.value.uri) == (words, "s3://b/x")
