@@ -23,6 +23,7 @@ from dataprep_converter.pipeline.shard_samples import MOST_RECORDS
 from dataprep_converter.pipeline.shard_writer import ShardWriter
 from dataprep_converter.sampling.plan import Plan
 from dataprep_converter.sampling.units import Unit, UnitTable
+from dataprep_frames.columns import PartColumns, first_rows, with_columns
 from dataprep_frames.messages import in_words_of_engine
 from dataprep_frames.rows import Rows, RowsReader
 from dataprep_frames.writing import ROW_BITS, Write, check_unchanged, remove_folder
@@ -41,13 +42,15 @@ class WrittenPartition:
     attempt: str
     reports: tuple[bytes, ...] = ()
     """The reports of the files, in the order of their rows."""
+    columns: PartColumns | None = None
+    """The columns of the rows. The driver needs them if it hasn't known them before."""
 
 
 @in_words_of_engine
 def write_partition(write: Write, batches: Iterable[pa.RecordBatch], *, partition: int, attempt: str) -> WrittenPartition:
     """Writes the rows of a partition as one attempt of its task. Returns what the driver needs to publish the files.
 
-    Raises BadData naming the row, if a row can't be stored as the format's rules demand, and OutputLost or NotWhole if the driver has begun
+    Raises BadSpec for columns that can't be written, BadData naming the row, if a row can't be stored as the format's rules demand, and OutputLost or NotWhole if the driver has begun
     its commit or can't succeed any more.
     """
     if write.is_skipped:
@@ -58,6 +61,13 @@ def write_partition(write: Write, batches: Iterable[pa.RecordBatch], *, partitio
             f"A data set that {write.engine.name} writes has at most {1 << _FILE_BITS:,} {write.engine.part}s, those of earlier appends "
             f"included. Use {write.engine.fewer} to have fewer.",
         )
+    columns = None
+    if write.schema is None:
+        first, batches = first_rows(batches)
+        if first is None:
+            return WrittenPartition(partition, attempt)
+        columns = PartColumns(partition, first.schema)
+        write = with_columns(write, first.schema)
     access = write.access()
     plan = _plan_of_attempt(write, number)
     folder = OutputFolder(write.attempt_uri(attempt), access).of_run(write.run_id)
@@ -66,7 +76,7 @@ def write_partition(write: Write, batches: Iterable[pa.RecordBatch], *, partitio
         reader = RowsReader(write.source, write.state, access)
         pipeline.reader.close()
         pipeline.read_from(reader)
-        rows = Rows(batches, write.schema, write.options, most_in_batch=min(pipeline.most_records, MOST_RECORDS))
+        rows = Rows(batches, write.known_schema, write.options, most_in_batch=min(pipeline.most_records, MOST_RECORDS))
         for nth, (split, records) in enumerate(rows.files(write.spec.output.shards.records)):
             if not nth:
                 _claim(write, folder, access)
@@ -75,7 +85,7 @@ def write_partition(write: Write, batches: Iterable[pa.RecordBatch], *, partitio
             writer = ShardWriter(shard, plan=plan, pipeline=pipeline, folder=folder, access=access, attempt=f"task {attempt}")
             writer.encode(lambda _: None)
             reports.append(writer.publish())
-    return WrittenPartition(partition, attempt, tuple(report.to_bytes() for report in reports))
+    return WrittenPartition(partition, attempt, tuple(report.to_bytes() for report in reports), columns)
 
 
 def _claim(write: Write, folder: RunFolder, access: Access) -> None:

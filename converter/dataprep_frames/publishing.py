@@ -29,7 +29,6 @@ from dataprep_converter.dataset.frame_rows import READER, Engine
 from dataprep_converter.dataset.output_folder import OutputFolder, RunFolder
 from dataprep_converter.inputs.access import Access
 from dataprep_converter.planning.growth import Growth
-from dataprep_converter.readers.columnar.tables import columns_from
 from dataprep_converter.runtime import makers
 from dataprep_converter.sampling.plan import Tables, WholePlan
 from dataprep_converter.sampling.units import Unit, UnitTable
@@ -40,24 +39,25 @@ from dataprep_converter.steps.conversion.convert_plan import ConversionDraft
 from dataprep_converter.steps.conversion.extend import ExistingDataSet, ExtensionDraft
 from dataprep_converter.stores import StoreSettings
 from dataprep_frames.attempts import WrittenPartition
+from dataprep_frames.columns import check_columns, with_agreed_columns, with_columns
 from dataprep_frames.messages import in_words_of_engine
 from dataprep_frames.moving import Mover
 from dataprep_frames.options import WriteOptions
 from dataprep_frames.placing import WrittenFile, all_moves, as_shards, place
-from dataprep_frames.rows import frozen_state
 from dataprep_frames.writing import ROW_BITS, Write, check_unchanged, planned_write, remove_folder
 
 logger = logging.getLogger(__name__)
 
 
 @in_words_of_engine
-def begin_write(options: WriteOptions, schema: pa.Schema, settings: Iterable[StoreSettings] = ()) -> Write:
-    """Decides how a data frame with these columns is written. Called on the driver before any task begins. Changes nothing in the store.
+def begin_write(options: WriteOptions, schema: pa.Schema | None, settings: Iterable[StoreSettings] = ()) -> Write:
+    """Decides how a data frame with these columns is written. If `schema` is None, each task takes the columns of its rows, which must be
+    the same in all tasks. Called on the driver before any task begins. Changes nothing in the store.
 
-    Raises the errors of `planned_write`, OutputExists if the folder has files that must not be replaced, and BadSpec if the rows can't be
-    appended to the existing data set.
+    Raises the errors of `planned_write` and `with_columns`, OutputExists if the folder has files that must not be replaced, and BadSpec if
+    the rows can't be appended to the existing data set.
     """
-    write = planned_write(options, schema, settings)
+    write = planned_write(options, settings)
     if write.is_skipped:
         return write
     access = write.access()
@@ -67,10 +67,12 @@ def begin_write(options: WriteOptions, schema: pa.Schema, settings: Iterable[Sto
         write = replace(
             write,
             first_partition=1 + max(int(pc.max(rows).as_py() or 0), 0) // (1 << ROW_BITS),
+            existing_state=existing.base.head.reader_state,
             existing_template=existing.base.head.splits[0].template,
         )
-        write = _in_order_of(write, existing, access)
-        _check_columns(write, existing)
+    if schema is not None:
+        write = with_columns(write, schema)
+    if existing is not None:
         _check_splits(write, existing)
     if write.options.split_column is None:
         _check_train(write, [*(existing.base.head.split_names if existing is not None else ()), write.options.split])
@@ -82,14 +84,15 @@ def begin_write(options: WriteOptions, schema: pa.Schema, settings: Iterable[Sto
 
 
 @in_words_of_engine
-def commit(write: Write, messages: Sequence[WrittenPartition | None]) -> CommitResult | None:
+def commit(write: Write, messages: Sequence[WrittenPartition | None], *, rows: int | None = None) -> CommitResult | None:
     """Publishes the files of the successful attempts, one of each partition. Returns None if the write was skipped, or if no rows are
     appended to a finished data set.
 
-    `messages` has what the attempts have returned. None stands for an attempt whose message the engine doesn't have.
+    `messages` has what the attempts have returned. None stands for an attempt whose message the engine doesn't have. `rows` is the number
+    of rows that the engine has passed to these attempts, if the engine tells it.
 
-    Raises NoInput if there are no rows, NotWhole if another run has changed the folder since `begin_write`, and the errors of the plan step
-    and of the commit step.
+    Raises NoInput if there are no rows, NotWhole if another run has changed the folder since `begin_write` or if rows are missing, BadSpec
+    if the tasks have different columns, and the errors of the plan step and of the commit step.
     """
     if write.is_skipped:
         return None
@@ -101,6 +104,9 @@ def commit(write: Write, messages: Sequence[WrittenPartition | None]) -> CommitR
     access = write.access()
     folder = OutputFolder(write.spec.output.uri, access).of_run(write.run_id)
     check_unchanged(write, folder)
+    written = sum(file.report.records_in for file in files)
+    if rows not in (None, written):
+        raise NotWhole(f"{write.engine.name} has passed {rows:,} rows to the {write.engine.part}s, but their files have {written:,}.")
     if not files:
         _remove_attempts(write, access)
         if write.mode == "append" and write.success is not None:
@@ -109,8 +115,10 @@ def commit(write: Write, messages: Sequence[WrittenPartition | None]) -> CommitR
             f"The {write.engine.frame} has no rows, so there is nothing to write to {write.spec.output.uri}.", uri=write.spec.output.uri
         )
     existing = _existing(write, access)
+    if write.schema is None:
+        write = with_agreed_columns(write, [each.columns for each in messages if each is not None and each.columns is not None])
     if existing is not None:
-        _check_columns(write, existing)
+        check_columns(write, existing.base.head.reader_state)
     with _draft(write, files, existing, access) as draft, Mover(folder, access) as mover:
         placed = as_shards(files, draft.plan.head, folder.uri)
         moves = all_moves(placed)
@@ -190,26 +198,6 @@ def _existing(write: Write, access: Access) -> ExistingDataSet | None:
     return existing
 
 
-def _in_order_of(write: Write, existing: ExistingDataSet, access: Access) -> Write:
-    """Returns the write with the columns in the data set's order, if only the order differs: columns are appended by name."""
-    there = columns_from(existing.base.head.reader_state)
-    order = list(dict.fromkeys(column.path[0] for column in there))
-    if sorted(order) != sorted(write.schema.names):
-        return write
-    schema = pa.schema([write.schema.field(name) for name in order])
-    return replace(write, schema=schema, state=frozen_state(schema, write.source, access.structs, write.engine))
-
-
-def _check_columns(write: Write, existing: ExistingDataSet) -> None:
-    """Raises BadSpec if the columns of the data set to which the rows are appended differ."""
-    if existing.base.head.reader_state != write.state:
-        there, here = (_described(state) for state in (existing.base.head.reader_state, write.state))
-        raise BadSpec(
-            f"The rows can't be appended to {write.spec.output.uri}: its columns are {there}, but those of the {write.engine.frame} are "
-            f"{here}. Use {write.engine.overwrite}, or write to another URI."
-        )
-
-
 def _check_splits(write: Write, existing: ExistingDataSet) -> None:
     """Raises BadSpec if files of several splits would have equal names, because the names don't contain the split."""
     splits = existing.base.head.split_names
@@ -226,11 +214,6 @@ def _check_train(write: Write, splits: Collection[str]) -> None:
     """Raises BadSpec if the format needs a split named train and there is none."""
     if format_rules(write.spec.output.format).is_for_sagemaker and "train" not in splits:
         raise BadSpec(f"{NO_TRAIN}: {', '.join(splits)}.")
-
-
-def _described(state: dict[str, object]) -> str:
-    """Describes the columns in a reader's state."""
-    return ", ".join(f"{column.name}: {column.nested or column.was or column.type}" for column in columns_from(state))
 
 
 def _draft(write: Write, files: Sequence[WrittenFile], existing: ExistingDataSet | None, access: Access) -> ConversionDraft:

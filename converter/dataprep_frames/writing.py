@@ -2,7 +2,7 @@
 
 import secrets
 from collections.abc import Iterable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
 import pyarrow as pa
@@ -18,11 +18,9 @@ from dataprep_converter.dataset.output_folder import OutputFolder
 from dataprep_converter.dataset.stored_folder import StoredFolder
 from dataprep_converter.formats.registry import encoder_class
 from dataprep_converter.inputs.access import Access
-from dataprep_converter.pipeline.pipeline import Pipeline
 from dataprep_converter.stores import MovesFiles, StoreSettings, WritesAside
 from dataprep_converter.stores.read_only import ReadOnlyStore
-from dataprep_frames.options import Mode, WriteOptions, found_name
-from dataprep_frames.rows import frozen_state
+from dataprep_frames.options import Mode, WriteOptions
 
 ROW_BITS: Final = 33
 """A row's number is the partition's number, followed by this many bits for the row's number in the partition. Spark's
@@ -38,14 +36,16 @@ class Write:
     run_id: str
     inputs_sha256: str
     """A random number, which makes the run id random: a data frame has no pins."""
-    schema: pa.Schema
-    """The columns to write."""
-    state: dict[str, Any]
+    schema: pa.Schema | None = None
+    """The columns to write. None if only the tasks know them."""
+    state: dict[str, Any] = field(default_factory=dict)
     """The reader's state: the columns as the pipeline sees them."""
     first_partition: int = 0
     """The number of the first partition. Smaller numbers belong to earlier writes, if this write appends."""
     success: Success | None = None
     """The `_SUCCESS` of the data set that the folder held when this write began. If it differs in the commit, the commit is refused."""
+    existing_state: dict[str, Any] | None = None
+    """The reader's state of the data set to which this write appends."""
     existing_template: str | None = None
     """The template of the files' names in the data set to which this write appends."""
     is_skipped: bool = False
@@ -65,6 +65,13 @@ class Write:
     def mode(self) -> Mode:
         """The save mode."""
         return self.options.mode
+
+    @property
+    def known_schema(self) -> pa.Schema:
+        """The columns to write, when they are known."""
+        if self.schema is None:
+            raise TypeError("the columns aren't known yet")
+        return self.schema
 
     @property
     def source(self) -> ArrowSource:
@@ -108,24 +115,18 @@ def source_of(spec: DataPrepJobSpec) -> ArrowSource:
     return source
 
 
-def planned_write(options: WriteOptions, schema: pa.Schema, settings: Iterable[StoreSettings]) -> Write:
-    """Decides how a data frame with these columns is written, before a task begins. Changes nothing in the store.
+def planned_write(options: WriteOptions, settings: Iterable[StoreSettings]) -> Write:
+    """Decides how a data frame is written, before a task begins. Its columns are decided later. Changes nothing in the store.
 
-    Raises BadSpec for columns or a store that can't be written, and OutputExists if the save mode is `errorifexists` and there is a data
-    set.
+    Raises BadSpec for a store that can't be written, and OutputExists if the save mode is `errorifexists` and there is a data set.
     """
     spec = options.spec
-    if options.split_column is not None:
-        options = replace(options, split_column=_split_column(options, schema))
-        schema = pa.schema([each for each in schema if each.name != options.split_column])
     inputs_sha256 = secrets.token_hex(32)
     write = Write(
         options=options,
         settings=tuple(settings),
         run_id=run_id.run_id(spec, inputs_sha256=inputs_sha256),
         inputs_sha256=inputs_sha256,
-        schema=schema,
-        state={},
     )
     fault = names.template_fault(write.template, several_splits=options.split_column is not None, several_shards=True)
     if fault:
@@ -141,26 +142,7 @@ def planned_write(options: WriteOptions, schema: pa.Schema, settings: Iterable[S
             "append or ignore, or choose another URI.",
             uri=spec.output.uri,
         )
-    write = replace(write, state=frozen_state(schema, write.source, access.structs, write.engine), success=success)
-    with Pipeline(spec, write.state, access) as pipeline, pipeline.encoder():
-        pass  # the constructors raise BadSpec for features that the format can't store
-    return write
-
-
-def _split_column(options: WriteOptions, schema: pa.Schema) -> str:
-    """Returns the data frame's column with the names of splits. Raises BadSpec if there is none, or if it isn't text."""
-    name, engine = str(options.split_column), options.engine
-    found = found_name(name, schema.names)
-    if found is None:
-        raise BadSpec(
-            f"The {engine.frame} has no column {name!r}, which the option {engine.split_column} names: it has {', '.join(schema.names)}."
-        )
-    if not pa.types.is_string(schema.field(found).type):
-        raise BadSpec(
-            f"The column {found!r} ({engine.split_column}) has the names of splits, so it must be text, but it is "
-            f"{schema.field(found).type}."
-        )
-    return found
+    return replace(write, success=success)
 
 
 def _check_store(write: Write, access: Access) -> None:

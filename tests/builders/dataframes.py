@@ -22,7 +22,7 @@ def numbers(first: int, count: int, **columns: Any) -> pa.RecordBatch:
 
 
 def begin(
-    folder: Path | str, schema: pa.Schema, *, overwrite: bool = False, settings: Sequence[StoreSettings] = (), **options: str
+    folder: Path | str, schema: pa.Schema | None, *, overwrite: bool = False, settings: Sequence[StoreSettings] = (), **options: str
 ) -> Write:
     """Return what the driver decides. Like Spark, this function passes it to the tasks as a pickle."""
     named = {name.replace("_", "."): value for name, value in options.items()}

@@ -48,7 +48,7 @@ class Engine:
         return f"{self.job}:{self.frame}"
 
     def part_uri(self, number: int) -> str:
-        """Returns what stands for the URI of a part in messages and in the plan."""
+        """Returns the URI of a part in messages and in the plan. Nothing can be read from it."""
         return f"{self.job}:{self.part.replace(' ', '-')}-{number}"
 
 
