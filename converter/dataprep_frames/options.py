@@ -17,7 +17,6 @@ from dataprep_converter.stores.local_paths import path_of
 Mode = Literal["errorifexists", "overwrite", "append", "ignore"]
 
 SPLIT: Final = "train"
-SPLIT_COLUMN: Final = "split"
 OVERWRITE: Final[Mapping[Mode, str]] = {"errorifexists": "Never", "overwrite": "Always", "append": "Extend", "ignore": "Never"}
 """The value of `output.overwrite` for each save mode."""
 _SCHEME: Final = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*")
@@ -33,8 +32,8 @@ class ReadOptions:
     """The features to read, in this order; None means all."""
     splits: tuple[str, ...] | None = None
     """The splits to read; None means all."""
-    split_column: str = SPLIT_COLUMN
-    """The name of the column with the split's name."""
+    split_column: str | None = None
+    """The name of the column with the split's name; None means that there is no such column."""
     job: str | None = None
     """The file of a job whose `spec.stores` describe the stores; without it, the environment describes them."""
 

@@ -22,8 +22,9 @@ from dataprep_converter.core.errors import BadSpec
 from dataprep_converter.dataset import frame_rows
 from dataprep_converter.dataset.frame_rows import SPARK
 from dataprep_converter.records.columns import similar
-from dataprep_frames.options import OVERWRITE, SPLIT, SPLIT_COLUMN, Mode, ReadOptions, WriteOptions, location
+from dataprep_frames.options import OVERWRITE, SPLIT, Mode, ReadOptions, WriteOptions, location
 
+_SPLIT_COLUMN: Final = "split"
 _MODES: Final = ("errorifexists", "append", "ignore")
 """The values of the option `mode`. For `overwrite`, Spark has a mode of its own."""
 _READ: Final = ("columns", "job", "path", "split", "splitColumn")
@@ -50,7 +51,7 @@ def read_options(options: Mapping[str, str]) -> ReadOptions:
         uri=_path(own, "load"),
         columns=_list(own.get("columns"), "columns"),
         splits=_list(own.get("split"), "split"),
-        split_column=_column(own) or SPLIT_COLUMN,
+        split_column=_column(own) or _SPLIT_COLUMN,
         job=own.get("job"),
     )
 

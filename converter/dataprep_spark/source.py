@@ -10,9 +10,9 @@ from dataprep_converter.cli.arguments import access_of
 from dataprep_converter.core.errors import BadSpec
 from dataprep_converter.inputs import job_file
 from dataprep_converter.stores import StoreSettings
-from dataprep_frames import attempts, publishing, writing
-from dataprep_spark import reading
+from dataprep_frames import attempts, publishing, reading, writing
 from dataprep_spark.options import read_options, write_options
+from dataprep_spark.spark_types import TYPES
 
 logger = logging.getLogger(__name__)
 
@@ -52,7 +52,7 @@ class DataprepDataSource(DataSource):  # type: ignore[misc]  # PySpark isn't ins
 
     def _opened(self) -> "tuple[reading.Source, Any]":  # Any: the manifest
         options = read_options(self.options)
-        return reading.open_source(options, _settings(options.job))
+        return reading.open_source(options, TYPES, _settings(options.job))
 
 
 class Reader(DataSourceReader):  # type: ignore[misc]  # see above

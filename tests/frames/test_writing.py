@@ -541,7 +541,7 @@ def test_tensors_are_lists_of_any_length(tmp_path: Path) -> None:
 def test_a_large_batch_is_cut_into_batches_of_the_pipeline(tmp_path: Path) -> None:
     rows = pa.RecordBatch.from_pydict({"n": list(range(40_000))})
     write = begin(tmp_path / "out", rows.schema)
-    cut = Rows([rows], write.schema, write.options, most_in_batch=16_384)
+    cut = Rows([rows], write.known_schema, write.options, most_in_batch=16_384)
     assert [[batch.num_rows for batch in batches] for _, batches in cut.files(None)] == [[16_384, 16_384, 7_232]]
     wide = pa.RecordBatch.from_pydict({"n": ["x" * 1000] * 20_000})
     cut = Rows([wide], wide.schema, write.options, most_in_batch=16_384)
