@@ -4,20 +4,29 @@ import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Final, Literal
+from typing import Any, Final, Literal
 
 from pydantic import TypeAdapter, ValidationError
 
+from dataprep_api import API_VERSION, KIND, names
+from dataprep_api.errors import SpecError
+from dataprep_api.formats import RULES
+from dataprep_api.resources.job import DataPrepJob
 from dataprep_api.spec import DataPrepJobSpec
 from dataprep_api.spec.model import SplitName
+from dataprep_converter.cli.arguments import access_of
 from dataprep_converter.core.errors import BadSpec
+from dataprep_converter.dataset import frame_rows
 from dataprep_converter.dataset.frame_rows import Engine
+from dataprep_converter.inputs import job_file
+from dataprep_converter.records.columns import similar
+from dataprep_converter.stores import StoreSettings
 from dataprep_converter.stores.local_paths import path_of
 
 Mode = Literal["errorifexists", "overwrite", "append", "ignore"]
 
 SPLIT: Final = "train"
-OVERWRITE: Final[Mapping[Mode, str]] = {"errorifexists": "Never", "overwrite": "Always", "append": "Extend", "ignore": "Never"}
+_OVERWRITE: Final[Mapping[Mode, str]] = {"errorifexists": "Never", "overwrite": "Always", "append": "Extend", "ignore": "Never"}
 """The value of `output.overwrite` for each save mode."""
 _SCHEME: Final = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*")
 _split_name: TypeAdapter[str] = TypeAdapter(SplitName)
@@ -84,3 +93,40 @@ def location(uri: str) -> str:
         "./ before it.",
         uri=uri,
     )
+
+
+def check_format(name: str) -> None:
+    """Raises BadSpec if there is no format with this name."""
+    if name not in RULES:
+        raise BadSpec(f"There is no format {name!r}.{similar(name, list(RULES))} The formats are {', '.join(RULES)}.")
+
+
+def spec_of(engine: Engine, output: Mapping[str, Any], *, mode: Mode, nested: Sequence[str] | None) -> DataPrepJobSpec:
+    """Returns the job that would write the data set, if a data frame were a source. `output` is `spec.output` without `overwrite`.
+
+    Raises BadSpec for fields that are unknown or have invalid values, and for names of files that contain the number of files.
+    """
+    output = {**output, "overwrite": _OVERWRITE[mode]}
+    template = output.setdefault("fileName", names.extendable_template(output["format"]))
+    if template is None:
+        del output["fileName"]
+    elif "{shard" not in template or "{shards" in template:
+        raise BadSpec(
+            f"fileName needs {{shard}} and can't have {{shards}}, got {template!r}: a data set that {engine.name} has written can be appended "
+            "to, and this changes the number of files."
+        )
+    document = {
+        "apiVersion": API_VERSION,
+        "kind": KIND,
+        "metadata": {"name": engine.job},
+        "spec": {"source": frame_rows.source(engine, nested), "output": output},
+    }
+    try:
+        return DataPrepJob.parse(document).spec
+    except SpecError as exc:
+        raise BadSpec(f"{exc}.") from exc
+
+
+def settings_of(job: str | None) -> tuple[StoreSettings, ...]:
+    """Returns the settings of the stores that the job in this file describes."""
+    return () if job is None else access_of(job_file.load(job)).settings

@@ -69,23 +69,21 @@ class Source:
     schema: pa.Schema
     """The columns in the engine's types: the requested features, then the split."""
 
-    def partitions(self, manifest: Manifest, most_bytes: int | None = None) -> list[Partition]:
-        """Returns the partitions of the requested splits. `manifest` is the complete one.
+    def partitions(self, manifest: Manifest, count: int = 1) -> list[Partition]:
+        """Returns the partitions of the requested splits, about `count` of about the same size. `manifest` is the complete one.
 
-        A partition has at most `most_bytes`, by default PARTITION_BYTES, or a single shard.
+        There are more if a partition would have several splits, or more than PARTITION_BYTES in several shards.
         """
         wanted = self.options.splits
         indexes = {each.file: each for each in manifest.metadata if each.file.startswith(f"{names.INDEX}/")}
-        grouped = _grouped(
-            (file for file in manifest.files if file.records and (wanted is None or file.split in wanted)), most_bytes or PARTITION_BYTES
-        )
+        files = [file for file in manifest.files if file.records and (wanted is None or file.split in wanted)]
         return [
             Partition(
                 group[0].split,
                 tuple(group),
                 tuple(indexes[path] for file in group if (path := names.index_file(file.file)) in indexes),
             )
-            for group in grouped
+            for group in _grouped(files, count)
         ]
 
     def with_columns(self, schema: pa.Schema) -> "Source":
@@ -222,15 +220,22 @@ def _feature(name: str, existing: Sequence[str], uri: str) -> str:
     return found
 
 
-def _grouped(files: Iterable[ManifestFile], most_bytes: int) -> Iterator[Sequence[ManifestFile]]:
-    """Groups consecutive files of a split, so that a group has at most `most_bytes` or a single file."""
+def _grouped(files: Sequence[ManifestFile], count: int) -> Iterator[Sequence[ManifestFile]]:
+    """Groups consecutive files of a split, so that a group has at most PARTITION_BYTES or a single file.
+
+    All bytes are divided into `count` equal parts, and no group has files whose middles are in different parts.
+    """
+    total = max(1, sum(file.size for file in files))
     group: list[ManifestFile] = []
-    size = 0
+    size = before = last_part = 0
     for file in files:
-        if group and (file.split != group[0].split or size + file.size > most_bytes):
+        part = (2 * before + file.size) * count // (2 * total)
+        if group and (file.split != group[0].split or size + file.size > PARTITION_BYTES or part != last_part):
             yield group
             group, size = [], 0
         group.append(file)
         size += file.size
+        before += file.size
+        last_part = part
     if group:
         yield group

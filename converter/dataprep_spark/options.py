@@ -12,17 +12,12 @@ import yaml
 from pydantic import BaseModel, TypeAdapter, ValidationError
 from pydantic.fields import FieldInfo
 
-from dataprep_api import API_VERSION, KIND, names
-from dataprep_api.errors import SpecError
-from dataprep_api.formats import RULES
-from dataprep_api.resources.job import DataPrepJob
 from dataprep_api.spec.model import model_in
 from dataprep_api.spec.output import Output
 from dataprep_converter.core.errors import BadSpec
-from dataprep_converter.dataset import frame_rows
 from dataprep_converter.dataset.frame_rows import SPARK
 from dataprep_converter.records.columns import similar
-from dataprep_frames.options import OVERWRITE, SPLIT, Mode, ReadOptions, WriteOptions, location
+from dataprep_frames.options import SPLIT, Mode, ReadOptions, WriteOptions, check_format, location, spec_of
 
 _SPLIT_COLUMN: Final = "split"
 _MODES: Final = ("errorifexists", "append", "ignore")
@@ -64,29 +59,11 @@ def write_options(options: Mapping[str, str], *, overwrite: bool) -> WriteOption
     own, others = _own(options, _WRITE)
     uri, mode = _path(own, "save"), _mode(own.get("mode"), overwrite=overwrite)
     format_ = own.get("format", "tfrecord")
-    if format_ not in RULES:
-        raise BadSpec(f"There is no format {format_!r}.{similar(format_, list(RULES))} The formats are {', '.join(RULES)}.")
-    output: dict[str, Any] = {"uri": uri, "format": format_, "overwrite": OVERWRITE[mode]}
+    check_format(format_)
+    output: dict[str, Any] = {"uri": uri, "format": format_}
     for name, text in others.items():
         _set(output, name, text)
-    template = output.setdefault("fileName", names.extendable_template(format_))
-    if template is None:
-        del output["fileName"]
-    elif "{shard" not in template or "{shards" in template:
-        raise BadSpec(
-            f"fileName needs {{shard}} and can't have {{shards}}, got {template!r}: a data set that Spark has written can be appended to, "
-            "and this changes the number of files."
-        )
-    document = {
-        "apiVersion": API_VERSION,
-        "kind": KIND,
-        "metadata": {"name": SPARK.job},
-        "spec": {"source": frame_rows.source(SPARK, _list(own.get("nested"), "nested")), "output": output},
-    }
-    try:
-        spec = DataPrepJob.parse(document).spec
-    except SpecError as exc:
-        raise BadSpec(f"{exc}.") from exc
+    spec = spec_of(SPARK, output, mode=mode, nested=_list(own.get("nested"), "nested"))
     if "split" in own and "splitColumn" in own:
         raise BadSpec("The options split and splitColumn contradict each other: set split if all rows have the same split.")
     parsed = WriteOptions(spec=spec, mode=mode, engine=SPARK, split_column=_column(own), job=own.get("job"))
