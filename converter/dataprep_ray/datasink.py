@@ -12,7 +12,7 @@ from dataprep_frames import attempts, publishing
 from dataprep_frames.options import settings_of
 from dataprep_frames.writing import Write
 from dataprep_ray.blocks import batches_of, native_schema
-from dataprep_ray.interface import BlockAccessor, Datasink
+from dataprep_ray.interface import BlockAccessor, Datasink, errors_allowed
 from dataprep_ray.options import write_options
 
 logger = logging.getLogger(__name__)
@@ -106,6 +106,10 @@ class DataprepDatasink(Datasink):  # type: ignore[misc]  # Ray isn't installed w
 
     def _begun(self) -> Write:
         if self._write is None:
+            if allowed := errors_allowed():
+                raise BadSpec(
+                    f"DataContext.max_errored_blocks is {allowed}, so Ray would leave out the rows of tasks that fail. Set it to 0 for this write."
+                )
             self._write = publishing.begin_write(self._options, self._schema, self._settings)
         return self._write
 

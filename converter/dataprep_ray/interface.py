@@ -9,13 +9,18 @@ from dataprep_converter.core.tensors import NUMPY_NAMES
 _NEEDED = "dataprep_ray needs Ray Data: pip install 'dataprep-operator[ray]'"
 
 try:
-    from ray.data import Datasink, Datasource, ReadTask
+    from ray.data import DataContext, Datasink, Datasource, ReadTask
     from ray.data.block import BlockAccessor, BlockMetadata
     from ray.data.extensions.tensor_extension import ArrowTensorArray
 except ImportError as exc:
     raise ImportError(f"{_NEEDED} ({exc})") from exc
 
-__all__ = ["BlockAccessor", "BlockMetadata", "Datasink", "Datasource", "ReadTask", "tensors_of_ray"]
+__all__ = ["BlockAccessor", "BlockMetadata", "Datasink", "Datasource", "ReadTask", "errors_allowed", "tensors_of_ray"]
+
+
+def errors_allowed() -> int:
+    """Returns how many tasks may fail without an error; their rows are left out. A negative number means all."""
+    return int(DataContext.get_current().max_errored_blocks)
 
 
 def tensors_of_ray(tensors: Any) -> Any:

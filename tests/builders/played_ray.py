@@ -21,6 +21,16 @@ class Datasink:
     """Plays `ray.data.Datasink`."""
 
 
+class DataContext:
+    """Plays `ray.data.DataContext`."""
+
+    max_errored_blocks = 0
+
+    @classmethod
+    def get_current(cls) -> type["DataContext"]:
+        return cls
+
+
 @dataclass
 class BlockMetadata:
     """Plays `ray.data.block.BlockMetadata`."""
@@ -129,7 +139,7 @@ def modules() -> dict[str, ModuleType]:
     """Return the modules of the played Ray, by name."""
     contents: dict[str, dict[str, Any]] = {
         "ray": {},
-        "ray.data": {"Datasink": Datasink, "Datasource": Datasource, "ReadTask": ReadTask},
+        "ray.data": {"DataContext": DataContext, "Datasink": Datasink, "Datasource": Datasource, "ReadTask": ReadTask},
         "ray.data.block": {"BlockAccessor": BlockAccessor, "BlockMetadata": BlockMetadata},
         "ray.data.extensions": {},
         "ray.data.extensions.tensor_extension": {"ArrowTensorArray": ArrowTensorArray},

@@ -8,7 +8,7 @@ from typing import Any
 import pyarrow as pa
 import pytest
 from tests.builders.dataframes import files_of, numbers, rows_of, write_frame
-from tests.builders.played_ray import TaskContext, Tensors, WriteResult, tensors, write_datasink
+from tests.builders.played_ray import DataContext, TaskContext, Tensors, WriteResult, tensors, write_datasink
 
 from dataprep_converter.core.errors import BadData, BadSpec, NoInput, NotWhole, OutputExists, OutputLost
 from dataprep_converter.inputs.access import Access
@@ -242,7 +242,6 @@ def test_a_failed_write_leaves_the_earlier_data_set_and_no_file(played: Any, tmp
 @pytest.mark.parametrize(
     ("rows", "numbers_", "message"),
     [
-        # DataContext.max_errored_blocks lets Ray go on without the rows of failed tasks, which it doesn't count.
         (11, [0, 1], "Ray has passed 11 rows to the tasks, but their files have 10."),
         (10, [0, 0], "Ray has named two successful attempts for task 0, so its rows would be there twice."),
     ],
@@ -256,6 +255,15 @@ def test_rows_are_neither_left_out_nor_written_twice(played: Any, tmp_path: Path
     assert str(caught.value) == message
     sink.on_write_failed(caught.value)
     assert hidden(tmp_path / "out") == []
+
+
+def test_a_write_that_may_leave_out_rows_is_refused(played: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(DataContext, "max_errored_blocks", -1)
+    with pytest.raises(
+        BadSpec, match="DataContext.max_errored_blocks is -1, so Ray would leave out the rows of tasks that fail. Set it to 0"
+    ):
+        write_datasink(played.DataprepDatasink(str(tmp_path / "out")), TASKS)
+    assert files_of(tmp_path / "out") == {}
 
 
 def test_an_attempt_after_the_commit_publishes_nothing(played: Any, tmp_path: Path) -> None:
