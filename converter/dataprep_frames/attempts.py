@@ -82,7 +82,15 @@ def write_partition(write: Write, batches: Iterable[pa.RecordBatch], *, partitio
                 _claim(write, folder, access)
             reader.take(records)
             shard = _shard_of_attempt(write, split, number, nth, first=reader.rows)
-            writer = ShardWriter(shard, plan=plan, pipeline=pipeline, folder=folder, access=access, attempt=f"task {attempt}")
+            writer = ShardWriter(
+                shard,
+                plan=plan,
+                pipeline=pipeline,
+                folder=folder,
+                access=access,
+                attempt=f"task {attempt}",
+                reads_ahead=write.engine.reads_ahead,
+            )
             writer.encode(lambda _: None)
             reports.append(writer.publish())
     return WrittenPartition(partition, attempt, tuple(report.to_bytes() for report in reports), columns)

@@ -43,7 +43,7 @@ def _check_column(field: "pa.Field[Any]", structs: StructRule, engine: Engine) -
     if not field.name:
         raise BadSpec(f"The {engine.frame} has a column whose name is empty. Rename the column.")
     cause: BadSpec | None = None
-    if not _has_void(field.type):
+    if not has_void(field.type):
         try:
             columns_of(pa.schema([field]), None, of=engine.writer, uri=engine.uri, structs=structs)
         except BadSpec as exc:
@@ -56,9 +56,9 @@ def _check_column(field: "pa.Field[Any]", structs: StructRule, engine: Engine) -
     ) from cause
 
 
-def _has_void(kind: Any) -> bool:
+def has_void(kind: Any) -> bool:
     """Whether the type is or contains the type of columns that have only nulls. Files can't tell what other values such a column has."""
-    return bool(pa.types.is_null(kind)) or any(_has_void(kind.field(place).type) for place in range(kind.num_fields))
+    return bool(pa.types.is_null(kind)) or any(has_void(kind.field(place).type) for place in range(kind.num_fields))
 
 
 @dataclass(frozen=True)

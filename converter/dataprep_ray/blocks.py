@@ -1,16 +1,20 @@
 """The blocks of a write task as record batches with the same columns. Ray's own types become Arrow's."""
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, Final
 
 import pyarrow as pa
 
 from dataprep_converter.core.errors import BadData, BadSpec
 from dataprep_converter.core.tensors import NUMPY_NAMES, arrow_type, pc
+from dataprep_frames.rows import has_void
 
 _OF_RAY: Final = "ray."
+"""The beginning of the names of Ray's own types."""
 _TENSORS: Final = ("ray.data.arrow_tensor", "ray.data.arrow_tensor_v2")
 _RAGGED: Final = "ray.data.arrow_variable_shaped_tensor"
+_MOST_BYTES: Final = 1 << 30
+_USUAL: Final[Mapping[str, pa.DataType]] = {"text": pa.string(), "bytes": pa.binary()}
 _SET: Final = "Set schema to the columns of the Dataset, such as schema=ds.schema()."
 
 _arrow: Any = pa  # the stubs lack some functions
@@ -20,8 +24,8 @@ _types: Any = pa.types
 def batches_of(tables: Iterable[pa.Table], schema: pa.Schema | None) -> Iterator[pa.RecordBatch]:
     """Yields the rows of a write task with these columns, or with those of the first block that has rows.
 
-    With `schema`, a column that a block lacks is null. Raises BadSpec, naming the column, for a block with other columns, and BadData for
-    values that don't fit.
+    `schema` must have the types of `native_schema`. With it, a column that a block lacks is null. Raises BadSpec, naming the column, for a
+    block with other columns, and BadData for values that don't fit.
     """
     is_given = schema is not None
     for table in tables:
@@ -31,51 +35,81 @@ def batches_of(tables: Iterable[pa.Table], schema: pa.Schema | None) -> Iterator
         if schema is None:
             _check_known(own)
             schema = own
-        columns = [_column(table, own, field, is_given=is_given) for field in schema]
         for field in own:
             if field.name not in schema.names:
                 raise BadSpec(f"A block has a column {field.name!r}, which {'schema' if is_given else 'an earlier block'} lacks. {_SET}")
-        yield from _arrow.Table.from_arrays(columns, schema=schema).to_batches()
+        for piece in _pieces(table):
+            columns = [_column(piece, own, field, is_given=is_given) for field in schema]
+            yield from _arrow.Table.from_arrays(columns, schema=schema).to_batches()
+
+
+def _pieces(table: pa.Table) -> Iterator[pa.Table]:
+    """Divides a block that is too large for texts and lists with 32-bit offsets."""
+    rows = max(1, table.num_rows * _MOST_BYTES // max(_MOST_BYTES, table.nbytes))
+    for first in range(0, table.num_rows, rows):
+        yield table.slice(first, rows)
 
 
 def native_schema(schema: pa.Schema) -> pa.Schema:
-    """Returns the columns in Arrow's own types, without metadata. Raises BadSpec, naming the column, for a type that only Ray has."""
+    """Returns the columns in Arrow's own types, without metadata. Raises BadSpec, naming the column, for a type that only Ray has.
+
+    Types that differ only in how Arrow stores their values, such as `string` and `large_string`, become the same type, because blocks from
+    pandas have others than blocks from files.
+    """
     names = list(schema.names)
     repeated = next((name for name in names if names.count(name) > 1), None)
     if repeated is not None:
         raise BadSpec(f"The Dataset has two columns {repeated!r}.")
-    fields: list[Any] = [pa.field(field.name, _native_type(field.type, field.name)) for field in schema]
+    fields: list[Any] = [pa.field(field.name, _column_type(field.type, field.name)) for field in schema]
     return pa.schema(fields)
 
 
-def _native_type(kind: Any, column: str) -> pa.DataType:
+def _column_type(kind: Any, column: str) -> pa.DataType:
+    """Returns the type of a column, which may be Ray's."""
     name = getattr(kind, "extension_name", "")
-    if not name.startswith(_OF_RAY):
-        return kind  # type: ignore[no-any-return]  # kind is Any
     if name in _TENSORS:
         value = kind.storage_type.value_type
         if value in NUMPY_NAMES:
             return arrow_type(NUMPY_NAMES[value], tuple(kind.shape))
         if len(kind.shape) == 1:
-            return kind.storage_type  # type: ignore[no-any-return]  # see above
+            return _native_type(kind.storage_type, column)
         raise BadSpec(f"The Dataset's column {column!r} has tensors of {value}, which records can't contain. Make them lists.")
     if name == _RAGGED:
         if kind.ndim == 1:
-            return kind.storage_type.field("data").type  # type: ignore[no-any-return]  # see above
+            return _native_type(kind.storage_type.field("data").type, column)
         raise BadSpec(
             f"The Dataset's column {column!r} has tensors of different shapes, which records can't contain. Give them the same shape, or make "
             "them lists of numbers beside a column with the shape."
         )
-    raise BadSpec(
-        f"The Dataset's column {column!r} is {kind}, which records can't contain. Drop the column, or make its values numbers, text, bytes, "
-        "or lists or dictionaries of these."
-    )
+    return _native_type(kind, column)
+
+
+def _native_type(kind: Any, column: str) -> pa.DataType:
+    """Returns the type for all types with the same values, for nested types too."""
+    if getattr(kind, "extension_name", "").startswith(_OF_RAY):
+        raise BadSpec(
+            f"The Dataset's column {column!r} has values of the type {kind}, which records can't contain. Drop the column, or make its values "
+            "numbers, text, bytes, or lists or dictionaries of these."
+        )
+    if _types.is_dictionary(kind):
+        return _native_type(kind.value_type, column)
+    if (family := _family(kind)) in _USUAL:
+        return _USUAL[family]
+    if _types.is_fixed_size_list(kind):
+        return _arrow.list_(_native_type(kind.value_type, column), kind.list_size)  # type: ignore[no-any-return]  # kind is Any
+    if _is_list(kind):
+        return _arrow.list_(_native_type(kind.value_type, column))  # type: ignore[no-any-return]  # see above
+    if _types.is_map(kind):
+        return _arrow.map_(_native_type(kind.key_type, column), _native_type(kind.item_type, column))  # type: ignore[no-any-return]
+    if _types.is_struct(kind):
+        return pa.struct([(field.name, _native_type(field.type, column)) for field in kind])
+    return kind  # type: ignore[no-any-return]  # kind is Any
 
 
 def _check_known(schema: pa.Schema) -> None:
     for field in schema:
-        if pa.types.is_null(field.type):
-            raise BadSpec(f"The column {field.name!r} has no value in a block, so its type is unknown. {_SET}")
+        if has_void(field.type):
+            raise BadSpec(f"The column {field.name!r} is {field.type} in a block, because it has no values there. {_SET}")
 
 
 def _column(table: pa.Table, own: pa.Schema, field: "pa.Field[Any]", *, is_given: bool) -> Any:
@@ -84,31 +118,31 @@ def _column(table: pa.Table, own: pa.Schema, field: "pa.Field[Any]", *, is_given
         if is_given:
             return _arrow.nulls(table.num_rows, field.type)
         raise BadSpec(f"A block has no column {field.name!r}, which an earlier block has. {_SET}")
-    kind = own.field(field.name).type
-    column: Any = _arrow.chunked_array([_native(chunk, kind) for chunk in _table_column(table, field.name).chunks], kind)
+    kind: Any = own.field(field.name).type
+    stored: Any = table.column(field.name)
+    column = _arrow.chunked_array([_native(chunk, kind) for chunk in stored.chunks], kind)
     if kind.equals(field.type):
         return column
     what = f"A block has the column {field.name!r} as {kind}, but in {'schema' if is_given else 'an earlier block'} it is {field.type}"
     if not _may_become(kind, field.type):
-        raise BadSpec(f"{what}. {'Convert it' if is_given else _SET}{'.' if is_given else ''}")
+        raise BadSpec(f"{what}. {'Convert it.' if is_given else _SET}")
     try:
         return column.cast(field.type)
     except (pa.ArrowInvalid, pa.ArrowNotImplementedError) as exc:
         raise BadData(f"{what}, and a value doesn't fit: {exc}") from exc
 
 
-def _table_column(table: pa.Table, name: str) -> Any:
-    return table.column(name)
-
-
 def _native(chunk: Any, kind: Any) -> Any:
-    """Returns an array in the type that `_native_type` has returned for it."""
+    """Returns an array in the type that `_column_type` has returned for it."""
     if chunk.type.equals(kind):
         return chunk
-    if chunk.type.extension_name == _RAGGED:
-        return pc.struct_field(chunk.storage, "data")
+    name = getattr(chunk.type, "extension_name", "")
+    if name == _RAGGED:
+        return pc.struct_field(chunk.storage, "data").cast(kind)
+    if name not in _TENSORS:
+        return chunk.cast(kind)
     if not isinstance(kind, pa.BaseExtensionType):
-        return chunk.storage
+        return chunk.storage.cast(kind)
     return _arrow.ExtensionArray.from_storage(kind, chunk.storage.cast(kind.storage_type))
 
 

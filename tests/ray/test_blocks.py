@@ -7,14 +7,15 @@ import pytest
 from tests.builders.played_ray import Objects, RaggedTensors, Tensors, tensors
 
 from dataprep_converter.core.errors import BadData, BadSpec
+from dataprep_ray import blocks
 from dataprep_ray.blocks import batches_of, native_schema
 
 _any: Any = pa
 
 
-def rows(blocks: list[Any], schema: pa.Schema | None = None) -> list[dict[str, Any]]:
+def rows(tables: list[Any], schema: pa.Schema | None = None) -> list[dict[str, Any]]:
     """Return the rows of all batches, which have the same columns."""
-    batches = list(batches_of([_any.table(block) for block in blocks], schema))
+    batches = list(batches_of([_any.table(table) for table in tables], schema))
     assert len({str(batch.schema) for batch in batches}) <= 1
     return [row for batch in batches for row in batch.to_pylist()]
 
@@ -29,9 +30,10 @@ def test_columns_are_found_by_name() -> None:
 
 
 @pytest.mark.parametrize(
-    ("blocks", "message"),
+    ("tables", "message"),
     [
-        ([{"n": [1], "x": [None]}], "The column 'x' has no value in a block, so its type is unknown. Set schema"),
+        ([{"n": [1], "x": [None]}], "The column 'x' is null in a block, because it has no values there. Set schema"),
+        ([{"n": [1], "x": [[]]}], "The column 'x' is list<item: null> in a block, because it has no values there. Set schema"),
         ([{"n": [1], "x": [2]}, {"n": [1]}], "A block has no column 'x', which an earlier block has. Set schema"),
         ([{"n": [1]}, {"n": [1], "x": [2]}], "A block has a column 'x', which an earlier block lacks. Set schema"),
         ([{"n": [1]}, {"n": ["1"]}], "A block has the column 'n' as string, but in an earlier block it is int64. Set schema"),
@@ -41,9 +43,9 @@ def test_columns_are_found_by_name() -> None:
         ),
     ],
 )
-def test_blocks_whose_columns_contradict_each_other_are_refused(blocks: list[Any], message: str) -> None:
+def test_blocks_whose_columns_contradict_each_other_are_refused(tables: list[Any], message: str) -> None:
     with pytest.raises(BadSpec) as caught:
-        rows(blocks)
+        rows(tables)
     assert message in str(caught.value)
 
 
@@ -54,7 +56,7 @@ def test_a_value_that_does_not_fit_an_earlier_block_is_shown() -> None:
         rows([{"n": [1]}, {"n": [1.5]}])
 
 
-SCHEMA: Any = pa.schema([("n", pa.float64()), ("x", pa.struct([("a", pa.int64()), ("b", pa.list_(pa.large_string()))]))])
+SCHEMA: Any = pa.schema([("n", pa.float64()), ("x", pa.struct([("a", pa.int64()), ("b", pa.list_(pa.string()))]))])
 
 
 @pytest.mark.parametrize(
@@ -85,6 +87,32 @@ def test_a_given_schema_loses_nothing(block: dict[str, Any], error: type[Excepti
     assert message in str(caught.value)
 
 
+@pytest.mark.parametrize(
+    ("kinds", "usual", "values"),
+    [
+        ([pa.string(), pa.large_string(), pa.string_view(), pa.dictionary(pa.int32(), pa.string())], pa.string(), ["a", None]),
+        ([pa.binary(), pa.large_binary(), _any.binary_view(), _any.binary(1)], pa.binary(), [b"a", None]),
+        ([_any.list_(pa.large_string()), pa.large_list(pa.string())], pa.list_(pa.string()), [["a"], None]),
+        ([_any.list_(pa.field("element", pa.int8(), nullable=False))], pa.list_(pa.int8()), [[1], None]),
+        ([_any.list_(pa.large_string(), 1)], _any.list_(pa.string(), 1), [["a"], None]),
+        ([pa.struct([("x", pa.large_list(pa.large_binary()))])], pa.struct([("x", pa.list_(pa.binary()))]), [{"x": [b"a"]}, None]),
+        ([pa.map_(pa.large_string(), pa.large_string())], pa.map_(pa.string(), pa.string()), [[("k", "v")], None]),
+    ],
+)
+def test_types_that_differ_only_in_their_storage_become_the_same(kinds: list[Any], usual: Any, values: list[Any]) -> None:
+    for kind in kinds:
+        (batch,) = batches_of([_any.table({"x": pa.array(values, kind)})], None)
+        assert (batch.schema.field("x").type, batch.column(0).to_pylist()) == (usual, values)
+
+
+def test_a_large_block_is_divided(monkeypatch: pytest.MonkeyPatch) -> None:
+    block = _any.table({"x": ["a" * 100] * 10})
+    monkeypatch.setattr(blocks, "_MOST_BYTES", 300)
+    assert [batch.num_rows for batch in batches_of([block], None)] == [2, 2, 2, 2, 2]
+    monkeypatch.setattr(blocks, "_MOST_BYTES", 1)
+    assert [batch.num_rows for batch in batches_of([block.slice(0, 3)], None)] == [1, 1, 1]
+
+
 # --- Ray's own types ----------------------------------------------------------------------------------------------
 
 
@@ -109,7 +137,8 @@ def test_texts_in_a_tensor_become_a_list() -> None:
     ("kind", "message"),
     [
         (RaggedTensors(pa.uint8(), 3), "The Dataset's column 'x' has tensors of different shapes, which records can't contain."),
-        (Objects(), "The Dataset's column 'x' is extension<ray.data.arrow_pickled_object"),
+        (Objects(), "The Dataset's column 'x' has values of the type extension<ray.data.arrow_pickled_object"),
+        (pa.list_(Objects()), "The Dataset's column 'x' has values of the type extension<ray.data.arrow_pickled_object"),
         (Tensors((2, 2), pa.string()), "The Dataset's column 'x' has tensors of string, which records can't contain."),
     ],
 )

@@ -1,5 +1,6 @@
 """A Dataset becomes a data set like any other, with a played Ray: tasks fail, are repeated, and their workers are killed."""
 
+import threading
 from collections.abc import Callable, Iterable, Iterator
 from enum import Enum
 from pathlib import Path
@@ -75,6 +76,17 @@ def test_a_column_names_the_splits(played: Any, tmp_path: Path) -> None:
 def test_blocks_may_be_tables_of_pandas(played: Any, tmp_path: Path) -> None:
     write_datasink(played.DataprepDatasink(str(tmp_path / "out")), [[{"n": [0, 1], "word": ["a", "b"]}, block(2, 1)]])
     assert checked(tmp_path / "out") == [0, 1, 2]
+
+
+def test_blocks_are_read_in_the_thread_that_calls_write(played: Any, tmp_path: Path) -> None:
+    """Ray runs earlier operators while the blocks are read, and they may depend on the thread."""
+    threads = set()
+
+    def attempts(write: Callable[[Iterable[Any]], Any], blocks: list[Any]) -> Any:
+        return write(threads.add(threading.get_ident()) or each for each in blocks)  # type: ignore[func-returns-value]  # it returns None
+
+    write_datasink(played.DataprepDatasink(str(tmp_path / "out")), TASKS, attempts=attempts)
+    assert threads == {threading.get_ident()}
 
 
 def test_rays_tensors_are_tensors(played: Any, tmp_path: Path) -> None:

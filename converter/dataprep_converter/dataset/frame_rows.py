@@ -36,6 +36,8 @@ class Engine:
     """How users leave out rows."""
     is_numbered: bool
     """Whether the parts are numbered from 0 without gaps."""
+    reads_ahead: bool
+    """Whether any thread may read the rows of a task."""
 
     @property
     def job(self) -> str:
@@ -64,6 +66,7 @@ SPARK: Final = Engine(
     filling="with fillna or coalesce",
     filtering="df.filter()",
     is_numbered=True,
+    reads_ahead=True,
 )
 RAY: Final = Engine(
     name="Ray",
@@ -78,6 +81,8 @@ RAY: Final = Engine(
     filtering="ds.filter()",
     # A task that Ray submits again, because it has lost the input, gets another number.
     is_numbered=False,
+    # Earlier operators run while the rows are read, and find their task's context by the thread.
+    reads_ahead=False,
 )
 _ENGINES: Final = {engine.uri: engine for engine in (SPARK, RAY)}
 
