@@ -35,7 +35,7 @@ class DataprepDatasink(Datasink):  # type: ignore[misc]  # Ray isn't installed w
         job: str | None = None,
         **output: Any,
     ) -> None:
-        """Checks the arguments. Changes nothing.
+        """Checks the arguments and the output. Changes nothing.
 
         uri                the folder of the data set
         format             the format of the shards
@@ -48,7 +48,8 @@ class DataprepDatasink(Datasink):  # type: ignore[misc]  # Ray isn't installed w
         job                a job's YAML file whose spec.stores describes the stores; without it, the environment describes them
         output             other fields of spec.output, such as tfrecord={"compression": "Gzip"}
 
-        Raises BadSpec for an unknown or invalid argument.
+        Raises BadSpec for an unknown or invalid argument and for columns that can't be written, and OutputExists if the folder has files
+        that must not be replaced.
         """
         self._options = write_options(
             uri,
@@ -64,6 +65,8 @@ class DataprepDatasink(Datasink):  # type: ignore[misc]  # Ray isn't installed w
         self._schema = _arrow_schema(schema)
         self._min_rows = min_rows_per_file
         self._write: Write | None = None
+        # Ray shows an error of on_write_start as one of its own, so the output is checked here first.
+        self._begin()
 
     def get_name(self) -> str:
         """Returns the name of the write tasks."""
@@ -110,8 +113,11 @@ class DataprepDatasink(Datasink):  # type: ignore[misc]  # Ray isn't installed w
                 raise BadSpec(
                     f"DataContext.max_errored_blocks is {allowed}, so Ray would leave out the rows of tasks that fail. Set it to 0 for this write."
                 )
-            self._write = publishing.begin_write(self._options, self._schema, self._settings)
+            self._write = self._begin()
         return self._write
+
+    def _begin(self) -> Write:
+        return publishing.begin_write(self._options, self._schema, self._settings)
 
 
 def _arrow_schema(schema: Any) -> pa.Schema | None:

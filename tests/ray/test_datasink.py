@@ -130,9 +130,8 @@ def test_with_a_schema_blocks_get_its_types_and_nulls(played: Any, tmp_path: Pat
 
 
 def test_a_schema_is_checked_before_any_task_begins(played: Any, tmp_path: Path) -> None:
-    sink = played.DataprepDatasink(str(tmp_path / "out"), format="npz", schema=pa.schema([("word", pa.string())]))
     with pytest.raises(BadSpec, match="The feature 'word' holds bytes or text, but npz holds only arrays of numbers"):
-        sink.on_write_start(None)
+        played.DataprepDatasink(str(tmp_path / "out"), format="npz", schema=pa.schema([("word", pa.string())]))
     with pytest.raises(BadSpec, match="The option schema must be a pyarrow.Schema, or the schema of a Dataset with Arrow blocks, got dict"):
         played.DataprepDatasink(str(tmp_path / "out"), schema={"n": "int64"})
 
@@ -171,6 +170,16 @@ def test_save_modes(played: Any, tmp_path: Path) -> None:
     assert checked(tmp_path / "out") == [0, 1, 2, 3, 4]
     write(block(9, 1), SaveMode.OVERWRITE)
     assert checked(tmp_path / "out") == [9]
+
+
+def test_the_output_is_checked_when_the_sink_is_made_and_when_the_write_begins(played: Any, tmp_path: Path) -> None:
+    sink = played.DataprepDatasink(str(tmp_path / "out"))
+    write_datasink(played.DataprepDatasink(str(tmp_path / "out")), [[block(0, 2)]])
+    with pytest.raises(OutputExists, match="and the save mode is errorifexists"):
+        played.DataprepDatasink(str(tmp_path / "out"))
+    with pytest.raises(OutputExists, match="and the save mode is errorifexists"):
+        sink.on_write_start(None)
+    assert checked(tmp_path / "out") == [0, 1]
 
 
 def test_rows_are_appended_to_the_data_set_of_spark_and_the_other_way(played: Any, tmp_path: Path) -> None:

@@ -126,6 +126,11 @@ def test_columns_that_differ_between_tasks_need_a_schema(said: Any, folder: Path
     assert numbers_in(folder / "mixed") == sorted([*range(10), *(n / 2 for n in range(10, 20))])
 
 
+def test_operators_that_are_fused_with_the_write_run_as_usual(said: Any, folder: Path) -> None:
+    assert said["refusals"]["sampled"] is None
+    verify(str(folder / "sampled"), Access(), every_record=True)
+
+
 def test_blocks_of_pandas_are_written(said: Any, folder: Path) -> None:
     assert said["refusals"]["pandas"] is None
     assert numbers_in(folder / "pandas") == list(range(20))

@@ -163,6 +163,8 @@ def everything() -> dict[str, Any]:
     refusals["schema"] = saved(mixed, "mixed", schema=pa.schema([("n", pa.float64())]))
     parts = ray.data.range(20, override_num_blocks=2).map(lambda row: {"n": row["id"], "part": "train" if row["id"] % 2 else "test"})
     refusals["splits"] = saved(parts.sort(["part", "n"]), "splits", split_column="part")
+    # Ray's sampling finds the number of its task by the thread.
+    refusals["sampled"] = saved(ray.data.range(100, override_num_blocks=2).random_sample(0.5, seed=1), "sampled", retries=False)
     refusals["pandas"] = saved(ray.data.from_pandas(typed().select(["n", "half"]).to_pandas()), "pandas", min_rows_per_file=5)
     killed_once = ATTEMPTS / "read"
 
