@@ -3,7 +3,7 @@
 import pytest
 
 from dataprep_converter.core.errors import NotWhole
-from dataprep_converter.dataset.frame_rows import SPARK
+from dataprep_converter.dataset.frame_rows import RAY, SPARK
 from dataprep_frames.messages import in_words_of
 
 
@@ -28,3 +28,19 @@ def test_a_message_is_put_into_words_of_spark(message: str, words: str) -> None:
     with pytest.raises(NotWhole) as caught, in_words_of(SPARK):
         raise NotWhole(message, uri="s3://b/x")
     assert (str(caught.value), caught.value.uri) == (words, "s3://b/x")
+
+
+@pytest.mark.parametrize(
+    ("message", "words"),
+    [
+        ("See dataprep verify, or set output.overwrite: Always.", 'See dataprep verify, or use mode="overwrite".'),
+        ("Run the job again", "Run the job again"),
+        ("run the job again with output.overwrite: Always", 'write the Dataset again with mode="overwrite"'),
+        ("This job is not the job that made the data set", "The options of DataprepDatasink are not those of the data set"),
+        ("DataprepDatasink.nested: there is no column", "the option nested: there is no column"),
+    ],
+)
+def test_each_engine_has_its_words(message: str, words: str) -> None:
+    with pytest.raises(NotWhole) as caught, in_words_of(RAY):
+        raise NotWhole(message)
+    assert str(caught.value) == words
