@@ -96,9 +96,10 @@ def commit(write: Write, messages: Sequence[WrittenPartition | None], *, rows: i
     """
     if write.is_skipped:
         return None
+    parts = _each_part_once(write.engine, messages)
     files = [
         WrittenFile(write.first_partition + each.partition, nth, write.attempt_uri(each.attempt), ShardReport.model_validate_json(report))
-        for each in _each_part_once(write.engine, messages)
+        for each in parts
         for nth, report in enumerate(each.reports)
     ]
     access = write.access()
@@ -116,7 +117,7 @@ def commit(write: Write, messages: Sequence[WrittenPartition | None], *, rows: i
         )
     existing = _existing(write, access)
     if write.schema is None:
-        write = with_agreed_columns(write, [each.columns for each in messages if each is not None and each.columns is not None])
+        write = with_agreed_columns(write, [each.columns for each in parts if each.columns is not None])
     if existing is not None:
         check_columns(write, existing.base.head.reader_state)
     with _draft(write, files, existing, access) as draft, Mover(folder, access) as mover:
