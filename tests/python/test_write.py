@@ -70,7 +70,7 @@ def test_a_written_data_set_is_whole_but_can_not_be_repaired(tmp_path: Path) -> 
     access = Access()
     assert verify(result.uri, access).records_out == 3
     assert not result.is_reproducible
-    with pytest.raises(BadSpec, match="was written from Python. Its rows can't be read again"):
+    with pytest.raises(BadSpec, match="was written by Python. The rows of the data can't be read again"):
         repair(result.uri, access)
 
 

@@ -84,7 +84,7 @@ def write(
         if split_column is not None:
             stream = _with_texts(stream, split_column)
     chosen = shared.write_options(
-        os.fspath(uri).removeprefix("file://"),
+        os.fspath(uri),
         format_=format,
         mode=mode,
         split=split,

@@ -1,4 +1,4 @@
-"""Publishes a written DataFrame: the driver gives the files of the successful attempts their final names and commits the data set.
+"""Publishes a written data frame: the driver gives the files of the successful attempts their final names and commits the data set.
 
     attempts (hidden) ─▶ plan of the written files ─▶ OWNER ─▶ `_SUCCESS` removed ─▶ files moved ─▶ reports ─▶ commit step
 
@@ -12,7 +12,7 @@ import logging
 from collections import Counter
 from collections.abc import Collection, Iterable, Sequence
 from dataclasses import replace
-from typing import Final
+from itertools import pairwise
 
 import pyarrow as pa
 
@@ -25,11 +25,10 @@ from dataprep_api.formats import format_rules
 from dataprep_api.spec import NO_TRAIN
 from dataprep_converter.core.errors import BadSpec, ConvertError, NoInput, NotWhole
 from dataprep_converter.core.tensors import pc
-from dataprep_converter.dataset import spark_rows
+from dataprep_converter.dataset.frame_rows import READER, Engine
 from dataprep_converter.dataset.output_folder import OutputFolder, RunFolder
 from dataprep_converter.inputs.access import Access
 from dataprep_converter.planning.growth import Growth
-from dataprep_converter.readers.columnar.tables import columns_from
 from dataprep_converter.runtime import makers
 from dataprep_converter.sampling.plan import Tables, WholePlan
 from dataprep_converter.sampling.units import Unit, UnitTable
@@ -39,28 +38,26 @@ from dataprep_converter.steps.conversion import convert_commit, extend
 from dataprep_converter.steps.conversion.convert_plan import ConversionDraft
 from dataprep_converter.steps.conversion.extend import ExistingDataSet, ExtensionDraft
 from dataprep_converter.stores import StoreSettings
-from dataprep_spark.attempts import WrittenPartition
-from dataprep_spark.messages import in_words_of_spark
-from dataprep_spark.moving import Mover
-from dataprep_spark.options import WriteOptions
-from dataprep_spark.placing import WrittenFile, all_moves, as_shards, place
-from dataprep_spark.rows import frozen_state
-from dataprep_spark.writing import ROW_BITS, Write, check_unchanged, planned_write, remove_folder
+from dataprep_frames.attempts import WrittenPartition
+from dataprep_frames.columns import check_columns, with_agreed_columns, with_columns
+from dataprep_frames.messages import in_words_of_engine
+from dataprep_frames.moving import Mover
+from dataprep_frames.options import WriteOptions
+from dataprep_frames.placing import WrittenFile, all_moves, as_shards, place
+from dataprep_frames.writing import ROW_BITS, Write, check_unchanged, planned_write, remove_folder
 
 logger = logging.getLogger(__name__)
 
-_JOB: Final = "spark"
-"""The job's name in OWNER."""
 
+@in_words_of_engine
+def begin_write(options: WriteOptions, schema: pa.Schema | None, settings: Iterable[StoreSettings] = ()) -> Write:
+    """Decides how a data frame with these columns is written. If `schema` is None, each task takes the columns of its rows, which must be
+    the same in all tasks. Called on the driver before any task begins. Changes nothing in the store.
 
-@in_words_of_spark()
-def begin_write(options: WriteOptions, schema: pa.Schema, settings: Iterable[StoreSettings] = ()) -> Write:
-    """Decides how a DataFrame with these columns is written. Called on the driver before any task begins. Changes nothing in the store.
-
-    Raises the errors of `planned_write`, OutputExists if the folder has files that must not be replaced, and BadSpec if the rows can't be
-    appended to the existing data set.
+    Raises the errors of `planned_write` and `with_columns`, OutputExists if the folder has files that must not be replaced, and BadSpec if
+    the rows can't be appended to the existing data set.
     """
-    write = planned_write(options, schema, settings)
+    write = planned_write(options, settings)
     if write.is_skipped:
         return write
     access = write.access()
@@ -70,48 +67,59 @@ def begin_write(options: WriteOptions, schema: pa.Schema, settings: Iterable[Sto
         write = replace(
             write,
             first_partition=1 + max(int(pc.max(rows).as_py() or 0), 0) // (1 << ROW_BITS),
+            existing_state=existing.base.head.reader_state,
             existing_template=existing.base.head.splits[0].template,
         )
-        write = _in_order_of(write, existing, access)
-        _check_columns(write, existing)
+    if schema is not None:
+        write = with_columns(write, schema)
+    if existing is not None:
         _check_splits(write, existing)
     if write.options.split_column is None:
         _check_train(write, [*(existing.base.head.split_names if existing is not None else ()), write.options.split])
     with _draft(write, [], existing, access) as draft:
-        fault = plan_step.fault_of_output(draft, job=_JOB)
+        fault = plan_step.fault_of_output(draft, job=write.engine.job)
     if fault is not None:
         raise fault
     return write
 
 
-@in_words_of_spark()
-def commit(write: Write, messages: Sequence[WrittenPartition | None]) -> CommitResult | None:
+@in_words_of_engine
+def commit(write: Write, messages: Sequence[WrittenPartition | None], *, rows: int | None = None) -> CommitResult | None:
     """Publishes the files of the successful attempts, one of each partition. Returns None if the write was skipped, or if no rows are
     appended to a finished data set.
 
-    `messages` has what the attempts have returned. None stands for an attempt whose message Spark doesn't have.
+    `messages` has what the attempts have returned. None stands for an attempt whose message the engine doesn't have. `rows` is the number
+    of rows that the engine has passed to these attempts, if the engine tells it.
 
-    Raises NoInput if there are no rows, NotWhole if another run has changed the folder since `begin_write`, and the errors of the plan step
-    and of the commit step.
+    Raises NoInput if there are no rows, NotWhole if another run has changed the folder since `begin_write` or if rows are missing, BadSpec
+    if the tasks have different columns, and the errors of the plan step and of the commit step.
     """
     if write.is_skipped:
         return None
+    parts = _each_part_once(write.engine, messages)
     files = [
         WrittenFile(write.first_partition + each.partition, nth, write.attempt_uri(each.attempt), ShardReport.model_validate_json(report))
-        for each in _each_partition_once(messages)
+        for each in parts
         for nth, report in enumerate(each.reports)
     ]
     access = write.access()
     folder = OutputFolder(write.spec.output.uri, access).of_run(write.run_id)
     check_unchanged(write, folder)
+    written = sum(file.report.records_in for file in files)
+    if rows not in (None, written):
+        raise NotWhole(f"{write.engine.name} has passed {rows:,} rows to the {write.engine.part}s, but their files have {written:,}.")
     if not files:
         _remove_attempts(write, access)
         if write.mode == "append" and write.success is not None:
             return None
-        raise NoInput(f"The DataFrame has no rows, so there is nothing to write to {write.spec.output.uri}.", uri=write.spec.output.uri)
+        raise NoInput(
+            f"The {write.engine.frame} has no rows, so there is nothing to write to {write.spec.output.uri}.", uri=write.spec.output.uri
+        )
     existing = _existing(write, access)
+    if write.schema is None:
+        write = with_agreed_columns(write, [each.columns for each in parts if each.columns is not None])
     if existing is not None:
-        _check_columns(write, existing)
+        check_columns(write, existing.base.head.reader_state)
     with _draft(write, files, existing, access) as draft, Mover(folder, access) as mover:
         placed = as_shards(files, draft.plan.head, folder.uri)
         moves = all_moves(placed)
@@ -124,7 +132,9 @@ def commit(write: Write, messages: Sequence[WrittenPartition | None]) -> CommitR
                 _hand_back(write, folder, access)
                 raise
 
-        planned = plan_step.take_output(draft, [], job=_JOB, maker=makers.this_process(_JOB), before_change=copy_ahead)
+        planned = plan_step.take_output(
+            draft, [], job=write.engine.job, maker=makers.this_process(write.engine.job), before_change=copy_ahead
+        )
         plan = planned.plan
         with folder.owned():
             place(placed, plan.sha256, folder, mover)
@@ -141,16 +151,18 @@ def _hand_back(write: Write, folder: RunFolder, access: Access) -> None:
         OutputFolder(folder.uri, access).of_run(write.success.run_id).claim()
 
 
-def _each_partition_once(messages: Sequence[WrittenPartition | None]) -> list[WrittenPartition]:
-    """Returns the messages in the order of the partitions. Raises NotWhole unless there is one for each partition."""
+def _each_part_once(engine: Engine, messages: Sequence[WrittenPartition | None]) -> list[WrittenPartition]:
+    """Returns the messages in the order of the parts. Raises NotWhole unless there is one for each part."""
     written = sorted((each for each in messages if each is not None), key=lambda each: each.partition)
-    for number, each in enumerate(written):
-        if each.partition < number:
-            raise NotWhole(f"Spark has named two successful attempts for partition {each.partition}, so its rows would be there twice.")
-        if each.partition > number:
-            raise NotWhole(f"Spark has named no successful attempt for partition {number}, so its rows would be missing.")
-    if len(written) < len(messages):
-        raise NotWhole(f"Spark has named no successful attempt for partition {len(written)}, so its rows would be missing.")
+    for each, following in pairwise(written):
+        if each.partition == following.partition:
+            raise NotWhole(
+                f"{engine.name} has named two successful attempts for {engine.part} {each.partition}, so its rows would be there twice."
+            )
+    numbers = [each.partition for each in written]
+    missing = next((number for number, found in enumerate(numbers) if number != found), len(numbers))
+    if len(written) < len(messages) or (engine.is_numbered and missing < len(numbers)):
+        raise NotWhole(f"{engine.name} has named no successful attempt for {engine.part} {missing}, so its rows would be missing.")
     return written
 
 
@@ -181,30 +193,10 @@ def _existing(write: Write, access: Access) -> ExistingDataSet | None:
         if left:
             raise NotWhole(
                 f"{folder.uri} has no _SUCCESS, but has {min(left)} of an unfinished run, so it is unknown to which records the rows would be "
-                'appended. Write the complete data set with mode("overwrite").',
+                f"appended. Write the complete data set with {write.engine.overwrite}.",
                 uri=folder.uri,
             )
     return existing
-
-
-def _in_order_of(write: Write, existing: ExistingDataSet, access: Access) -> Write:
-    """Returns the write with the columns in the data set's order, if only the order differs: columns are appended by name."""
-    there = columns_from(existing.base.head.reader_state)
-    order = list(dict.fromkeys(column.path[0] for column in there))
-    if sorted(order) != sorted(write.schema.names):
-        return write
-    schema = pa.schema([write.schema.field(name) for name in order])
-    return replace(write, schema=schema, state=frozen_state(schema, write.source, access.structs))
-
-
-def _check_columns(write: Write, existing: ExistingDataSet) -> None:
-    """Raises BadSpec if the columns of the data set to which the rows are appended differ."""
-    if existing.base.head.reader_state != write.state:
-        there, here = (_described(state) for state in (existing.base.head.reader_state, write.state))
-        raise BadSpec(
-            f"The rows can't be appended to {write.spec.output.uri}: its columns are {there}, but those of the DataFrame are {here}. Use "
-            'mode("overwrite"), or write to another URI.'
-        )
 
 
 def _check_splits(write: Write, existing: ExistingDataSet) -> None:
@@ -225,14 +217,9 @@ def _check_train(write: Write, splits: Collection[str]) -> None:
         raise BadSpec(f"{NO_TRAIN}: {', '.join(splits)}.")
 
 
-def _described(state: dict[str, object]) -> str:
-    """Describes the columns in a reader's state."""
-    return ", ".join(f"{column.name}: {column.nested or column.was or column.type}" for column in columns_from(state))
-
-
 def _draft(write: Write, files: Sequence[WrittenFile], existing: ExistingDataSet | None, access: Access) -> ConversionDraft:
     """Returns the draft of the data set that consists of these files, after those of the existing data set."""
-    added = UnitTable.of([_unit(file) for file in files])
+    added = UnitTable.of([_unit(write, file) for file in files])
     units = added if existing is None else Growth(existing.base.units, added).all_units()
     tables = Tables(units=UnitsFile.of(units))
     head = _head(write, files, existing, units=units, units_sha256=tables.units.sha256)
@@ -242,12 +229,12 @@ def _draft(write: Write, files: Sequence[WrittenFile], existing: ExistingDataSet
     return ExtensionDraft(spec=write.spec, access=access, plan=plan, tables=tables, features=[], existing=existing)
 
 
-def _unit(file: WrittenFile) -> Unit:
+def _unit(write: Write, file: WrittenFile) -> Unit:
     report = file.report
     return Unit(
         root=0,
         path=f"{file.partition}/{file.nth}",
-        uri=f"spark:partition-{file.partition}",
+        uri=write.engine.part_uri(file.partition),
         records=report.records_in,
         size=report.bytes_in,
         pin="",
@@ -283,7 +270,7 @@ def _head(write: Write, files: Sequence[WrittenFile], existing: ExistingDataSet 
         spec_sha256=canonical.sha256(run_id.content(write.spec)),
         inputs_sha256=write.inputs_sha256,
         units_sha256=units_sha256,
-        reader=spark_rows.READER,
+        reader=READER,
         reader_state=write.state,
         samples=units.samples,
         bytes_in=sum(file.report.bytes_in for file in files),

@@ -1,4 +1,4 @@
-"""The rows of a partition: conforms Spark's batches, divides them into the rows of files, and passes them to the pipeline as a reader."""
+"""The rows of a partition: conforms the engine's batches, divides them into the rows of files, and passes them to the pipeline as a reader."""
 
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
@@ -12,7 +12,7 @@ from dataprep_api.dataset.run_id import StructRule
 from dataprep_api.spec.sources.arrow import ArrowSource
 from dataprep_converter.core.errors import BadData, BadSpec
 from dataprep_converter.core.tensors import to_arrow
-from dataprep_converter.dataset import spark_rows
+from dataprep_converter.dataset.frame_rows import Engine
 from dataprep_converter.inputs.access import Access
 from dataprep_converter.readers.base.blocks import Block
 from dataprep_converter.readers.columnar.arrow import ArrowReader
@@ -20,47 +20,45 @@ from dataprep_converter.readers.columnar.columns import columns_of
 from dataprep_converter.readers.columnar.tables import CommonSchema
 from dataprep_converter.records.batch import SAMPLE, Batch, RejectedSample
 from dataprep_converter.sampling.units import Units
-from dataprep_spark.options import WriteOptions
+from dataprep_frames.options import WriteOptions
 
 _BATCH_BYTES: Final = 8 << 20
 """Batches are cut to about this many bytes, as a reader's batches are."""
-_OF: Final = "df.write"
-"""The name of the source in messages."""
 
 _any: Any = pa  # the stubs lack some functions
 
 
-def frozen_state(schema: pa.Schema, source: ArrowSource, structs: StructRule) -> dict[str, Any]:
-    """Returns the reader's state for the columns of a DataFrame. Raises BadSpec naming a column that records can't contain."""
+def frozen_state(schema: pa.Schema, source: ArrowSource, structs: StructRule, engine: Engine) -> dict[str, Any]:
+    """Returns the reader's state for the columns of a data frame. Raises BadSpec naming a column that records can't contain."""
     if not len(schema):
-        raise BadSpec("The DataFrame has no columns to write.")
+        raise BadSpec(f"The {engine.frame} has no columns to write.")
     for field in schema:
-        _check_column(field, structs)
-    common = CommonSchema(source, of=_OF, structs=structs)
-    common.settle(schema, "the DataFrame")
+        _check_column(field, structs, engine)
+    common = CommonSchema(source, of=engine.writer, structs=structs)
+    common.settle(schema, f"the {engine.frame}")
     return common.state()
 
 
-def _check_column(field: "pa.Field[Any]", structs: StructRule) -> None:
+def _check_column(field: "pa.Field[Any]", structs: StructRule, engine: Engine) -> None:
     if not field.name:
-        raise BadSpec("The DataFrame has a column whose name is empty. Rename the column.")
+        raise BadSpec(f"The {engine.frame} has a column whose name is empty. Rename the column.")
     cause: BadSpec | None = None
-    if not _has_void(field.type):
+    if not has_void(field.type):
         try:
-            columns_of(pa.schema([field]), None, of=_OF, uri=spark_rows.URI, structs=structs)
+            columns_of(pa.schema([field]), None, of=engine.writer, uri=engine.uri, structs=structs)
         except BadSpec as exc:
             cause = exc
         else:
             return
     raise BadSpec(
-        f"The DataFrame's column {field.name!r} is {field.type}, which records can't contain. Drop the column, or cast it to numbers, "
+        f"The {engine.frame}'s column {field.name!r} is {field.type}, which records can't contain. Drop the column, or cast it to numbers, "
         "text, bytes, decimals, times, or arrays, maps and structs of these."
     ) from cause
 
 
-def _has_void(kind: Any) -> bool:
+def has_void(kind: Any) -> bool:
     """Whether the type is or contains the type of columns that have only nulls. Files can't tell what other values such a column has."""
-    return bool(pa.types.is_null(kind)) or any(_has_void(kind.field(place).type) for place in range(kind.num_fields))
+    return bool(pa.types.is_null(kind)) or any(has_void(kind.field(place).type) for place in range(kind.num_fields))
 
 
 @dataclass(frozen=True)
@@ -91,9 +89,10 @@ class Rows:
         while self._next is not None:
             split = self._next.split
             if split in ended:
+                engine = self._options.engine
                 raise BadSpec(
-                    f"A partition has rows of the split {split!r} after rows of another split. Sort the rows of each partition first: "
-                    f"df.sortWithinPartitions({self._options.split_column!r})."
+                    f"A {engine.part} has rows of the split {split!r} after rows of another split. "
+                    f"{engine.sorting.format(repr(self._options.split_column))}"
                 )
             yield split, self._take(split, most_records)
             if self._next is not None and self._next.split != split:
@@ -141,7 +140,7 @@ def _conformed(column: Any, kind: pa.DataType) -> Any:
 class RowsReader(ArrowReader):
     """A reader that yields the rows that it is given, whatever samples it is asked for."""
 
-    of = "the options of df.write"
+    of = "the options of the write"
 
     def __init__(self, source: ArrowSource, state: Mapping[str, Any], access: Access) -> None:
         super().__init__(source, state, access)

@@ -15,7 +15,7 @@ from dataprep_api.dataset import run_id
 from dataprep_api.dataset.plan import PlanHead, Shard, SplitPlan
 from dataprep_api.dataset.report import ShardReport
 from dataprep_converter.core.errors import BadSpec, ConvertError, NotWhole, OutputLost
-from dataprep_converter.dataset import spark_rows
+from dataprep_converter.dataset.frame_rows import READER
 from dataprep_converter.dataset.output_folder import OutputFolder, RunFolder
 from dataprep_converter.inputs.access import Access
 from dataprep_converter.pipeline.pipeline import Pipeline
@@ -23,9 +23,10 @@ from dataprep_converter.pipeline.shard_samples import MOST_RECORDS
 from dataprep_converter.pipeline.shard_writer import ShardWriter
 from dataprep_converter.sampling.plan import Plan
 from dataprep_converter.sampling.units import Unit, UnitTable
-from dataprep_spark.messages import in_words_of_spark
-from dataprep_spark.rows import Rows, RowsReader
-from dataprep_spark.writing import ROW_BITS, Write, check_unchanged, remove_folder
+from dataprep_frames.columns import PartColumns, first_rows, with_columns
+from dataprep_frames.messages import in_words_of_engine
+from dataprep_frames.rows import Rows, RowsReader
+from dataprep_frames.writing import ROW_BITS, Write, check_unchanged, remove_folder
 
 _FILE_BITS: Final = 20
 """The number of a file of a partition is placed above this many bits for the partition's number."""
@@ -41,13 +42,15 @@ class WrittenPartition:
     attempt: str
     reports: tuple[bytes, ...] = ()
     """The reports of the files, in the order of their rows."""
+    columns: PartColumns | None = None
+    """The columns of the rows. The driver needs them if it hasn't known them before."""
 
 
-@in_words_of_spark()
+@in_words_of_engine
 def write_partition(write: Write, batches: Iterable[pa.RecordBatch], *, partition: int, attempt: str) -> WrittenPartition:
     """Writes the rows of a partition as one attempt of its task. Returns what the driver needs to publish the files.
 
-    Raises BadData naming the row, if a row can't be stored as the format's rules demand, and OutputLost or NotWhole if the driver has begun
+    Raises BadSpec for columns that can't be written, BadData naming the row, if a row can't be stored as the format's rules demand, and OutputLost or NotWhole if the driver has begun
     its commit or can't succeed any more.
     """
     if write.is_skipped:
@@ -55,9 +58,16 @@ def write_partition(write: Write, batches: Iterable[pa.RecordBatch], *, partitio
     number = write.first_partition + partition
     if number >> _FILE_BITS:
         raise BadSpec(
-            f"A data set that Spark writes has at most {1 << _FILE_BITS:,} partitions, those of earlier appends included. Use df.coalesce() "
-            "to have fewer.",
+            f"A data set that {write.engine.name} writes has at most {1 << _FILE_BITS:,} {write.engine.part}s, those of earlier appends "
+            f"included. Use {write.engine.fewer} to have fewer.",
         )
+    columns = None
+    if write.schema is None:
+        first, batches = first_rows(batches)
+        if first is None:
+            return WrittenPartition(partition, attempt)
+        columns = PartColumns(partition, first.schema)
+        write = with_columns(write, first.schema)
     access = write.access()
     plan = _plan_of_attempt(write, number)
     folder = OutputFolder(write.attempt_uri(attempt), access).of_run(write.run_id)
@@ -66,16 +76,24 @@ def write_partition(write: Write, batches: Iterable[pa.RecordBatch], *, partitio
         reader = RowsReader(write.source, write.state, access)
         pipeline.reader.close()
         pipeline.read_from(reader)
-        rows = Rows(batches, write.schema, write.options, most_in_batch=min(pipeline.most_records, MOST_RECORDS))
+        rows = Rows(batches, write.known_schema, write.options, most_in_batch=min(pipeline.most_records, MOST_RECORDS))
         for nth, (split, records) in enumerate(rows.files(write.spec.output.shards.records)):
             if not nth:
                 _claim(write, folder, access)
             reader.take(records)
             shard = _shard_of_attempt(write, split, number, nth, first=reader.rows)
-            writer = ShardWriter(shard, plan=plan, pipeline=pipeline, folder=folder, access=access, attempt=f"task {attempt}")
+            writer = ShardWriter(
+                shard,
+                plan=plan,
+                pipeline=pipeline,
+                folder=folder,
+                access=access,
+                attempt=f"task {attempt}",
+                reads_ahead=write.engine.reads_ahead,
+            )
             writer.encode(lambda _: None)
             reports.append(writer.publish())
-    return WrittenPartition(partition, attempt, tuple(report.to_bytes() for report in reports))
+    return WrittenPartition(partition, attempt, tuple(report.to_bytes() for report in reports), columns)
 
 
 def _claim(write: Write, folder: RunFolder, access: Access) -> None:
@@ -119,7 +137,7 @@ def _shard_of_attempt(write: Write, split: str, number: int, nth: int, *, first:
 
 def _plan_of_attempt(write: Write, number: int) -> Plan:
     """Returns a plan for the rows of one partition. It is never stored."""
-    units = UnitTable.of([Unit(root=0, path=str(number), uri=f"spark:partition-{number}", records=_MANY, size=0, pin="")])
+    units = UnitTable.of([Unit(root=0, path=str(number), uri=write.engine.part_uri(number), records=_MANY, size=0, pin="")])
     split = SplitPlan(name=write.options.split, ranges=[(0, _MANY)], records=_MANY, shards=1, template=write.template)
     head = PlanHead(
         run_id=write.run_id,
@@ -128,7 +146,7 @@ def _plan_of_attempt(write: Write, number: int) -> Plan:
         spec_sha256="",
         inputs_sha256=write.inputs_sha256,
         units_sha256="",
-        reader=spark_rows.READER,
+        reader=READER,
         samples=_MANY,
         bytes_in=0,
         splits=[split],

@@ -10,8 +10,8 @@ from dataprep_converter.core.errors import NotWhole, OutputLost
 from dataprep_converter.dataset.output_folder import RunFolder
 from dataprep_converter.inputs.access import Access
 from dataprep_converter.tools.verification import verify
-from dataprep_spark import publishing
-from dataprep_spark.attempts import write_partition
+from dataprep_frames import publishing
+from dataprep_frames.attempts import write_partition
 
 SCHEMA = numbers(0, 1).schema
 

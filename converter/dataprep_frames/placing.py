@@ -10,8 +10,8 @@ from dataprep_api.dataset.report import Companion, ShardReport
 from dataprep_converter.core.errors import NotWhole
 from dataprep_converter.dataset.output_folder import RunFolder
 from dataprep_converter.runtime.ahead import mapped_ahead
-from dataprep_spark.moving import AT_ONCE, Move, Mover
-from dataprep_spark.writing import ROW_BITS
+from dataprep_frames.moving import AT_ONCE, Move, Mover
+from dataprep_frames.writing import ROW_BITS
 
 
 @dataclass(frozen=True)

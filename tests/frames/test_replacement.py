@@ -8,8 +8,9 @@ from tests.builders.dataframes import begin, numbers, run_tasks, write_frame
 
 from dataprep_api.dataset.report import Manifest
 from dataprep_converter.core.errors import BadData
-from dataprep_spark import publishing, reading
+from dataprep_frames import publishing, reading
 from dataprep_spark.options import read_options
+from dataprep_spark.spark_types import TYPES
 
 OLD = [[numbers(0, 2)], [numbers(2, 2)]]
 
@@ -24,7 +25,7 @@ def parts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> tuple[reading.Sour
 
 
 def opened(folder: Path) -> tuple[reading.Source, Manifest]:
-    return reading.open_source(read_options({"path": str(folder)}))
+    return reading.open_source(read_options({"path": str(folder)}), TYPES)
 
 
 def numbers_in(source: reading.Source, partition: reading.Partition) -> list[int]:

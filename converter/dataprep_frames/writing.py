@@ -1,8 +1,8 @@
-"""Writes a DataFrame: what the driver decides before the tasks begin. `attempts.py` does the work of a task."""
+"""Writes a data frame: what the driver decides before the tasks begin. `attempts.py` does the work of a task."""
 
 import secrets
 from collections.abc import Iterable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
 import pyarrow as pa
@@ -13,15 +13,14 @@ from dataprep_api.dataset.report import Success
 from dataprep_api.spec import DataPrepJobSpec
 from dataprep_api.spec.sources.arrow import ArrowSource
 from dataprep_converter.core.errors import BadSpec, NotWhole, OutputExists
+from dataprep_converter.dataset.frame_rows import Engine
 from dataprep_converter.dataset.output_folder import OutputFolder
 from dataprep_converter.dataset.stored_folder import StoredFolder
 from dataprep_converter.formats.registry import encoder_class
 from dataprep_converter.inputs.access import Access
-from dataprep_converter.pipeline.pipeline import Pipeline
 from dataprep_converter.stores import MovesFiles, StoreSettings, WritesAside
 from dataprep_converter.stores.read_only import ReadOnlyStore
-from dataprep_spark.options import Mode, WriteOptions, found_name
-from dataprep_spark.rows import frozen_state
+from dataprep_frames.options import Mode, WriteOptions
 
 ROW_BITS: Final = 33
 """A row's number is the partition's number, followed by this many bits for the row's number in the partition. Spark's
@@ -30,21 +29,23 @@ ROW_BITS: Final = 33
 
 @dataclass(frozen=True)
 class Write:
-    """What all processes of one `df.write` know. The driver sends it to the tasks."""
+    """What all processes of one write know. The driver sends it to the tasks."""
 
     options: WriteOptions
     settings: tuple[StoreSettings, ...]
     run_id: str
     inputs_sha256: str
-    """A random number, which makes the run id random: a DataFrame has no pins."""
-    schema: pa.Schema
-    """The columns to write."""
-    state: dict[str, Any]
+    """A random number, which makes the run id random: a data frame has no pins."""
+    schema: pa.Schema | None = None
+    """The columns to write. None if only the tasks know them."""
+    state: dict[str, Any] = field(default_factory=dict)
     """The reader's state: the columns as the pipeline sees them."""
     first_partition: int = 0
     """The number of the first partition. Smaller numbers belong to earlier writes, if this write appends."""
     success: Success | None = None
     """The `_SUCCESS` of the data set that the folder held when this write began. If it differs in the commit, the commit is refused."""
+    existing_state: dict[str, Any] | None = None
+    """The reader's state of the data set to which this write appends."""
     existing_template: str | None = None
     """The template of the files' names in the data set to which this write appends."""
     is_skipped: bool = False
@@ -56,9 +57,21 @@ class Write:
         return self.options.spec
 
     @property
+    def engine(self) -> Engine:
+        """The engine whose rows are written."""
+        return self.options.engine
+
+    @property
     def mode(self) -> Mode:
         """The save mode."""
         return self.options.mode
+
+    @property
+    def known_schema(self) -> pa.Schema:
+        """The columns to write, when they are known."""
+        if self.schema is None:
+            raise TypeError("the columns aren't known yet")
+        return self.schema
 
     @property
     def source(self) -> ArrowSource:
@@ -95,37 +108,31 @@ class Write:
 
 
 def source_of(spec: DataPrepJobSpec) -> ArrowSource:
-    """Returns the source in the spec of a DataFrame's data set."""
+    """Returns the source in the spec of a data frame's data set."""
     source = spec.data.member
     if not isinstance(source, ArrowSource):
-        raise TypeError("the source of a DataFrame's data set is arrow")
+        raise TypeError("the source of a data frame's data set is arrow")
     return source
 
 
-def planned_write(options: WriteOptions, schema: pa.Schema, settings: Iterable[StoreSettings]) -> Write:
-    """Decides how a DataFrame with these columns is written, before a task begins. Changes nothing in the store.
+def planned_write(options: WriteOptions, settings: Iterable[StoreSettings]) -> Write:
+    """Decides how a data frame is written, before a task begins. Its columns are decided later. Changes nothing in the store.
 
-    Raises BadSpec for columns or a store that can't be written, and OutputExists if the save mode is `errorifexists` and there is a data
-    set.
+    Raises BadSpec for a store that can't be written, and OutputExists if the save mode is `errorifexists` and there is a data set.
     """
     spec = options.spec
-    if options.split_column is not None:
-        options = replace(options, split_column=_split_column(options.split_column, schema))
-        schema = pa.schema([each for each in schema if each.name != options.split_column])
     inputs_sha256 = secrets.token_hex(32)
     write = Write(
         options=options,
         settings=tuple(settings),
         run_id=run_id.run_id(spec, inputs_sha256=inputs_sha256),
         inputs_sha256=inputs_sha256,
-        schema=schema,
-        state={},
     )
     fault = names.template_fault(write.template, several_splits=options.split_column is not None, several_shards=True)
     if fault:
         raise BadSpec(f"fileName {write.template!r}: {fault}.")
     access = write.access()
-    _check_store(spec.output.uri, access)
+    _check_store(write, access)
     success = OutputFolder(spec.output.uri, access).success()
     if success is not None and write.mode == "ignore":
         return replace(write, is_skipped=True)
@@ -135,32 +142,18 @@ def planned_write(options: WriteOptions, schema: pa.Schema, settings: Iterable[S
             "append or ignore, or choose another URI.",
             uri=spec.output.uri,
         )
-    write = replace(write, state=frozen_state(schema, write.source, access.structs), success=success)
-    with Pipeline(spec, write.state, access) as pipeline, pipeline.encoder():
-        pass  # the constructors raise BadSpec for features that the format can't store
-    return write
+    return replace(write, success=success)
 
 
-def _split_column(name: str, schema: pa.Schema) -> str:
-    """Returns the DataFrame's column with the names of splits. Raises BadSpec if there is none, or if it isn't text."""
-    found = found_name(name, schema.names)
-    if found is None:
-        raise BadSpec(f"The DataFrame has no column {name!r}, which the option splitColumn names: it has {', '.join(schema.names)}.")
-    if not pa.types.is_string(schema.field(found).type):
-        raise BadSpec(
-            f"The column {found!r} (splitColumn) has the names of splits, so it must be text, but it is {schema.field(found).type}."
-        )
-    return found
-
-
-def _check_store(uri: str, access: Access) -> None:
+def _check_store(write: Write, access: Access) -> None:
     """Raises BadSpec for a store that can't be written file by file."""
+    uri = write.spec.output.uri
     store = access.store(uri)
     if isinstance(store, ReadOnlyStore):
         raise store.refusal(uri)
     if isinstance(store, WritesAside):
         raise BadSpec(
-            f"{uri}: Spark can't write to the Hub, where each file would become visible as soon as it is written. Write to another store, and "
+            f"{uri}: {write.engine.name} can't write to the Hub, where each file would become visible as soon as it is written. Write to another store, and "
             "copy the finished data set with dataprep copy.",
             uri=uri,
         )
@@ -175,7 +168,7 @@ def check_unchanged(write: Write, folder: OutputFolder) -> None:
         what = f"The data set of run {before.run_id} in {folder.uri} is no longer finished: another run replaces it, or its _SUCCESS was removed"
     else:
         what = f"Another run, {now and now.run_id}, has finished a data set in {folder.uri} while these rows were written"
-    raise NotWhole(f"{what}. Nothing was changed there. Write the DataFrame again.", uri=folder.uri)
+    raise NotWhole(f"{what}. Nothing was changed there. Write the {write.engine.frame} again.", uri=folder.uri)
 
 
 def remove_folder(uri: str, access: Access) -> None:

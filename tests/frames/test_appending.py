@@ -13,8 +13,9 @@ from dataprep_converter.core.errors import BadSpec, NoInput, NotWhole, OutputExi
 from dataprep_converter.dataset.output_folder import RunFolder
 from dataprep_converter.inputs.access import Access
 from dataprep_converter.tools.verification import verify
-from dataprep_spark import publishing, reading
+from dataprep_frames import publishing, reading
 from dataprep_spark.options import read_options
+from dataprep_spark.spark_types import TYPES
 
 ROWS = [[numbers(0, 2)]]
 
@@ -152,12 +153,12 @@ def test_files_of_others_are_named_when_rows_are_appended(tmp_path: Path) -> Non
 def test_columns_are_read_in_their_order_and_appended_by_name(tmp_path: Path, format_: str) -> None:
     rows = pa.RecordBatch.from_pydict({"z": [1], "a": [2], "s": [{"y": 3, "x": 4}]})
     write_frame(tmp_path / "out", [[rows]], format=format_)
-    source, _ = reading.open_source(read_options({"path": str(tmp_path / "out")}))
+    source, _ = reading.open_source(read_options({"path": str(tmp_path / "out")}), TYPES)
     columns = ["z", "a", "s/y", "s/x"] if format_ == "tfrecord" else ["z", "a", "s"]
     assert source.schema.names == [*columns, "split"]
     write_frame(tmp_path / "out", [[rows.select(["s", "a", "z"])]], format=format_)
     verify(str(tmp_path / "out"), Access(), every_record=True)
-    source, manifest = reading.open_source(read_options({"path": str(tmp_path / "out")}))
+    source, manifest = reading.open_source(read_options({"path": str(tmp_path / "out")}), TYPES)
     assert source.schema.names == [*columns, "split"]
     found = [row for part in source.partitions(manifest) for batch in source.batches(part) for row in batch.to_pylist()]
     assert (len(found), found[0]) == (2, found[1])
@@ -167,5 +168,5 @@ def test_columns_are_read_in_their_order_and_appended_by_name(tmp_path: Path, fo
 def test_without_the_plan_columns_are_in_the_order_of_the_records(tmp_path: Path) -> None:
     write = write_frame(tmp_path / "out", [[pa.RecordBatch.from_pydict({"z": [1], "a": [2]})]])
     (tmp_path / f"out/_dataprep/{write.run_id}/plan.json").write_text("{}")
-    source, _ = reading.open_source(read_options({"path": str(tmp_path / "out")}))
+    source, _ = reading.open_source(read_options({"path": str(tmp_path / "out")}), TYPES)
     assert source.schema.names == ["a", "z", "split"]

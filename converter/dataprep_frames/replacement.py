@@ -1,4 +1,4 @@
-"""Notices that a data set was replaced while it was read, because a DataFrame must not mix the records of two data sets."""
+"""Notices that a data set was replaced while it was read, because a data frame must not mix the records of two data sets."""
 
 from collections.abc import Iterable
 

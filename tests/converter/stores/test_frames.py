@@ -8,8 +8,9 @@ from dataprep_api.dataset.report import Manifest
 from dataprep_converter.core.errors import NotFound
 from dataprep_converter.inputs.access import Access
 from dataprep_converter.tools.verification import verify
-from dataprep_spark import publishing, reading
+from dataprep_frames import publishing, reading
 from dataprep_spark.options import read_options
+from dataprep_spark.spark_types import TYPES
 
 
 @pytest.mark.parametrize("format_", ["tfrecord", "mapFile"])
@@ -25,7 +26,7 @@ def test_a_data_frame_is_written_replaced_appended_to_and_read(remote: Place, fo
         return verify(folder, Access([settings]), every_record=True)
 
     def numbers_in() -> list[int]:
-        source, manifest = reading.open_source(read_options({"path": folder}), [settings])
+        source, manifest = reading.open_source(read_options({"path": folder}), TYPES, [settings])
         batches = [batch for partition in source.partitions(manifest) for batch in source.batches(partition)]
         return [row["n"] for batch in batches for row in batch.to_pylist()]
 

@@ -20,10 +20,10 @@ from dataprep_converter.stores.files import FileStore
 from dataprep_converter.stores.publish import stage_copy
 from dataprep_converter.tools import repair
 from dataprep_converter.tools.verification import verify
-from dataprep_spark import moving, publishing, writing
-from dataprep_spark.attempts import write_partition
-from dataprep_spark.rows import Rows
-from dataprep_spark.writing import Write
+from dataprep_frames import moving, publishing, writing
+from dataprep_frames.attempts import write_partition
+from dataprep_frames.rows import Rows
+from dataprep_frames.writing import Write
 
 PARTITIONS = [[numbers(0, 7), numbers(7, 3)], [], [numbers(10, 5)]]
 
@@ -516,7 +516,7 @@ def test_warnings_of_the_plan_are_returned(tmp_path: Path, monkeypatch: pytest.M
 def test_repair_refuses_by_name(tmp_path: Path) -> None:
     write_frame(tmp_path / "out", PARTITIONS)
     (tmp_path / "out/train-00000.tfrecords").unlink()
-    with pytest.raises(BadSpec, match="was written by Spark. The rows of a DataFrame can't be read again"):
+    with pytest.raises(BadSpec, match="was written by Spark. The rows of the DataFrame can't be read again"):
         repair.repair(str(tmp_path / "out"), Access())
 
 
@@ -541,7 +541,7 @@ def test_tensors_are_lists_of_any_length(tmp_path: Path) -> None:
 def test_a_large_batch_is_cut_into_batches_of_the_pipeline(tmp_path: Path) -> None:
     rows = pa.RecordBatch.from_pydict({"n": list(range(40_000))})
     write = begin(tmp_path / "out", rows.schema)
-    cut = Rows([rows], write.schema, write.options, most_in_batch=16_384)
+    cut = Rows([rows], write.known_schema, write.options, most_in_batch=16_384)
     assert [[batch.num_rows for batch in batches] for _, batches in cut.files(None)] == [[16_384, 16_384, 7_232]]
     wide = pa.RecordBatch.from_pydict({"n": ["x" * 1000] * 20_000})
     cut = Rows([wide], wide.schema, write.options, most_in_batch=16_384)
