@@ -13,6 +13,7 @@ def html_table(title: str, rows: Mapping[str, object]) -> str:
     return f"<table><caption>{escape(title)}</caption>{cells}</table>"
 
 
-def html_bar(percent: int, text: str) -> str:
-    """Returns a progress bar, followed by a text."""
-    return f'<progress value="{percent}" max="100"></progress> {escape(text)}'
+def html_bar(percent: int | None, text: str) -> str:
+    """Returns a progress bar, followed by a text. Without a percentage, the bar only shows that something goes on."""
+    value = "" if percent is None else f' value="{percent}" max="100"'
+    return f"<progress{value}></progress> {escape(text)}"

@@ -1,6 +1,7 @@
 """Jobs from keywords and from files, and their run on this machine."""
 
 import asyncio
+import gc
 import subprocess
 import sys
 from pathlib import Path
@@ -9,6 +10,7 @@ from typing import Any
 import pytest
 
 import dataprep_io as dp
+from dataprep_converter.runtime import allocator
 
 ROWS = "kind,size\na,1\nb,2\na,3\n"
 
@@ -28,6 +30,15 @@ def test_a_job_from_keywords_runs_here(tmp_path: Path) -> None:
     assert (result.records, dict(result.splits), result.shards) == (3, {"train": 3}, 1)
     assert result.is_reproducible
     assert [row["size"] for batch in result.open(as_="arrow") for row in batch.to_pylist()] == [1, 2, 3]
+
+
+def test_a_run_leaves_the_garbage_collector_as_it_was(tmp_path: Path) -> None:
+    allocator.tune_allocator.cache_clear()
+    gc.unfreeze()
+    thresholds = gc.get_threshold()
+    dp.Job("rows", **a_spec(tmp_path)).run(quiet=True, workers=1)
+    assert allocator.tune_allocator.cache_info().currsize == 1  # the run has tuned it
+    assert (gc.get_threshold(), gc.get_freeze_count()) == (thresholds, 0)
 
 
 def test_a_second_run_makes_the_same_data_set(tmp_path: Path) -> None:

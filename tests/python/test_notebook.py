@@ -9,7 +9,7 @@ import pyarrow as pa
 import pytest
 
 import dataprep_io as dp
-from dataprep_io.notebook import Bar
+from dataprep_io.notebook import Bar, Written
 
 
 class Handle:
@@ -51,6 +51,14 @@ def test_without_a_kernel_nothing_is_shown(monkeypatch: pytest.MonkeyPatch, has_
         monkeypatch.delitem(sys.modules, "IPython")
     Bar().show(dp.Progress("Running"))
     assert outputs == []
+
+
+def test_a_write_shows_how_far_it_is(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    outputs = play_ipython(monkeypatch, kernel=object())
+    dp.write(({"n": n} for n in range(10)), tmp_path / "set", shard_records=4)
+    (output,) = outputs
+    assert output._repr_html_() == '<progress value="100" max="100"></progress> written: 10 records in 3 shards'
+    assert Written(1, 4)._repr_html_() == "<progress></progress> writing: 4 records in 1 shard"
 
 
 def test_progress_is_a_bar() -> None:

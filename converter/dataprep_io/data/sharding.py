@@ -98,10 +98,14 @@ def _of_splits(batch: pa.RecordBatch, column: str | None) -> Iterator[tuple[str,
 
 
 def written_by_threads(
-    shards: Iterator[list[pa.RecordBatch]], write: Callable[[int, int, list[pa.RecordBatch]], _T], *, workers: int
+    shards: Iterator[list[pa.RecordBatch]],
+    write: Callable[[int, int, list[pa.RecordBatch]], _T],
+    *,
+    workers: int,
+    watch: Callable[[int, int], None] = lambda *_: None,
 ) -> list[_T]:
     """Calls `write` in several threads, with each shard's number, the number of records before it, and its rows. Returns what the calls
-    returned, in the shards' order.
+    returned, in the shards' order. Calls `watch` in this thread with the numbers of shards and records that have been begun.
 
     Raises the first error, after the shards that are being written have ended.
     """
@@ -114,6 +118,7 @@ def written_by_threads(
                 future = pool.submit(write, number, first, rows)
                 first += sum(batch.num_rows for batch in rows)
                 del rows
+                watch(number + 1, first)
                 futures.append(future)
                 running.add(future)
                 if len(running) >= workers:

@@ -19,6 +19,7 @@ from dataprep_io.data import shared
 from dataprep_io.data.sharding import DEFAULT_BYTES, Limits, shards_of, written_by_threads
 from dataprep_io.data.streams import Options, Stream, stream_of, streams_of_splits
 from dataprep_io.fields import output_fields
+from dataprep_io.notebook import Bar, Written
 from dataprep_io.results import Result
 
 if TYPE_CHECKING:
@@ -142,12 +143,14 @@ def _written(stream: Stream, options: "shared.WriteOptions", full: Limits, setti
     write = shared.begin_write(options, stream.schema, settings)
     if write.is_skipped:
         return _existing(write)
+    bar = Bar()
     is_divided = write.options.split_column is not None
     try:
         written = written_by_threads(
             shards_of(stream, full, split_column=write.options.split_column),
             lambda number, first, rows: shared.write_partition(write, rows, number=number, first=None if is_divided else first),
             workers=workers,
+            watch=lambda shards, records: bar.show(Written(shards, records)),
         )
         result = shared.commit(write, written)
     except BaseException:
@@ -155,6 +158,7 @@ def _written(stream: Stream, options: "shared.WriteOptions", full: Limits, setti
         raise
     if result is None:
         return _existing(write)
+    bar.show(Written(result.files, result.records.out, is_finished=True))
     for warning in result.warnings:
         logger.warning("%s", warning)
     return results.of_commit(uri, result)

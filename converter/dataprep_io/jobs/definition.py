@@ -1,6 +1,8 @@
 """The description of a job: a DataPrepJob from keyword arguments, a YAML file or an API server, checked by the models of the API."""
 
-from collections.abc import Mapping
+import gc
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, Final, Self
@@ -89,10 +91,23 @@ class Definition:
         job = with_code(self.job)
         display = Display(quiet=quiet)
         try:
-            plan, commit = run(job, access=access_of(job), workers=count, display=display)
+            with _collector_restored():
+                plan, commit = run(job, access=access_of(job), workers=count, display=display)
         finally:
             display.close()
         return results.of_commit(job.spec.output.uri, commit, plan)
+
+
+@contextmanager
+def _collector_restored() -> Iterator[None]:
+    """Gives the garbage collector its settings back. A run tunes it for a process that only converts, but this process is the user's."""
+    thresholds, frozen = gc.get_threshold(), gc.get_freeze_count()
+    try:
+        yield
+    finally:
+        gc.set_threshold(*thresholds)
+        if not frozen:
+            gc.unfreeze()
 
 
 def _written(body: Mapping[str, Any]) -> dict[str, Any]:
