@@ -74,6 +74,7 @@ generate: $(STAMP) ## write the CRD, the chart's copy, the JSON Schema and the g
 	$(BIN)/python -m dataprep_api.generate.fields_page
 	$(BIN)/python -m dataprep_api.generate.json_schema
 	$(BIN)/python -m dataprep_api.generate.reasons_page
+	$(BIN)/python -m dataprep_io.reference
 
 .PHONY: verify
 verify: $(STAMP) ## fail if a generated file is out of date
@@ -81,6 +82,7 @@ verify: $(STAMP) ## fail if a generated file is out of date
 	$(BIN)/python -m dataprep_api.generate.fields_page --check
 	$(BIN)/python -m dataprep_api.generate.json_schema --check
 	$(BIN)/python -m dataprep_api.generate.reasons_page --check
+	$(BIN)/python -m dataprep_io.reference --check
 
 .PHONY: audit
 audit: $(STAMP) ## list known vulnerabilities of the packages in the images, from PyPI's advisories

@@ -11,7 +11,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 
-class ApiError(Exception):
+class Error(Exception):
+    """Base class of all exceptions that users can expect: those of this package, of the converter and of the Python API."""
+
+
+class ApiError(Error):
     """Base class of this package's exceptions."""
 
 

@@ -13,9 +13,9 @@ import os
 from collections.abc import Sequence
 from typing import Literal
 
-from dataprep_converter.cli.arguments import access_of
 from dataprep_converter.inputs import job_file
 from dataprep_converter.inputs.access import Access
+from dataprep_converter.inputs.store_settings import access_of
 from dataprep_reader.arrays import Ragged
 from dataprep_reader.dataset import AnyPath, Source, find
 from dataprep_reader.reader import Feature, Options, Reader

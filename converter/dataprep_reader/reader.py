@@ -16,16 +16,16 @@ from dataprep_converter.core.tensors import to_arrow
 from dataprep_converter.inputs.access import Access
 from dataprep_converter.sampling.selection import SHUFFLE
 from dataprep_converter.stores import StoreSettings, scheme_of
-from dataprep_reader import flow, order
+from dataprep_reader import flow, order, position
 from dataprep_reader.arrays import as_numpy, mask_name
 from dataprep_reader.dataset import DataSet
+from dataprep_reader.notebook import html_table
 from dataprep_reader.order import Parts, Share
+from dataprep_reader.position import Place, Segment
 from dataprep_reader.shards import PART_BYTES, RECORDS, Shard, ShardLayout
 
 WINDOW_BYTES: Final = 64 << 20
 """By default, the records in about this many bytes of the files are shuffled together."""
-STATE_VERSION: Final = 1
-"""Increased by each release in which the same arguments give a different record order."""
 
 
 class Feature(NamedTuple):
@@ -35,16 +35,6 @@ class Feature(NamedTuple):
     """numpy's type name, or `bytes`, or `text` for str."""
     shape: tuple[int, ...]
     """The shape of one record's value: () for one number. -1 stands for any length."""
-
-
-class Place(NamedTuple):
-    """The reader's position."""
-
-    first: int
-    """First epoch of the pass. A pass is all epochs that one `for` loop reads."""
-    epoch: int
-    batch: int
-    """Number of the epoch's next batch."""
 
 
 @dataclass(frozen=True)
@@ -174,6 +164,14 @@ class Reader:
             raise TypeError("A reader with epochs=None has no length; `batches` is the number of batches in one epoch.")
         return self.batches * self._options.epochs
 
+    def __repr__(self) -> str:
+        return f"<Reader of {self._data_set.uri}: {self.records:,} records, {len(self.features)} features>"
+
+    def _repr_html_(self) -> str:
+        """Returns the features and the number of records, for a notebook."""
+        features = {name: f"{feature.dtype} {list(feature.shape) or ''}" for name, feature in self.features.items()}
+        return html_table(f"{self._data_set.uri}: {self.records:,} records", features)
+
     def part(self, number: int, parts: int) -> "Reader":
         """Returns a reader of one part of this rank's records. Parts are numbered from 0.
 
@@ -189,6 +187,8 @@ class Reader:
         )
         part._process = self._process
         part._place = Place(self._place.first, self._place.first, 0)
+        if self._resumes and self._place.rest is not None and not self._place.batch:
+            part._place, part._resumes = self._place, True
         return part
 
     # --- the position --------------------------------------------------------------------------------------------
@@ -198,22 +198,26 @@ class Reader:
 
         The position is a small dictionary that can be stored as JSON.
         """
-        return {"version": STATE_VERSION, **self._place._asdict(), "of": self._identity}
+        return position.described(self._place, self._identity)
 
-    def restore(self, state: Mapping[str, Any]) -> None:
+    def restore(self, state: Mapping[str, Any] | Sequence[Mapping[str, Any]]) -> None:
         """Makes the next `for` loop continue at the position that `state` describes.
+
+        `state` is the state of this rank, or a list of the states of all ranks, which were taken at the same time. With a list, the number
+        of ranks and the batch size may be others now: the records that are left of the epoch are divided among the ranks, so that each
+        record is read once.
 
         Raises ValueError if the state was taken from a reader with a different record order; the message names the difference.
         """
-        if state.get("version") != STATE_VERSION or not isinstance(state.get("of"), Mapping):
-            raise ValueError(f"This is not a reader state of version {STATE_VERSION}: {str(state)[:200]}.")
-        for name, value in self._identity.items():
-            if state["of"].get(name) != value:
-                raise ValueError(
-                    f"The state comes from a reader with a different record order: {name} was {state['of'].get(name)!r} and is now {value!r}."
-                )
-        self._place = Place(*(int(state[name]) for name in Place._fields))
-        self._resumes = True
+        if isinstance(state, Mapping):
+            place = position.parsed(state)
+            position.check_same(state["of"], self._identity, list(self._identity))
+        elif (own := next((each for each in state if each.get("of") == self._identity), None)) is not None:
+            return self.restore(own)
+        else:
+            place = position.merged(state, self._identity, records=self.records)
+        self._place, self._resumes = place, True
+        return None
 
     def set_epoch(self, epoch: int) -> None:
         """Makes the next `for` loop begin with this epoch. PyTorch's samplers have a method with the same name."""
@@ -257,14 +261,16 @@ class Reader:
 
     def _batches(self, start: Place) -> Iterator[tuple[Place, Any]]:
         """Yields (position after the batch, batch) for every batch from `start` on."""
-        share, size = self._share, self._options.batch_size
-        sizes = (min(size, share.records - number * size) for _, skipped in self._epochs(start) for number in range(skipped, share.batches))
+        size = self._options.batch_size
+        shares = ((self._share_of(start, epoch), skipped) for epoch, skipped in self._epochs(start))
+        sizes = (min(size, share.records - number * size) for share, skipped in shares for number in range(skipped, share.batches))
         batches = flow.cut(self._pieces(start), sizes)
         for epoch, skipped in self._epochs(start):
-            for number in range(skipped, share.batches):
+            count = self._share_of(start, epoch).batches
+            for number in range(skipped, count):
                 batch = next(batches)
-                is_last = number + 1 == share.batches
-                place = Place(start.first, epoch + 1, 0) if is_last else Place(start.first, epoch, number + 1)
+                is_last = number + 1 == count
+                place = replace(start, epoch=epoch + 1, batch=0) if is_last else replace(start, epoch=epoch, batch=number + 1)
                 yield place, as_numpy(batch, self._masks) if self.yields_numpy else batch
                 del batch
 
@@ -287,43 +293,60 @@ class Reader:
 
     def _runs(self, start: Place) -> Iterator[flow.Run[pa.RecordBatch]]:
         """Yields the shard parts to read, one after another."""
-        share, seed = self._share, self._options.shuffle
-        for epoch, skipped in self._epochs(start):
-            records_done = skipped * self._options.batch_size
+        seed = self._options.shuffle
+        for epoch, segment in self._segments(start):
             if seed is None:
-                mine = self._parts.between(share.first + records_done, self._rows - records_done)
+                mine = self._parts.between(segment.first + segment.done, segment.size)
             else:
-                records_done = records_done // self._window * self._window
-                mine = self._parts.shuffled(seed=seed, epoch=epoch).between(share.first + records_done, share.records - records_done)
+                # Complete windows are read, because the records of a window are shuffled together.
+                begin = segment.done // self._window * self._window
+                end = min(segment.records, -(-(segment.done + segment.size) // self._window) * self._window)
+                mine = self._parts.shuffled(seed=seed, epoch=epoch).between(segment.first + begin, end - begin)
             for shard, *run in zip(*(column.tolist() for column in (mine.shards, mine.numbers, mine.firsts, mine.counts)), strict=True):
                 yield partial(self._shards[shard].read, *run)
 
     def _shuffled(self, start: Place, chunks: Iterator[pa.RecordBatch], seed: int) -> Iterator[pa.RecordBatch]:
         """Yields the epochs' records, shuffled within each window."""
-        records, step, size = self._share.records, self._options.batch_size, self._window
-        plan = [(number, min(size, records - number * size)) for number in range(-(-records // size))]
-        sizes = (rows for _, skipped in self._epochs(start) for _, rows in plan[skipped * step // size :])
-        windows = flow.cut(chunks, sizes)
-        for epoch, skipped in self._epochs(start):
-            for number, rows in plan[skipped * step // size :]:
+        step, size = self._options.batch_size, self._window
+
+        def windows_of(segment: Segment) -> Iterator[tuple[int, int]]:
+            """Yields the number and the rows of each window that the segment has records of."""
+            for number in range(segment.done // size, -(-(segment.done + segment.size) // size)):
+                yield number, min(size, segment.records - number * size)
+
+        windows = flow.cut(chunks, (rows for _, segment in self._segments(start) for _, rows in windows_of(segment)))
+        for epoch, segment in self._segments(start):
+            for number, rows in windows_of(segment):
                 window = next(windows)
-                first, end = max(0, skipped * step - number * size), max(0, self._rows - number * size)
+                first, end = max(0, segment.done - number * size), segment.done + segment.size - number * size
                 places = order.window_order(rows, seed=seed, epoch=epoch, window=number)[first:end]
                 for at in range(0, len(places), step):
                     yield window.take(to_arrow(places[at : at + step]))
                 del window
 
+    def _segments(self, start: Place) -> Iterator[tuple[int, Segment]]:
+        """Yields the records of this rank's batches, epoch after epoch."""
+        size = self._options.batch_size
+        for epoch, skipped in self._epochs(start):
+            own = position.own_segments(asdict(self._options), start.rest_of(epoch), records=self.records)
+            share = self._share_of(start, epoch)
+            for segment in position.between(own, skipped * size, min(share.records, share.batches * size) - skipped * size):
+                yield epoch, segment
+
+    def _share_of(self, start: Place, epoch: int) -> Share:
+        """Returns this rank's share of an epoch, or of what is left of it."""
+        rest = start.rest_of(epoch)
+        return self._share if rest is None else self._shared(rest.records)
+
     @cached_property
     def _share(self) -> Share:
+        return self._shared(self.records)
+
+    def _shared(self, records: int) -> Share:
         mine = self._options
         return order.share(
-            self.records, rank=mine.rank, world_size=mine.world_size, batch_size=mine.batch_size, drop_remainder=mine.drop_remainder
+            records, rank=mine.rank, world_size=mine.world_size, batch_size=mine.batch_size, drop_remainder=mine.drop_remainder
         )
-
-    @property
-    def _rows(self) -> int:
-        """Number of an epoch's records that are in this rank's batches."""
-        return min(self._share.records, self._share.batches * self._options.batch_size)
 
     @cached_property
     def _window(self) -> int:

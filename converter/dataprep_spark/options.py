@@ -4,39 +4,26 @@ Spark passes options as texts, with names in any case. `tfrecord.compression` is
 """
 
 import json
-import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
-from pathlib import Path
-from typing import Annotated, Any, Final, Literal, get_args
+from dataclasses import replace
+from typing import Annotated, Any, Final, get_args
 
 import yaml
 from pydantic import BaseModel, TypeAdapter, ValidationError
 from pydantic.fields import FieldInfo
 
-from dataprep_api import API_VERSION, KIND, names
-from dataprep_api.errors import SpecError
-from dataprep_api.formats import RULES
-from dataprep_api.resources.job import DataPrepJob
-from dataprep_api.spec import DataPrepJobSpec
-from dataprep_api.spec.model import SplitName, model_in
+from dataprep_api.spec.model import model_in
 from dataprep_api.spec.output import Output
 from dataprep_converter.core.errors import BadSpec
-from dataprep_converter.dataset import spark_rows
+from dataprep_converter.dataset.frame_rows import SPARK
 from dataprep_converter.records.columns import similar
-from dataprep_converter.stores.local_paths import path_of
+from dataprep_frames.options import SPLIT, Mode, ReadOptions, WriteOptions, check_format, location, spec_of
 
-Mode = Literal["errorifexists", "overwrite", "append", "ignore"]
-
+_SPLIT_COLUMN: Final = "split"
 _MODES: Final = ("errorifexists", "append", "ignore")
 """The values of the option `mode`. For `overwrite`, Spark has a mode of its own."""
-SPLIT: Final = "train"
-SPLIT_COLUMN: Final = "split"
 _READ: Final = ("columns", "job", "path", "split", "splitColumn")
 _WRITE: Final = ("format", "job", "mode", "nested", "path", "split", "splitColumn")
-_OVERWRITE: Final[Mapping[Mode, str]] = {"errorifexists": "Never", "overwrite": "Always", "append": "Extend", "ignore": "Never"}
-"""The value of `output.overwrite` for each save mode."""
-_SCHEME: Final = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*")
 _REFUSED: Final = {
     "uri": "pass the URI to save()",
     "overwrite": "use mode()",
@@ -48,51 +35,6 @@ _REFUSED: Final = {
     "shards.targetsize": "each partition becomes a file: use df.repartition(), or set shards.records",
 }
 """Fields of `spec.output` that have no meaning for a DataFrame, and what to do instead."""
-_split_name: TypeAdapter[str] = TypeAdapter(SplitName)
-
-
-@dataclass(frozen=True)
-class ReadOptions:
-    """The options of `spark.read`."""
-
-    uri: str
-    columns: tuple[str, ...] | None = None
-    """The features to read, in this order; None means all."""
-    splits: tuple[str, ...] | None = None
-    """The splits to read; None means all."""
-    split_column: str = SPLIT_COLUMN
-    """The name of the column with the split's name."""
-    job: str | None = None
-    """The file of a job whose `spec.stores` describe the stores; without it, the environment describes them."""
-
-
-@dataclass(frozen=True)
-class WriteOptions:
-    """The options of `df.write`."""
-
-    spec: DataPrepJobSpec
-    """The job that would write the data set, if a DataFrame were a source."""
-    mode: Mode
-    split: str = SPLIT
-    """The split of all rows, if there is no column with the splits' names."""
-    split_column: str | None = None
-    job: str | None = None
-
-    def with_split_name(self, name: object) -> str:
-        """Returns the name of a split. Raises BadSpec if it isn't a valid name."""
-        try:
-            return _split_name.validate_python(name, strict=True)
-        except ValidationError:
-            raise BadSpec(
-                f"{name!r} can't be the name of a split: a name has at most 63 letters, digits, dots, dashes and underscores, and begins and "
-                "ends with a letter or digit."
-            ) from None
-
-
-def found_name(name: str, names: Sequence[str]) -> str | None:
-    """Returns the column that Spark means by a name, in any case, or None if there is none. A column with the same case comes first."""
-    same = [each for each in names if each.casefold() == name.casefold()]
-    return name if name in same else next(iter(same), None)
 
 
 def read_options(options: Mapping[str, str]) -> ReadOptions:
@@ -104,7 +46,7 @@ def read_options(options: Mapping[str, str]) -> ReadOptions:
         uri=_path(own, "load"),
         columns=_list(own.get("columns"), "columns"),
         splits=_list(own.get("split"), "split"),
-        split_column=_column(own) or SPLIT_COLUMN,
+        split_column=_column(own) or _SPLIT_COLUMN,
         job=own.get("job"),
     )
 
@@ -117,32 +59,14 @@ def write_options(options: Mapping[str, str], *, overwrite: bool) -> WriteOption
     own, others = _own(options, _WRITE)
     uri, mode = _path(own, "save"), _mode(own.get("mode"), overwrite=overwrite)
     format_ = own.get("format", "tfrecord")
-    if format_ not in RULES:
-        raise BadSpec(f"There is no format {format_!r}.{similar(format_, list(RULES))} The formats are {', '.join(RULES)}.")
-    output: dict[str, Any] = {"uri": uri, "format": format_, "overwrite": _OVERWRITE[mode]}
+    check_format(format_)
+    output: dict[str, Any] = {"uri": uri, "format": format_}
     for name, text in others.items():
         _set(output, name, text)
-    template = output.setdefault("fileName", names.extendable_template(format_))
-    if template is None:
-        del output["fileName"]
-    elif "{shard" not in template or "{shards" in template:
-        raise BadSpec(
-            f"fileName needs {{shard}} and can't have {{shards}}, got {template!r}: a data set that Spark has written can be appended to, "
-            "and this changes the number of files."
-        )
-    document = {
-        "apiVersion": API_VERSION,
-        "kind": KIND,
-        "metadata": {"name": "spark"},
-        "spec": {"source": spark_rows.source(_list(own.get("nested"), "nested")), "output": output},
-    }
-    try:
-        spec = DataPrepJob.parse(document).spec
-    except SpecError as exc:
-        raise BadSpec(f"{exc}.") from exc
+    spec = spec_of(SPARK, output, mode=mode, nested=_list(own.get("nested"), "nested"))
     if "split" in own and "splitColumn" in own:
         raise BadSpec("The options split and splitColumn contradict each other: set split if all rows have the same split.")
-    parsed = WriteOptions(spec=spec, mode=mode, split_column=_column(own), job=own.get("job"))
+    parsed = WriteOptions(spec=spec, mode=mode, engine=SPARK, split_column=_column(own), job=own.get("job"))
     return replace(parsed, split=parsed.with_split_name(own.get("split", SPLIT)))
 
 
@@ -156,21 +80,7 @@ def _own(options: Mapping[str, str], known: Sequence[str]) -> tuple[dict[str, st
 def _path(own: Mapping[str, str], call: str) -> str:
     if not own.get("path"):
         raise BadSpec(f"The URI of the data set is missing: pass it to {call}().")
-    uri = own["path"]
-    scheme, colon, rest = uri.partition(":")
-    if not (colon and _SCHEME.fullmatch(scheme)):
-        # Spark's processes have different working directories.
-        return str(Path(uri).absolute())
-    is_file = scheme.lower() == "file"
-    if rest.startswith("//"):
-        return path_of(uri) if is_file else uri
-    if is_file and rest.startswith("/"):
-        return rest
-    raise BadSpec(
-        f"{uri} isn't a URI: {scheme}: must be followed by {'a slash' if is_file else 'two slashes'}. For a path that contains a colon, put "
-        "./ before it.",
-        uri=uri,
-    )
+    return location(own["path"])
 
 
 def _column(own: Mapping[str, str]) -> str | None:

@@ -7,11 +7,10 @@ from typing import Any
 import pyarrow as pa
 
 from dataprep_converter.core.errors import BadSpec
-from dataprep_converter.inputs import job_file
-from dataprep_converter.inputs.store_settings import access_of
-from dataprep_converter.stores import StoreSettings
-from dataprep_spark import attempts, publishing, reading, writing
+from dataprep_frames import attempts, publishing, reading, writing
+from dataprep_frames.options import settings_of
 from dataprep_spark.options import read_options, write_options
+from dataprep_spark.spark_types import TYPES
 
 logger = logging.getLogger(__name__)
 
@@ -47,11 +46,11 @@ class DataprepDataSource(DataSource):  # type: ignore[misc]  # PySpark isn't ins
     def writer(self, schema: StructType, overwrite: bool) -> "Writer":
         """Returns a writer, after checking the options, the columns and the output."""
         options = write_options(self.options, overwrite=overwrite)
-        return Writer(publishing.begin_write(options, _arrow_schema(schema), _settings(options.job)))
+        return Writer(publishing.begin_write(options, _arrow_schema(schema), settings_of(options.job)))
 
     def _opened(self) -> "tuple[reading.Source, Any]":  # Any: the manifest
         options = read_options(self.options)
-        return reading.open_source(options, _settings(options.job))
+        return reading.open_source(options, TYPES, settings_of(options.job))
 
 
 class Reader(DataSourceReader):  # type: ignore[misc]  # see above
@@ -119,8 +118,3 @@ def _arrow_schema(schema: StructType) -> pa.Schema:
                 f"The DataFrame's column {field.name!r} is {field.dataType.simpleString()}, which records can't contain. Drop or cast it."
             ) from exc
     return pa.schema(fields)
-
-
-def _settings(job: str | None) -> tuple[StoreSettings, ...]:
-    """Returns the settings of the stores that the job in this file describes."""
-    return () if job is None else access_of(job_file.load(job)).settings

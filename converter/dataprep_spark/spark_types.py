@@ -12,6 +12,8 @@ import pyarrow as pa
 
 from dataprep_converter.core.errors import BadSpec
 from dataprep_converter.core.tensors import is_tensor, null_mask, pc, to_arrow
+from dataprep_converter.dataset.frame_rows import SPARK
+from dataprep_frames.reading import Types
 
 _MOST_DIGITS: Final = 38
 _WIDER: Final[Mapping[pa.DataType, pa.DataType]] = {
@@ -133,3 +135,6 @@ def _lists_of_tensors(tensors: Any) -> Any:
     is_missing = null_mask(tensors)
     ends = np.concatenate((np.zeros(1, np.int32), np.cumsum(np.where(is_missing, 0, outer), dtype=np.int32)))
     return _arrow.ListArray.from_arrays(to_arrow(ends), values, mask=to_arrow(is_missing) if is_missing.any() else None)
+
+
+TYPES: Final = Types(SPARK, spark_type, as_spark_type)

@@ -8,11 +8,11 @@ from typing import Any
 import pyarrow as pa
 
 from dataprep_converter.stores import StoreSettings
+from dataprep_frames import publishing
+from dataprep_frames.attempts import WrittenPartition, write_partition
+from dataprep_frames.writing import Write
 from dataprep_reader import open as open_data_set
-from dataprep_spark import publishing
-from dataprep_spark.attempts import WrittenPartition, write_partition
 from dataprep_spark.options import write_options
-from dataprep_spark.writing import Write
 
 
 def numbers(first: int, count: int, **columns: Any) -> pa.RecordBatch:
@@ -22,7 +22,7 @@ def numbers(first: int, count: int, **columns: Any) -> pa.RecordBatch:
 
 
 def begin(
-    folder: Path | str, schema: pa.Schema, *, overwrite: bool = False, settings: Sequence[StoreSettings] = (), **options: str
+    folder: Path | str, schema: pa.Schema | None, *, overwrite: bool = False, settings: Sequence[StoreSettings] = (), **options: str
 ) -> Write:
     """Return what the driver decides. Like Spark, this function passes it to the tasks as a pickle."""
     named = {name.replace("_", "."): value for name, value in options.items()}

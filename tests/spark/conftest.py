@@ -1,15 +1,5 @@
-"""Fixtures for the tests of Spark's data source."""
+"""Fixtures for the tests in this folder."""
 
-import tempfile
-from collections.abc import Iterator
-from pathlib import Path
+from tests.builders.in_memory import tmp_path
 
-import pytest
-
-
-@pytest.fixture
-def tmp_path(tmp_path: Path) -> Iterator[Path]:
-    """A temporary folder, in memory if possible, because every small file is synced."""
-    memory = Path("/dev/shm")  # noqa: S108 - a separate folder is made there
-    with tempfile.TemporaryDirectory(dir=memory if memory.is_dir() else tmp_path, prefix="dataprep-spark-") as folder:
-        yield Path(folder)
+__all__ = ["tmp_path"]

@@ -12,8 +12,9 @@ from tests.builders.jobs import run_spec
 
 from dataprep_api.dataset.report import Manifest
 from dataprep_converter.core.errors import BadData, BadSpec, NotFound
-from dataprep_spark import reading
+from dataprep_frames import reading
 from dataprep_spark.options import read_options
+from dataprep_spark.spark_types import TYPES
 
 FORMATS = [
     "tfrecord",
@@ -32,7 +33,7 @@ FORMATS = [
 
 def opened(folder: Path, **options: str) -> tuple[reading.Source, Manifest]:
     """Open a data set as the driver does, and pass it to the tasks as a pickle, as Spark does."""
-    source, manifest = reading.open_source(read_options({"path": str(folder), **options}))
+    source, manifest = reading.open_source(read_options({"path": str(folder), **options}), TYPES)
     return pickle.loads(pickle.dumps(source)), manifest  # noqa: S301 - it was pickled just now
 
 

@@ -26,11 +26,12 @@ ConvertError
 
 from typing import ClassVar
 
+from dataprep_api.errors import Error
 from dataprep_api.exits import Exit
 from dataprep_api.reasons import Reason
 
 
-class ConvertError(Exception):
+class ConvertError(Error):
     """The base class of all errors. `uri` is the input or file that caused the error, if there is one."""
 
     exit: ClassVar[Exit] = Exit.INTERNAL

@@ -36,8 +36,8 @@ def load(file: str, *, overrides: Sequence[str] = (), profile: str | None = None
         document = document | {"spec": _with_profile(document["spec"], profile)}
     with _placed(chosen, overrides=overrides, below=below):
         job = DataPrepJob.parse(document, new=new)
-    if new and _NAME.fullmatch(job.metadata.name) is None:
-        raise SpecError([Fault("metadata.name", _name_fault(job.metadata.name), place=chosen.place("metadata.name"))])
+    if new:
+        check_name(job.metadata.name, place=chosen.place("metadata.name"))
     for name in unused_params(document, overrides):
         logger.warning("--set params.%s has no effect: the job doesn't contain ${%s}", name, name)
     if job.spec.code is not None and job.spec.code.config_map_ref is not None:
@@ -46,6 +46,12 @@ def load(file: str, *, overrides: Sequence[str] = (), profile: str | None = None
         if not os.environ.get(plugins.CODE_VARIABLE):
             plugins.provide(_config_map(documents, job.spec.code.config_map_ref.name))
     return job
+
+
+def check_name(name: str, *, place: str = "") -> None:
+    """Raises SpecError for a name that Kubernetes would refuse."""
+    if _NAME.fullmatch(name) is None:
+        raise SpecError([Fault("metadata.name", _name_fault(name), place=place)])
 
 
 def job_in(file: str) -> tuple[Document, str]:

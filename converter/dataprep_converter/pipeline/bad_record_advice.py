@@ -10,7 +10,7 @@ from typing import Final
 
 from dataprep_api.spec import DataPrepJobSpec
 from dataprep_api.spec.sources.csv_sequences import CsvSequencesSource
-from dataprep_converter.dataset.spark_rows import is_of_spark
+from dataprep_converter.dataset.frame_rows import engine_of
 
 _OUTSIDE: Final = re.compile(r"(?:.*: )?(?P<name>.+) (?P<value>-?\d+) is outside 0\.\.\d+")
 _ENCODING: Final = "is not UTF-8"
@@ -38,8 +38,9 @@ def advice_for(reason: str, spec: DataPrepJobSpec, *, first: str = "the first fi
 
     `first` is the URI of the first file with records. The types of columns that the spec doesn't list are inferred from this file.
     """
-    if spec.source is not None and is_of_spark(spec.source):
-        return "Correct such rows in the DataFrame, or leave them out with df.filter()."
+    engine = None if spec.source is None else engine_of(spec.source)
+    if engine is not None:
+        return f"Correct such rows in the {engine.frame}, or leave them out with {engine.filtering}."
     outside = _OUTSIDE.fullmatch(reason)
     label = next(
         (each for each in spec.labels or [] if outside is not None and each.name == outside["name"] and each.num_classes is not None), None

@@ -12,7 +12,7 @@ from dataprep_api.dataset.run_id import NullRule
 from dataprep_api.spec import Output, Source
 from dataprep_converter.core.lists import is_list
 from dataprep_converter.core.tensors import is_tensor
-from dataprep_converter.dataset.spark_rows import is_of_spark
+from dataprep_converter.dataset.frame_rows import Engine, engine_of
 from dataprep_converter.formats.nested.descriptions import empty_json, nested_type
 from dataprep_converter.formats.registry import encoder_class
 from dataprep_converter.records.feature import FeatureSpec
@@ -39,15 +39,15 @@ class Defaults:
     """The source's field in the spec, such as `parquet`."""
     examples: Mapping[str, str] = field(default_factory=dict)
     """For each column that can have a default, an example default as written in the spec."""
-    of_spark: bool = False
-    """Whether the source is a DataFrame, whose defaults are set with Spark."""
+    engine: Engine | None = None
+    """If the source is a data frame, the engine with which nulls are replaced."""
 
     def line(self, columns: Sequence[str]) -> str | None:
         """Returns the advice on how to give these columns defaults, or None if one of them can't have a default."""
         if not all(name in self.examples for name in columns):
             return None
-        if self.of_spark:
-            return f"replace the nulls of {', '.join(columns)} in the DataFrame, with fillna or coalesce"
+        if self.engine is not None:
+            return f"replace the nulls of {', '.join(columns)} in the {self.engine.frame}, {self.engine.filling}"
         entries = ", ".join(f"{_key(name)}: {self.examples[name]}" for name in columns)
         return f"add {_DEFAULTS[self.source]}: {{{entries}}} to source.{self.source}"
 
@@ -106,7 +106,7 @@ def defaults_of(source: Source, schema: pa.Schema) -> Defaults:
         column.name: _example(column.type) if (nested := nested_type(column)) is None else json.dumps(empty_json(nested))
         for column in schema
     }
-    return Defaults(source.kind, {name: example for name, example in examples.items() if example is not None}, is_of_spark(source))
+    return Defaults(source.kind, {name: example for name, example in examples.items() if example is not None}, engine_of(source))
 
 
 def _key(name: str) -> str:

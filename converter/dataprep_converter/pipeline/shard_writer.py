@@ -2,7 +2,7 @@
 
     select ─▶ read ─▶ transform ─▶ encode ─▶ compress ─▶ sink + digests ─▶ rename or complete ─▶ report
 
-One thread reads ahead by one batch. Other threads digest and write a batch while its statistics are computed and the next one is encoded.
+One thread reads ahead by one batch, unless the records must be read by the calling thread. Other threads digest and write a batch while its statistics are computed and the next one is encoded.
 After all batches are encoded, another thread can wait for the sink and publish the shard.
 """
 
@@ -52,8 +52,20 @@ class ShardWriter:
     exactly once. If `encode` or `publish` fails, the written data is discarded.
     """
 
-    def __init__(self, shard: Shard, *, plan: Plan, pipeline: Pipeline, folder: RunFolder, access: Access, attempt: str) -> None:
+    def __init__(
+        self,
+        shard: Shard,
+        *,
+        plan: Plan,
+        pipeline: Pipeline,
+        folder: RunFolder,
+        access: Access,
+        attempt: str,
+        reads_ahead: bool = True,
+    ) -> None:
+        """Begins to write. Without `reads_ahead`, the thread that calls `encode` also reads the records."""
         self._started = perf_counter()
+        self._reads_ahead = reads_ahead
         self._shard = shard
         self._plan = plan
         self._pipeline = pipeline
@@ -147,7 +159,8 @@ class ShardWriter:
     def _send_batches(self, watch: Watch) -> None:
         """Sends the shard's batches to the sink."""
         sink, encoder, seconds = self._sink, self._encoder, self._seconds
-        with closing(prefetched(iter(self._batches), depth=1)) as batches:
+        read = iter(self._batches)
+        with closing(prefetched(read, depth=1) if self._reads_ahead else read) as batches:
             while True:
                 started = perf_counter()
                 batch = next(batches, None)

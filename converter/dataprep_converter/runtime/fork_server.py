@@ -2,24 +2,68 @@
 
 The main process can't be forked, because the stores' clients have threads. On macOS, whose libraries don't survive a fork, each worker is
 spawned and imports its modules itself.
+
+Python lets each new process import the main program again, whose functions the work might need. Ours needs none, and a user's script that
+runs a job without a main guard would run the job again in each worker. So a worker doesn't import the main program.
 """
 
-import multiprocessing
 import signal
 import sys
+import threading
 import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager
 from multiprocessing import forkserver, resource_tracker
-from multiprocessing.context import BaseContext
-from typing import Final
+from multiprocessing.context import BaseContext, ForkServerContext, ForkServerProcess, SpawnContext, SpawnProcess
+from multiprocessing.process import BaseProcess
+from types import ModuleType
+from typing import Any, Final
 
 SIGNALS: Final = (signal.SIGINT, signal.SIGTERM)
 """Signals that a terminal sends to all processes of a job, although only the parent should handle them."""
 _IS_FORKED: Final = sys.platform == "linux"
 
 
+_main: Final = threading.Lock()
+
+
+@contextmanager
+def _without_main() -> Iterator[None]:
+    """Hides the main program. A process that is started meanwhile doesn't import it."""
+    with _main:
+        hidden = sys.modules["__main__"]
+        sys.modules["__main__"] = ModuleType("__main__")
+        try:
+            yield
+        finally:
+            sys.modules["__main__"] = hidden
+
+
+class _ForkServerWorker(ForkServerProcess):
+    @staticmethod
+    def _Popen(process_obj: BaseProcess) -> Any:  # noqa: N802 - the name is multiprocessing's
+        with _without_main():
+            return ForkServerProcess._Popen(process_obj)  # noqa: SLF001 - see above
+
+
+class _SpawnedWorker(SpawnProcess):
+    @staticmethod
+    def _Popen(process_obj: BaseProcess) -> Any:  # noqa: N802 - the name is multiprocessing's
+        with _without_main():
+            return SpawnProcess._Popen(process_obj)  # noqa: SLF001 - see above
+
+
+class _FromForkServer(ForkServerContext):
+    Process = _ForkServerWorker
+
+
+class _Spawned(SpawnContext):
+    Process = _SpawnedWorker
+
+
 def context() -> BaseContext:
     """Returns the multiprocessing context that starts worker processes."""
-    return multiprocessing.get_context("forkserver" if _IS_FORKED else "spawn")
+    return _FromForkServer() if _IS_FORKED else _Spawned()
 
 
 def get_ready() -> None:

@@ -24,10 +24,10 @@ from dataprep_api.resources.job import DataPrepJob
 from dataprep_converter.core.closeable import closed_on_error
 from dataprep_converter.core.errors import BadSpec, InputChanged, NotFound, NotWhole, OutputExists
 from dataprep_converter.dataset import crosscheck
+from dataprep_converter.dataset.frame_rows import engine_of
 from dataprep_converter.dataset.manifest_paths import check_paths
 from dataprep_converter.dataset.manifest_types import check_types
 from dataprep_converter.dataset.output_folder import OutputFolder, RunFolder
-from dataprep_converter.dataset.spark_rows import is_of_spark
 from dataprep_converter.dataset.stored_reports import own_reports
 from dataprep_converter.inputs.access import Access
 from dataprep_converter.inputs.pinned import open_pinned
@@ -73,10 +73,11 @@ def repair(uri: str, access: Access, *, job: DataPrepJob | None = None, workers:
     kind = kind_of(job_of_run.spec)
     if isinstance(kind, Script):
         raise BadSpec(f"The data set of {uri} was made by a script; run the job again with output.overwrite: Always.")
-    if is_of_spark(job_of_run.spec.data):
+    engine = engine_of(job_of_run.spec.data)
+    if engine is not None:
         raise BadSpec(
-            f"The data set of {uri} was written by Spark. The rows of a DataFrame can't be read again, so no shard can be made again. Write "
-            'the DataFrame again with mode("overwrite").'
+            f"The data set of {uri} was written by {engine.name}. The rows of the {engine.frame} can't be read again, so no shard can be made "
+            f"again. Write the {engine.frame} again with {engine.overwrite}."
         )
     # `access` remembers the signatures in the job's URLs and adds them again when files are read.
     access.unsigned(job_of_run.spec.data)

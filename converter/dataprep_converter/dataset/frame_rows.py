@@ -1,0 +1,121 @@
+"""Data sets of rows from a data frame: of Spark (`dataprep_spark`), Ray Data (`dataprep_ray`) or a Python program (`dataprep_io`). Such rows
+exist only while the data frame is written, so nobody can read them again."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+
+from dataprep_api.spec import Source
+
+READER: Final = "arrow"
+"""The kind of source in the spec, because engines pass the rows as Arrow batches. The columns follow the rules of this source."""
+
+
+@dataclass(frozen=True)
+class Engine:
+    """An engine that holds data frames, and its words for messages."""
+
+    name: str
+    frame: str
+    """What the engine calls a data frame."""
+    writer: str
+    """What users call to write one."""
+    part: str
+    """What the engine calls the rows that one task writes."""
+    overwrite: str
+    """How users choose the save mode `overwrite`."""
+    split_column: str
+    """The option with the name of the column with the splits' names."""
+    sorting: str
+    """How users sort the rows of each part by this column, with `{}` for the column."""
+    fewer: str
+    """How users get fewer parts."""
+    filling: str
+    """How users replace nulls."""
+    filtering: str
+    """How users leave out rows."""
+    is_numbered: bool
+    """Whether the parts are numbered from 0 without gaps."""
+    reads_ahead: bool
+    """Whether any thread may read the rows of a task."""
+
+    @property
+    def job(self) -> str:
+        """The name of the job that would write the data set."""
+        return self.name.lower()
+
+    @property
+    def uri(self) -> str:
+        """The only URI in the spec's source."""
+        return f"{self.job}:{self.frame}"
+
+    def part_uri(self, number: int) -> str:
+        """Returns the URI of a part in messages and in the plan. Nothing can be read from it."""
+        return f"{self.job}:{self.part.replace(' ', '-')}-{number}"
+
+
+SPARK: Final = Engine(
+    name="Spark",
+    frame="DataFrame",
+    writer="df.write",
+    part="partition",
+    overwrite='mode("overwrite")',
+    split_column="splitColumn",
+    sorting="Sort the rows of each partition first: df.sortWithinPartitions({}).",
+    fewer="df.coalesce()",
+    filling="with fillna or coalesce",
+    filtering="df.filter()",
+    is_numbered=True,
+    reads_ahead=True,
+)
+RAY: Final = Engine(
+    name="Ray",
+    frame="Dataset",
+    writer="DataprepDatasink",
+    part="task",
+    overwrite='mode="overwrite"',
+    split_column="split_column",
+    sorting="Sort the rows first: ds.sort({}).",
+    fewer="ds.repartition()",
+    filling="with ds.map_batches()",
+    filtering="ds.filter()",
+    # A task that Ray submits again, because it has lost the input, gets another number.
+    is_numbered=False,
+    # Earlier operators run while the rows are read, and find their task's context by the thread.
+    reads_ahead=False,
+)
+PYTHON: Final = Engine(
+    name="Python",
+    frame="data",
+    writer="write",
+    part="shard",
+    overwrite='mode="overwrite"',
+    split_column="split_column",
+    sorting="Sort the rows first.",
+    fewer="a larger shard_size",
+    filling="before the call of write",
+    filtering="a filter",
+    is_numbered=True,
+    reads_ahead=True,
+)
+"""A program that calls `dataprep_io.write` is its own engine."""
+_ENGINES: Final = {engine.uri: engine for engine in (SPARK, RAY, PYTHON)}
+
+
+def source(engine: Engine, nested: Sequence[str] | None = None) -> dict[str, Any]:
+    """Returns the source in the spec of such a data set. `nested` are the structs and lists that the data set keeps as nested values."""
+    return {READER: {"uris": [engine.uri], **({} if nested is None else {"nested": list(nested)})}}
+
+
+def engine_of(source: Source) -> Engine | None:
+    """Returns the engine whose data frame is this source, or None if the source isn't a data frame."""
+    return None if source.arrow is None else _engine(source.arrow.uris)
+
+
+def engine_of_content(content: Mapping[str, Any]) -> Engine | None:
+    """Returns the engine that has written the data set with this `Manifest.content`, or None if no engine has."""
+    return _engine(content.get("source", {}).get(READER, {}).get("uris", ()))
+
+
+def _engine(uris: Sequence[str]) -> Engine | None:
+    return _ENGINES.get(uris[0]) if len(uris) == 1 else None

@@ -1,0 +1,40 @@
+"""Notices that a data set was replaced while it was read, because a data frame must not mix the records of two data sets."""
+
+from collections.abc import Iterable
+
+from dataprep_api.dataset.report import ManifestFile
+from dataprep_converter.core.errors import BadData, ConvertError, NewerFormat, NotWhole
+from dataprep_converter.dataset.output_folder import OutputFolder
+from dataprep_converter.inputs.access import Access
+
+
+def check_not_replaced(uri: str, run_id: str, files: Iterable[ManifestFile], access: Access, cause: ConvertError | None = None) -> None:
+    """Raises BadData unless these files of the data set of this run are still part of the data set at the URI.
+
+    Called after the files were read, or with the error that ended this. An extension keeps all earlier files, so it does no harm.
+    """
+    folder = OutputFolder(uri, access)
+    try:
+        success = folder.success()
+        if success is None:
+            is_kept = _is_being_extended(folder, run_id)
+        else:
+            is_kept = success.run_id == run_id or _has_all(folder.manifest(success).files, files)
+    except (NotWhole, NewerFormat) as exc:
+        # Another run's manifest may be removed while it is read.
+        is_kept, cause = False, cause or exc
+    if not is_kept:
+        raise BadData(f"{uri} was replaced while it was read. Read it again.", uri=uri) from cause
+
+
+def _has_all(there: Iterable[ManifestFile], files: Iterable[ManifestFile]) -> bool:
+    return {(file.file, file.sha256) for file in files} <= {(file.file, file.sha256) for file in there}
+
+
+def _is_being_extended(folder: OutputFolder, run_id: str) -> bool:
+    """Whether the run that works in the folder is this run, or extends its data set."""
+    owner = folder.owner()
+    if owner is None or owner.run_id == run_id:
+        return owner is not None
+    found = folder.of_run(owner.run_id).plan_head()
+    return found is not None and any(earlier.run_id == run_id for earlier in found[0].extends)

@@ -1,0 +1,81 @@
+"""The Python API: writes data sets from code, opens them, and runs jobs here or on a cluster.
+
+    import dataprep_io as dp
+
+    dp.write(frame, "s3://bucket/iris", format="tfrecord")
+    for batch in dp.open("s3://bucket/iris", batch_size=100):
+        ...
+    dp.Job("iris", source={"csv": {"uris": ["iris.csv"]}}, output={"uri": "/data/iris"}).run()
+
+docs/python.md describes all public names, which are those in `__all__`. This import loads none of the libraries that they need.
+"""
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any, Final
+
+if TYPE_CHECKING:
+    from dataprep_api.errors import Error, SpecError
+    from dataprep_converter.core.errors import BadData, BadSpec, NoInput, OutputExists, StoreError
+    from dataprep_io.data.writing import write
+    from dataprep_io.errors import ClusterError, JobFailed, JobNotFound, NotFinished
+    from dataprep_io.jobs.job import AsyncJob, Job
+    from dataprep_io.jobs.status import Event, Progress
+    from dataprep_io.results import Result
+    from dataprep_reader import open  # noqa: A004 - named like gzip.open and tarfile.open
+
+__all__ = [
+    "AsyncJob",
+    "BadData",
+    "BadSpec",
+    "ClusterError",
+    "Error",
+    "Event",
+    "Job",
+    "JobFailed",
+    "JobNotFound",
+    "NoInput",
+    "NotFinished",
+    "OutputExists",
+    "Progress",
+    "Result",
+    "SpecError",
+    "StoreError",
+    "open",
+    "write",
+]
+
+_PLACES: Final = {
+    "AsyncJob": "dataprep_io.jobs.job",
+    "BadData": "dataprep_converter.core.errors",
+    "BadSpec": "dataprep_converter.core.errors",
+    "ClusterError": "dataprep_io.errors",
+    "Error": "dataprep_api.errors",
+    "Event": "dataprep_io.jobs.status",
+    "Job": "dataprep_io.jobs.job",
+    "JobFailed": "dataprep_io.errors",
+    "JobNotFound": "dataprep_io.errors",
+    "NoInput": "dataprep_converter.core.errors",
+    "NotFinished": "dataprep_io.errors",
+    "OutputExists": "dataprep_converter.core.errors",
+    "Progress": "dataprep_io.jobs.status",
+    "Result": "dataprep_io.results",
+    "SpecError": "dataprep_api.errors",
+    "StoreError": "dataprep_converter.core.errors",
+    "open": "dataprep_reader",
+    "write": "dataprep_io.data.writing",
+}
+"""The module of each public object, which is imported when it is first used."""
+
+
+def __getattr__(name: str) -> Any:
+    """Imports a public object. Any, because the imports above state the types."""
+    if name not in _PLACES:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    value = getattr(import_module(_PLACES[name]), name)
+    globals()[name] = value
+    return value
+
+
+def __dir__() -> list[str]:
+    """Returns the public names, which are not yet attributes before their first use."""
+    return sorted(__all__)

@@ -1,0 +1,89 @@
+"""Turns NumPy arrays, and arrays of other libraries, into Arrow columns. The first dimension has one entry per record."""
+
+from collections.abc import Iterator, Mapping
+from typing import Any, Final
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from dataprep_converter.core.errors import BadData
+from dataprep_converter.core.tensors import to_arrow
+
+_BATCH_BYTES: Final = 8 << 20
+_MOST_RECORDS: Final = 16_384
+_arrow: Any = pa  # the stubs lack types that are known only at run time
+
+
+# Any, because arrays of other libraries are only known by their attributes.
+def is_array(values: Any) -> bool:
+    """Whether this is an array of any library that NumPy understands, with at least one dimension. Tables have no single dtype."""
+    return hasattr(values, "__array__") and hasattr(values, "dtype") and len(getattr(values, "shape", ())) > 0
+
+
+def as_numpy(values: Any) -> npt.NDArray[Any]:
+    """Returns an array's values. A tensor of torch is taken from its device and from its graph."""
+    if type(values).__module__.partition(".")[0] == "torch":
+        values = values.detach().cpu()
+    return np.asarray(values)
+
+
+def column_of(values: npt.NDArray[Any]) -> Any:
+    """Returns a column of numbers, tensors, texts, bytes or times. Raises ArrowException for values of other types."""
+    if values.dtype.kind in "biuf":
+        return to_arrow(values.astype(values.dtype.newbyteorder("="), copy=False))
+    if values.ndim > 1:
+        raise pa.ArrowNotImplementedError(f"tensors of {values.dtype}")
+    return _arrow.array(values)
+
+
+def array_batches(arrays: Mapping[str, Any]) -> tuple[pa.Schema, Iterator[pa.RecordBatch], int]:
+    """Returns the columns, the batches, and the number of bytes of these arrays. Nothing is copied before a batch is requested.
+
+    Raises BadData for arrays of different lengths, and for values that a column can't have.
+    """
+    columns = {name: _values(name, values) for name, values in arrays.items()}
+    lengths = {name: len(values) for name, values in columns.items()}
+    if len(set(lengths.values())) > 1:
+        raise BadData(
+            f"The arrays must have one entry per record, but have the lengths {', '.join(f'{n}: {k}' for n, k in lengths.items())}."
+        )
+    rows = next(iter(lengths.values()))
+    size = sum(values.nbytes for values in columns.values())
+    step = max(1, min(_MOST_RECORDS, _BATCH_BYTES * rows // max(1, size)))
+    schema = pa.schema([(name, _column(name, values[:1]).type) for name, values in columns.items()])
+
+    def batches() -> Iterator[pa.RecordBatch]:
+        for first in range(0, rows, step):
+            part = [_column(name, values[first : first + step], schema.field(name).type) for name, values in columns.items()]
+            yield pa.RecordBatch.from_arrays(part, schema=schema)
+
+    return schema, batches(), size
+
+
+def _values(name: str, values: Any) -> Any:
+    """Returns an array of numbers. Texts and objects become a column at once, because their type isn't known before all were looked at."""
+    if _is(values, "pandas", "polars") or as_numpy(values).dtype.kind not in "biuf":
+        return _column(name, values if hasattr(values, "__arrow_c_stream__") else as_numpy(values))
+    if not (array := as_numpy(values)).ndim:
+        raise BadData(f"The array {name!r} is a single value, expected one entry per record.")
+    return array
+
+
+def _is(values: Any, *libraries: str) -> bool:
+    return type(values).__module__.partition(".")[0] in libraries
+
+
+def _column(name: str, values: Any, kind: pa.DataType | None = None) -> Any:
+    """Returns a column, of type `kind` if that is known."""
+    if isinstance(values, pa.Array):
+        return values
+    try:
+        column = column_of(values) if isinstance(values, np.ndarray) else _combined(_arrow.chunked_array(values))
+        return column if kind is None or column.type == kind else column.cast(kind)
+    except (pa.ArrowException, KeyError) as exc:
+        raise BadData(f"The array {name!r} has values of {values.dtype}, which can't be a column: {exc}.") from exc
+
+
+def _combined(column: Any) -> Any:
+    return column.combine_chunks() if column.num_chunks != 1 else column.chunk(0)

@@ -1,0 +1,167 @@
+"""Turns dictionaries, and tuples whose values have names, into record batches.
+
+The types of the columns are those of the first records, unless a schema is given. Later records must fit.
+"""
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from itertools import chain
+from typing import Any, Final
+
+import numpy as np
+import pyarrow as pa
+
+from dataprep_converter.core.errors import BadData
+from dataprep_io.data.arrays import as_numpy, column_of
+
+_FIRST_RECORDS: Final = 1024
+"""The number of records whose values decide the columns' types."""
+_MOST_RECORDS: Final = 16_384
+_BATCH_BYTES: Final = 8 << 20
+_SHOWN: Final = 80
+_arrow: Any = pa  # the stubs lack types that are known only at run time
+
+
+def record_batches(
+    items: Iterable[Any], *, columns: Sequence[str] | None, schema: pa.Schema | None
+) -> tuple[pa.Schema, Iterator[pa.RecordBatch]]:
+    """Returns the columns and the batches of records. `columns` has the names of the values, if the records are tuples.
+
+    Raises BadData naming the number of a record that doesn't fit the columns, and TypeError for a record that is no dictionary.
+    """
+    chunks = _chunks(_dictionaries(items, columns))
+    start, first = next(chunks)
+    if schema is None:
+        names = list(dict.fromkeys(name for record in first for name in record))
+        inferred = [(name, _column(name, [record.get(name) for record in first], start, None)) for name in names]
+        schema = pa.schema([(name, column.type) for name, column in inferred])
+    known = schema
+    return known, (_batch(records, number, known) for number, records in chain(((start, first),), chunks))
+
+
+def _dictionaries(items: Iterable[Any], columns: Sequence[str] | None) -> Iterator[Mapping[str, Any]]:
+    """Yields each record as a mapping from columns to values."""
+    for number, item in enumerate(items):
+        if isinstance(item, Mapping):
+            yield item
+        elif hasattr(item, "_asdict"):
+            yield item._asdict()
+        elif columns is None:
+            raise TypeError(
+                f"Record {number} is a {type(item).__name__}. A record is a dictionary from columns to values; for tuples and single values, "
+                'pass the names of the columns, such as columns=["image", "label"].'
+            )
+        else:
+            values = tuple(item) if isinstance(item, tuple | list) else (item,)
+            if len(values) != len(columns):
+                raise BadData(f"Record {number} has {len(values)} values, but there are the {len(columns)} columns {', '.join(columns)}.")
+            yield dict(zip(columns, values, strict=True))
+
+
+def _chunks(records: Iterable[Mapping[str, Any]]) -> Iterator[tuple[int, list[Mapping[str, Any]]]]:
+    """Yields the number of the first record of a batch, and the batch's records."""
+    chunk: list[Mapping[str, Any]] = []
+    size, start, most = 0, 0, _FIRST_RECORDS
+    for record in records:
+        chunk.append(record)
+        size += sum(_size(value) for value in record.values())
+        if len(chunk) >= most or size >= _BATCH_BYTES:
+            yield start, chunk
+            start += len(chunk)
+            chunk, size, most = [], 0, _MOST_RECORDS
+    if chunk:
+        yield start, chunk
+
+
+def _size(value: Any) -> int:
+    """Returns about how many bytes a value has."""
+    if isinstance(value, bytes | str | bytearray):
+        return len(value)
+    if isinstance(value, list | tuple):
+        return 8 * len(value)
+    return int(getattr(value, "nbytes", 8))
+
+
+def _batch(records: Sequence[Mapping[str, Any]], start: int, schema: pa.Schema) -> pa.RecordBatch:
+    names = set(schema.names)
+    for number, record in enumerate(records, start):
+        if not record.keys() <= names:
+            unknown = next(name for name in record if name not in names)
+            raise BadData(
+                f"Record {number} has {unknown!r}, which no earlier record has. The columns are {', '.join(schema.names)}; pass schema= to have "
+                "others."
+            )
+    arrays = [_column(field.name, [record.get(field.name) for record in records], start, field.type) for field in schema]
+    return pa.RecordBatch.from_arrays(arrays, schema=schema)
+
+
+def _column(name: str, values: Sequence[Any], start: int, kind: pa.DataType | None) -> Any:
+    """Returns a column. Raises BadData naming the first record that doesn't fit."""
+    try:
+        return _converted(values, kind)
+    except (pa.ArrowException, OverflowError, TypeError, ValueError, KeyError) as exc:
+        expected = kind if kind is not None else _type_of_first(values)
+        number = next((number for number, value in enumerate(values, start) if not _fits(value, expected)), start)
+        value = repr(values[number - start])
+        shown = value if len(value) <= _SHOWN else f"{value[:_SHOWN]}…"
+        raise BadData(
+            f"Record {number}: {name!r} is {shown}, expected {expected or 'a value that a column can have'}. The types are those of the first "
+            "records; pass schema= to set them."
+        ) from exc
+
+
+def _type_of_first(values: Sequence[Any]) -> pa.DataType | None:
+    first = next((value for value in values if value is not None), None)
+    try:
+        kind: pa.DataType = _converted([first], None).type
+    except (pa.ArrowException, OverflowError, TypeError, ValueError, KeyError):
+        return None
+    return kind
+
+
+def _fits(value: Any, kind: pa.DataType | None) -> bool:
+    if value is None:
+        return True
+    try:
+        _converted([value], kind)
+    except (pa.ArrowException, OverflowError, TypeError, ValueError, KeyError):
+        return False
+    return kind is not None
+
+
+def _converted(values: Sequence[Any], kind: pa.DataType | None) -> Any:
+    """Returns a column of these values: arrays of one shape become tensors, and all other values are converted by Arrow."""
+    first = next((value for value in values if value is not None), None)
+    if first is None or not hasattr(first, "__array__"):
+        return _exact(values, kind)
+    arrays = [None if value is None else as_numpy(value) for value in values]
+    if all(array is not None and array.ndim for array in arrays) and len({array.shape for array in arrays if array is not None}) == 1:
+        column = column_of(np.stack([array for array in arrays if array is not None]))
+        if kind is None or column.type == kind:
+            return column
+    return _exact([None if array is None else _plain(array) for array in arrays], kind)
+
+
+def _exact(values: Sequence[Any], kind: pa.DataType | None) -> Any:
+    """Returns a column of these values. Raises ArrowException for a fraction in a column of whole numbers, which Arrow would truncate."""
+    if kind is None:
+        return _arrow.array(values)
+    try:
+        inferred = _arrow.array(values)
+    except pa.ArrowException:
+        return _arrow.array(values, type=kind)  # a type such as a map, which must be given
+    if inferred.type == kind:
+        return inferred
+    column = _arrow.array(values, type=kind)
+    if _has_fractions(inferred.type):
+        inferred.cast(kind.storage_type if isinstance(kind, pa.BaseExtensionType) else kind)
+    return column
+
+
+def _has_fractions(kind: Any) -> bool:
+    """Whether the type has floats, at any depth."""
+    return pa.types.is_floating(kind) or any(_has_fractions(kind.field(place).type) for place in range(kind.num_fields))
+
+
+def _plain(array: Any) -> Any:
+    """Returns an array as a value that Arrow can convert: a number, a list of numbers, or lists of lists."""
+    return array[()] if not array.ndim else array if array.ndim == 1 else array.tolist()

@@ -1,0 +1,118 @@
+"""The code that `write` shares with the engines of data frames: partitions are written into hidden files, and then published together.
+
+This is the only module here that imports `dataprep_frames`.
+"""
+
+import logging
+import re
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import replace
+from functools import wraps
+from typing import Any, Final, ParamSpec, TypeVar
+
+import pyarrow as pa
+
+from dataprep_api.dataset.messages import CommitResult
+from dataprep_api.errors import SpecError
+from dataprep_converter.core.errors import BadSpec, ConvertError, Unreachable
+from dataprep_converter.dataset.frame_rows import PYTHON
+from dataprep_converter.stores import StoreSettings
+from dataprep_frames import attempts, publishing
+from dataprep_frames.attempts import WrittenPartition
+from dataprep_frames.options import Mode, WriteOptions, check_format, location, spec_of
+from dataprep_frames.writing import Write
+
+__all__ = ["ConvertError", "Write", "WriteOptions", "WrittenPartition", "abort", "begin_write", "commit", "write_partition"]
+
+logger = logging.getLogger(__name__)
+
+MOST_ATTEMPTS: Final = 3
+"""How often a shard is written if the store can't be reached."""
+MODES: Final[dict[str, Mode]] = {"error": "errorifexists", "overwrite": "overwrite", "append": "append", "ignore": "ignore"}
+"""The modes of `write`, and what data frames' engines call them."""
+_WORDS: Final = (
+    (r"save mode is errorifexists or ignore", 'mode is "error" or "ignore"'),
+    (
+        r"the save mode is errorifexists\. Use the mode overwrite, append or ignore",
+        'mode is "error". Use the mode "overwrite", "append" or "ignore"',
+    ),
+    (r"[Tt]he options of write", "the parameters of write"),
+    (r"the option (nested|split_column)", r"\1"),
+    (r"fileName", "file_name"),
+    (r"python:shard-(\d+)", r"shard \1 of the data"),
+)
+"""Patterns in messages about data frames, and the words of `write` for them."""
+
+_P = ParamSpec("_P")
+_T = TypeVar("_T")
+
+
+def _in_words_of_write(function: Callable[_P, _T]) -> Callable[_P, _T]:
+    """Puts messages that speak of Spark into the words of `write`."""
+
+    @wraps(function)
+    def call(*args: _P.args, **kwargs: _P.kwargs) -> _T:
+        try:
+            return function(*args, **kwargs)
+        except ConvertError as exc:
+            text = str(exc)
+            for pattern, words in _WORDS:
+                text = re.sub(pattern, words, text)
+            exc.args = (text,)
+            raise
+
+    return call
+
+
+@_in_words_of_write
+def write_options(
+    uri: str, *, format_: str, mode: str, split: str, split_column: str | None, nested: Sequence[str], output: dict[str, Any]
+) -> WriteOptions:
+    """Returns what a write is to do. `output` has further fields of `spec.output`.
+
+    Raises BadSpec for an unknown format, and SpecError for an invalid value of a field.
+    """
+    check_format(format_)
+    try:
+        spec = spec_of(PYTHON, {"uri": location(uri), "format": format_, **output}, mode=MODES[mode], nested=nested or None)
+    except BadSpec as exc:
+        if not isinstance(exc.__cause__, SpecError):
+            raise
+        faults = exc.__cause__.faults
+        raise SpecError([replace(fault, path=fault.path.removeprefix("spec.output.")) for fault in faults]) from exc
+    options = WriteOptions(spec=spec, mode=MODES[mode], engine=PYTHON, split_column=split_column)
+    return replace(options, split=options.with_split_name(split))
+
+
+@_in_words_of_write
+def begin_write(options: WriteOptions, schema: pa.Schema, settings: Iterable[StoreSettings]) -> Write:
+    """See `publishing.begin_write`."""
+    return publishing.begin_write(options, schema, settings)
+
+
+@_in_words_of_write
+def write_partition(write: Write, batches: Sequence[pa.RecordBatch], *, number: int, first: int | None) -> WrittenPartition:
+    """See `attempts.write_partition`. Tries again if the store can't be reached; files of earlier attempts stay hidden.
+
+    `first` is the number of the partition's first record, for messages, or None if the records weren't consecutive.
+    """
+    try:
+        for attempt in range(1, MOST_ATTEMPTS):
+            try:
+                return attempts.write_partition(write, batches, partition=number, attempt=f"{number}-{attempt}")
+            except Unreachable as exc:
+                logger.warning("shard %d is written again (attempt %d of %d): %s", number, attempt + 1, MOST_ATTEMPTS, exc)
+        return attempts.write_partition(write, batches, partition=number, attempt=f"{number}-{MOST_ATTEMPTS}")
+    except ConvertError as exc:
+        if first is not None:
+            exc.args = (re.sub(r"python:shard-\d+, record (\d+)", lambda found: f"record {first + int(found[1])}", str(exc)),)
+        raise
+
+
+@_in_words_of_write
+def commit(write: Write, written: Sequence[WrittenPartition]) -> CommitResult | None:
+    """See `publishing.commit`."""
+    return publishing.commit(write, written)
+
+
+abort = publishing.abort

@@ -1,0 +1,42 @@
+"""Runs coroutines for callers that aren't coroutines: on an event loop in a thread of its own, because a notebook's loop is already running."""
+
+import asyncio
+import os
+import threading
+from collections.abc import AsyncGenerator, Coroutine, Iterator
+from functools import cache
+from typing import Any, TypeVar
+
+_T = TypeVar("_T")
+
+
+def run(coroutine: Coroutine[Any, Any, _T]) -> _T:
+    """Runs a coroutine and returns its result. If the caller is interrupted, the coroutine is cancelled."""
+    future = asyncio.run_coroutine_threadsafe(coroutine, _loop(os.getpid()))
+    try:
+        return future.result()
+    except BaseException:
+        future.cancel()
+        raise
+
+
+def iterate(items: AsyncGenerator[_T, None]) -> Iterator[_T]:
+    """Yields the items of an asynchronous generator, and closes it in the end."""
+    end = object()
+
+    async def following() -> Any:
+        return await anext(items, end)
+
+    try:
+        while (item := run(following())) is not end:
+            yield item
+    finally:
+        run(items.aclose())
+
+
+@cache
+def _loop(process: int) -> asyncio.AbstractEventLoop:
+    """Returns the loop of this process. A forked process gets its own, because threads don't survive a fork."""
+    loop = asyncio.new_event_loop()
+    threading.Thread(target=loop.run_forever, name=f"dataprep-{process}", daemon=True).start()
+    return loop

@@ -1,0 +1,169 @@
+"""The requests that submitted jobs send to the API server, with the user's kubeconfig or the rights of the pod that the program runs in.
+
+Objects stay the API's JSON (hence Any).
+"""
+
+import json
+import os
+from collections.abc import AsyncIterator, Mapping, Sequence
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any, Final
+from urllib.parse import quote, urlencode
+
+from dataprep_api import GROUP, PLURAL, VERSION
+from dataprep_io.errors import ClusterError, JobNotFound
+from dataprep_io.jobs.place import Place
+
+try:
+    import aiohttp
+    from kubernetes.aio import config
+    from kubernetes.aio.client import ApiClient, Configuration
+except ImportError as exc:
+    raise ImportError(f"To submit jobs, the API server's client is needed: pip install 'dataprep-operator[cluster]' ({exc})") from exc
+
+Body = dict[str, Any]
+JOBS: Final = f"apis/{GROUP}/{VERSION}/namespaces/{{}}/{PLURAL}"
+PODS: Final = "api/v1/namespaces/{}/pods"
+EVENTS: Final = "api/v1/namespaces/{}/events"
+TIMEOUT_SECONDS: Final = 30
+_PAGE: Final = "500"
+_NAMESPACE_OF_POD: Final = Path("/var/run/secrets/kubernetes.io/serviceaccount/namespace")
+_KUBECONFIG: Final = "~/.kube/config"
+
+
+class Cluster:
+    """A connection to an API server."""
+
+    def __init__(self, client: ApiClient, namespace: str) -> None:
+        self._client = client
+        self.namespace = namespace
+        """The namespace of the user's jobs."""
+
+    async def get(self, path: str, name: str, **query: str) -> Body:
+        """Returns an object. Raises JobNotFound if there is no such DataPrepJob."""
+        return await self._json("GET", self._path(path, name), query=query)
+
+    async def list(self, path: str, **query: str) -> Sequence[Body]:
+        """Returns the namespace's objects that match a query."""
+        found: list[Body] = []
+        place = ""
+        while True:
+            page = await self._json("GET", self._path(path), query={**query, "limit": _PAGE, "continue": place})
+            found += page.get("items") or []
+            place = (page.get("metadata") or {}).get("continue") or ""
+            if not place:
+                return found
+
+    async def create(self, path: str, body: Body) -> Body:
+        """Creates an object. Unknown fields are refused."""
+        return await self._json("POST", self._path(path), query={"fieldValidation": "Strict"}, body=body)
+
+    async def merge(self, path: str, name: str, body: Body) -> Body:
+        """Changes the given fields of an object."""
+        return await self._json("PATCH", self._path(path, name), body=body, content_type="application/merge-patch+json")
+
+    async def delete(self, path: str, name: str) -> None:
+        """Deletes an object, and its dependents in the background."""
+        await self._json("DELETE", self._path(path, name), body={"propagationPolicy": "Background"})
+
+    async def log_lines(self, pod: str, *, follow: bool) -> AsyncIterator[str]:
+        """Yields the lines of a pod's log. With `follow`, waits for further lines until the pod ends."""
+        query = {"follow": "true"} if follow else {}
+        response = await self._send("GET", f"{self._path(PODS, pod)}/log", query=query, timeout=None if follow else TIMEOUT_SECONDS)
+        rest = b""
+        async for chunk in response.content.iter_any():
+            *whole, rest = (rest + chunk).split(b"\n")
+            for line in whole:
+                yield line.decode(errors="backslashreplace")
+        if rest:
+            yield rest.decode(errors="backslashreplace")
+
+    def _path(self, path: str, name: str = "") -> str:
+        """Returns the path of one object or, without a name, of the namespace's objects."""
+        folder = "/" + path.format(quote(self.namespace, safe=""))
+        return f"{folder}/{quote(name, safe='')}" if name else folder
+
+    async def _json(
+        self,
+        method: str,
+        path: str,
+        *,
+        query: Mapping[str, str] | None = None,
+        body: Body | None = None,
+        content_type: str = "application/json",
+    ) -> Body:
+        response = await self._send(method, path, query=query, body=body, content_type=content_type)
+        try:
+            document: Body = json.loads(await response.read())
+        except ValueError as exc:
+            raise ClusterError(f"{method} {path}: the answer isn't JSON; is there a proxy in between?", status=response.status) from exc
+        return document
+
+    async def _send(
+        self,
+        method: str,
+        path: str,
+        *,
+        query: Mapping[str, str] | None = None,
+        body: Body | None = None,
+        content_type: str = "application/json",
+        timeout: float | None = TIMEOUT_SECONDS,
+    ) -> aiohttp.ClientResponse:
+        """Sends a request. Raises ClusterError with the API server's message if it refuses."""
+        chosen = {name: value for name, value in (query or {}).items() if value}
+        target = f"{path}?{urlencode(chosen)}" if chosen else path
+        headers = {"Accept": "application/json, */*;q=0.5", "Content-Type": content_type}
+        try:
+            request = await self._client.param_serialize(method, target, header_params=headers, body=body, auth_settings=["BearerToken"])
+            answer = await self._client.call_api(*request, _request_timeout=timeout)
+            response: aiohttp.ClientResponse = answer.response
+            content = await response.read() if response.status >= 400 else b""
+        except (aiohttp.ClientError, TimeoutError, OSError) as exc:
+            raise ClusterError(f"The API server can't be reached: {type(exc).__name__}: {exc}") from exc
+        if response.status >= 400:
+            raise _error(f"{method} {path}", response.status, content)
+        return response
+
+
+@asynccontextmanager
+async def connected(place: Place) -> AsyncIterator[Cluster]:
+    """Connects to the cluster of the kubeconfig that `place` names, of KUBECONFIG, of ~/.kube/config, or of this pod, in this order.
+
+    Raises ClusterError if none is usable.
+    """
+    configuration = Configuration()
+    try:
+        namespace = await _load(place, configuration)
+    except (config.ConfigException, OSError) as exc:
+        raise ClusterError(f"There is no usable kubeconfig, and this isn't a pod of a cluster: {exc}") from exc
+    # Proxies in environment variables are meant for the internet, not for the API server.
+    configuration.client_session_kwargs = {"trust_env": False}
+    client = ApiClient(configuration)
+    try:
+        yield Cluster(client, place.namespace or namespace or "default")
+    finally:
+        await client.close()  # type: ignore[no-untyped-call]  # the client is partly typed
+
+
+async def _load(place: Place, configuration: Configuration) -> str | None:
+    """Fills in the configuration, and returns the namespace that it names."""
+    file = place.kubeconfig or os.environ.get("KUBECONFIG") or str(Path(_KUBECONFIG).expanduser())
+    if place.kubeconfig is None and "KUBECONFIG" not in os.environ and not Path(file).exists():
+        config.load_incluster_config(client_configuration=configuration)  # type: ignore[no-untyped-call]  # see above
+        return _NAMESPACE_OF_POD.read_text() if _NAMESPACE_OF_POD.exists() else None
+    await config.load_kube_config(config_file=file, context=place.context, client_configuration=configuration)  # type: ignore[no-untyped-call]
+    contexts, current = config.list_kube_config_contexts(config_file=file)  # type: ignore[no-untyped-call]  # see above
+    chosen = next((each for each in contexts if each["name"] == place.context), current)
+    namespace: str | None = chosen["context"].get("namespace")
+    return namespace
+
+
+def _error(request: str, status: int, content: bytes) -> ClusterError:
+    """Returns the error for an answer, with the API server's message."""
+    try:
+        message = json.loads(content).get("message") or ""
+    except (ValueError, AttributeError):
+        message = content[:300].decode(errors="replace")
+    text = message or f"{request}: HTTP {status}"
+    return JobNotFound(text, status=status) if status == 404 and f"/{PLURAL}/" in request else ClusterError(text, status=status)

@@ -1,0 +1,133 @@
+"""What can be done with a DataPrepJob on a cluster. Each function connects, does its work, and disconnects."""
+
+import asyncio
+import time
+from collections.abc import AsyncGenerator, Sequence
+from datetime import UTC, datetime
+from typing import Final
+
+from dataprep_api import names
+from dataprep_io.errors import ClusterError, JobNotFound
+from dataprep_io.jobs import status
+from dataprep_io.jobs.cluster import EVENTS, JOBS, PODS, Body, connected
+from dataprep_io.jobs.definition import Definition
+from dataprep_io.jobs.place import Place
+from dataprep_io.jobs.status import Event
+
+_EXPIRED: Final = 401
+_GONE: Final = 404
+_TOO_MANY: Final = 429
+_FAULT: Final = 500
+TOLERATED_SECONDS: Final = 300
+"""For how long the API server may be away while a job is watched, as during an upgrade of the cluster."""
+
+
+async def create(definition: Definition, place: Place) -> Place:
+    """Creates the DataPrepJob, and returns its place. Raises ClusterError if there is one of this name already."""
+    async with connected(place) as cluster:
+        try:
+            await cluster.create(JOBS, definition.body(cluster.namespace))
+        except ClusterError as exc:
+            if exc.status != 409:
+                raise
+            raise ClusterError(
+                f"The namespace {cluster.namespace} already has a DataPrepJob {definition.name}: delete it first, choose another name, or "
+                "watch it with Job.attach.",
+                status=exc.status,
+            ) from exc
+        return place.within(cluster.namespace)
+
+
+async def find(name: str, place: Place) -> tuple[Definition, Place]:
+    """Returns the DataPrepJob of this name, and its place. Raises JobNotFound."""
+    async with connected(place) as cluster:
+        body = await cluster.get(JOBS, name)
+        return Definition.of_object(body), place.within(cluster.namespace)
+
+
+async def get(name: str, place: Place) -> Body:
+    """Returns the DataPrepJob as the API server has it."""
+    async with connected(place) as cluster:
+        return await cluster.get(JOBS, name)
+
+
+async def watch(name: str, place: Place, *, timeout: float | None, poll: float) -> AsyncGenerator[Body, None]:
+    """Yields the DataPrepJob every `poll` seconds, until the job has ended. The last one has ended.
+
+    Raises TimeoutError after `timeout` seconds, and ClusterError if the API server can't be reached for several minutes.
+    """
+    began = reached = time.monotonic()
+    while True:
+        async with connected(place) as cluster:
+            has_answered = False
+            while True:
+                try:
+                    body = await cluster.get(JOBS, name)
+                except ClusterError as exc:
+                    if exc.status == _EXPIRED and has_answered:
+                        break  # connects with new credentials
+                    if not _is_temporary(exc) or time.monotonic() - reached > TOLERATED_SECONDS:
+                        raise
+                else:
+                    has_answered, reached = True, time.monotonic()
+                    yield body
+                    if status.is_finished(body):
+                        return
+                left = poll if timeout is None else began + timeout - time.monotonic()
+                if left <= 0 and timeout is not None:
+                    raise TimeoutError(f"The job {name} hasn't ended within {timeout} seconds. It goes on.")
+                await asyncio.sleep(min(poll, left))
+
+
+def _is_temporary(error: ClusterError) -> bool:
+    """Whether a later request may succeed: without an answer, after too many requests, or after a fault of the server."""
+    return error.status is None or error.status == _TOO_MANY or error.status >= _FAULT
+
+
+async def events(name: str, place: Place) -> Sequence[Event]:
+    """Returns the events about the job, oldest first."""
+    async with connected(place) as cluster:
+        uid = (await cluster.get(JOBS, name))["metadata"]["uid"]
+        found = await cluster.list(EVENTS, fieldSelector=f"involvedObject.uid={uid}")
+    return sorted((status.event_of(event) for event in found), key=lambda event: event.time or datetime.min.replace(tzinfo=UTC))
+
+
+async def logs(name: str, place: Place, *, failed: bool, follow: bool) -> AsyncGenerator[str, None]:
+    """Yields the lines of the pods' logs, each after the name of its pod, the oldest pod first."""
+    async with connected(place) as cluster:
+        pods = await cluster.list(PODS, labelSelector=f"{names.LABEL_JOB}={names.label_value(name)}")
+        for pod in sorted(pods, key=lambda pod: pod["metadata"]["creationTimestamp"]):
+            phase, pod_name = (pod.get("status") or {}).get("phase"), pod["metadata"]["name"]
+            if phase == "Pending" or (failed and phase != "Failed"):
+                continue
+            try:
+                async for line in cluster.log_lines(pod_name, follow=follow):
+                    yield f"{pod_name}: {line}"
+            except ClusterError as exc:
+                if exc.status != _GONE:  # a cleanup rule may have removed the pod in the meantime
+                    raise
+
+
+async def retry(name: str, place: Place) -> None:
+    """Asks the operator to try a failed job again. Raises ClusterError if the job hasn't failed."""
+    async with connected(place) as cluster:
+        phase = status.phase_of(await cluster.get(JOBS, name))
+        if phase != "Failed":
+            raise ClusterError(f"The job {name} is {phase}: only a failed job can be retried.")
+        wish = datetime.now(UTC).strftime("%Y%m%dT%H%M%S.%fZ")
+        await cluster.merge(JOBS, name, {"metadata": {"annotations": {names.ANNOTATION_RETRY: wish}}})
+
+
+async def set_suspended(name: str, place: Place, *, suspended: bool) -> None:
+    """Suspends or resumes the job."""
+    async with connected(place) as cluster:
+        await cluster.merge(JOBS, name, {"spec": {"suspend": suspended}})
+
+
+async def delete(name: str, place: Place) -> None:
+    """Deletes the DataPrepJob. Does nothing if there is no such job."""
+    async with connected(place) as cluster:
+        try:
+            await cluster.delete(JOBS, name)
+        except JobNotFound:
+            return

@@ -1,0 +1,175 @@
+"""The blocks of a write task as record batches with the same columns. Ray's own types become Arrow's."""
+
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any, Final
+
+import pyarrow as pa
+
+from dataprep_converter.core.errors import BadData, BadSpec
+from dataprep_converter.core.tensors import NUMPY_NAMES, arrow_type, pc
+from dataprep_frames.rows import has_void
+
+_OF_RAY: Final = "ray."
+"""The beginning of the names of Ray's own types."""
+_TENSORS: Final = ("ray.data.arrow_tensor", "ray.data.arrow_tensor_v2")
+_RAGGED: Final = "ray.data.arrow_variable_shaped_tensor"
+_MOST_BYTES: Final = 1 << 30
+_USUAL: Final[Mapping[str, pa.DataType]] = {"text": pa.string(), "bytes": pa.binary()}
+_SET: Final = "Set schema to the columns of the Dataset, such as schema=ds.schema()."
+
+_arrow: Any = pa  # the stubs lack some functions
+_types: Any = pa.types
+
+
+def batches_of(tables: Iterable[pa.Table], schema: pa.Schema | None) -> Iterator[pa.RecordBatch]:
+    """Yields the rows of a write task with these columns, or with those of the first block that has rows.
+
+    `schema` must have the types of `native_schema`. With it, a column that a block lacks is null. Raises BadSpec, naming the column, for a
+    block with other columns, and BadData for values that don't fit.
+    """
+    is_given = schema is not None
+    for table in tables:
+        if not table.num_rows:
+            continue
+        own = native_schema(table.schema)
+        if schema is None:
+            _check_known(own)
+            schema = own
+        for field in own:
+            if field.name not in schema.names:
+                raise BadSpec(f"A block has a column {field.name!r}, which {'schema' if is_given else 'an earlier block'} lacks. {_SET}")
+        for piece in _pieces(table):
+            columns = [_column(piece, own, field, is_given=is_given) for field in schema]
+            yield from _arrow.Table.from_arrays(columns, schema=schema).to_batches()
+
+
+def _pieces(table: pa.Table) -> Iterator[pa.Table]:
+    """Divides a block that is too large for texts and lists with 32-bit offsets."""
+    rows = max(1, table.num_rows * _MOST_BYTES // max(_MOST_BYTES, table.nbytes))
+    for first in range(0, table.num_rows, rows):
+        yield table.slice(first, rows)
+
+
+def native_schema(schema: pa.Schema) -> pa.Schema:
+    """Returns the columns in Arrow's own types, without metadata. Raises BadSpec, naming the column, for a type that only Ray has.
+
+    Types that differ only in how Arrow stores their values, such as `string` and `large_string`, become the same type, because blocks from
+    pandas have others than blocks from files.
+    """
+    names = list(schema.names)
+    repeated = next((name for name in names if names.count(name) > 1), None)
+    if repeated is not None:
+        raise BadSpec(f"The Dataset has two columns {repeated!r}.")
+    fields: list[Any] = [pa.field(field.name, _column_type(field.type, field.name)) for field in schema]
+    return pa.schema(fields)
+
+
+def _column_type(kind: Any, column: str) -> pa.DataType:
+    """Returns the type of a column, which may be Ray's."""
+    name = getattr(kind, "extension_name", "")
+    if name in _TENSORS:
+        value = kind.storage_type.value_type
+        if value in NUMPY_NAMES:
+            return arrow_type(NUMPY_NAMES[value], tuple(kind.shape))
+        if len(kind.shape) == 1:
+            return _native_type(kind.storage_type, column)
+        raise BadSpec(f"The Dataset's column {column!r} has tensors of {value}, which records can't contain. Make them lists.")
+    if name == _RAGGED:
+        if kind.ndim == 1:
+            return _native_type(kind.storage_type.field("data").type, column)
+        raise BadSpec(
+            f"The Dataset's column {column!r} has tensors of different shapes, which records can't contain. Give them the same shape, or make "
+            "them lists of numbers beside a column with the shape."
+        )
+    return _native_type(kind, column)
+
+
+def _native_type(kind: Any, column: str) -> pa.DataType:
+    """Returns the type for all types with the same values, for nested types too."""
+    if getattr(kind, "extension_name", "").startswith(_OF_RAY):
+        raise BadSpec(
+            f"The Dataset's column {column!r} has values of the type {kind}, which records can't contain. Drop the column, or make its values "
+            "numbers, text, bytes, or lists or dictionaries of these."
+        )
+    if _types.is_dictionary(kind):
+        return _native_type(kind.value_type, column)
+    if (family := _family(kind)) in _USUAL:
+        return _USUAL[family]
+    if _types.is_fixed_size_list(kind):
+        return _arrow.list_(_native_type(kind.value_type, column), kind.list_size)  # type: ignore[no-any-return]  # kind is Any
+    if _is_list(kind):
+        return _arrow.list_(_native_type(kind.value_type, column))  # type: ignore[no-any-return]  # see above
+    if _types.is_map(kind):
+        return _arrow.map_(_native_type(kind.key_type, column), _native_type(kind.item_type, column))  # type: ignore[no-any-return]
+    if _types.is_struct(kind):
+        return pa.struct([(field.name, _native_type(field.type, column)) for field in kind])
+    return kind  # type: ignore[no-any-return]  # kind is Any
+
+
+def _check_known(schema: pa.Schema) -> None:
+    for field in schema:
+        if has_void(field.type):
+            raise BadSpec(f"The column {field.name!r} is {field.type} in a block, because it has no values there. {_SET}")
+
+
+def _column(table: pa.Table, own: pa.Schema, field: "pa.Field[Any]", *, is_given: bool) -> Any:
+    """Returns the table's column in the type of `field`."""
+    if field.name not in own.names:
+        if is_given:
+            return _arrow.nulls(table.num_rows, field.type)
+        raise BadSpec(f"A block has no column {field.name!r}, which an earlier block has. {_SET}")
+    kind: Any = own.field(field.name).type
+    stored: Any = table.column(field.name)
+    column = _arrow.chunked_array([_native(chunk, kind) for chunk in stored.chunks], kind)
+    if kind.equals(field.type):
+        return column
+    what = f"A block has the column {field.name!r} as {kind}, but in {'schema' if is_given else 'an earlier block'} it is {field.type}"
+    if not _may_become(kind, field.type):
+        raise BadSpec(f"{what}. {'Convert it.' if is_given else _SET}")
+    try:
+        return column.cast(field.type)
+    except (pa.ArrowInvalid, pa.ArrowNotImplementedError) as exc:
+        raise BadData(f"{what}, and a value doesn't fit: {exc}") from exc
+
+
+def _native(chunk: Any, kind: Any) -> Any:
+    """Returns an array in the type that `_column_type` has returned for it."""
+    if chunk.type.equals(kind):
+        return chunk
+    name = getattr(chunk.type, "extension_name", "")
+    if name == _RAGGED:
+        return pc.struct_field(chunk.storage, "data").cast(kind)
+    if name not in _TENSORS:
+        return chunk.cast(kind)
+    if not isinstance(kind, pa.BaseExtensionType):
+        return chunk.storage.cast(kind)
+    return _arrow.ExtensionArray.from_storage(kind, chunk.storage.cast(kind.storage_type))
+
+
+def _may_become(there: Any, kind: Any) -> bool:
+    """Whether values of the type `there` mean the same as values of type `kind`. Arrow also parses texts as numbers, for example."""
+    if _types.is_null(there):
+        return True
+    if _is_list(there) and _is_list(kind):
+        return _may_become(there.value_type, kind.value_type)
+    if _types.is_struct(there) and _types.is_struct(kind):
+        known = {field.name: field.type for field in kind}
+        return all(field.name in known and _may_become(field.type, known[field.name]) for field in there)
+    return _family(there) == _family(kind) != ""
+
+
+def _is_list(kind: Any) -> bool:
+    return bool(_types.is_list(kind) or _types.is_large_list(kind) or _types.is_fixed_size_list(kind))
+
+
+def _family(kind: Any) -> str:
+    """Returns the name of a family of types that can be converted to each other, or "" if there is none."""
+    if _types.is_string(kind) or _types.is_large_string(kind) or _types.is_string_view(kind):
+        return "text"
+    if _types.is_binary(kind) or _types.is_large_binary(kind) or _types.is_binary_view(kind) or _types.is_fixed_size_binary(kind):
+        return "bytes"
+    if _types.is_boolean(kind) or _types.is_integer(kind) or _types.is_floating(kind) or _types.is_decimal(kind):
+        return "numbers"
+    if _types.is_timestamp(kind):
+        return "instants" if kind.tz is not None else "times"
+    return "dates" if _types.is_date(kind) else ""

@@ -1,0 +1,33 @@
+"""The types of the columns that Ray Data gets: those of the files, without extensions and dictionaries. Tensors become Ray's."""
+
+from typing import Any, Final
+
+import pyarrow as pa
+
+from dataprep_converter.dataset.frame_rows import RAY
+from dataprep_frames.reading import Types
+
+_any: Any = pa.types  # the stubs know only some of the types that each function accepts
+
+
+def ray_type(kind: Any, column: str) -> pa.DataType:
+    """Returns the type of a column of this type."""
+    del column
+    if isinstance(kind, pa.FixedShapeTensorType):
+        return kind
+    if isinstance(kind, pa.BaseExtensionType):
+        return kind.storage_type
+    return kind.value_type if _any.is_dictionary(kind) else kind  # type: ignore[no-any-return]  # kind is Any
+
+
+def as_ray_type(column: Any, kind: Any) -> Any:
+    """Returns the column with a type that `ray_type` has returned."""
+    if column.type.equals(kind):
+        return column
+    if isinstance(column.type, pa.BaseExtensionType) and not isinstance(kind, pa.BaseExtensionType):
+        # Never an extension from a file: some of Ray's own run code when their values are read.
+        column = column.storage
+    return column.cast(kind)
+
+
+TYPES: Final = Types(RAY, ray_type, as_ray_type)

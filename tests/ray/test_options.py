@@ -1,0 +1,105 @@
+"""The arguments of the data source and of the data sink."""
+
+from typing import Any
+
+import pytest
+
+from dataprep_converter.core.errors import BadSpec
+from dataprep_ray.options import read_options, write_options
+
+
+def written(**options: Any) -> Any:
+    """Return the parsed options of a write."""
+    given: dict[str, Any] = {
+        "uri": "/out",
+        "format": "tfrecord",
+        "mode": "append",
+        "split": None,
+        "split_column": None,
+        "nested": None,
+        "job": None,
+    }
+    own = {name: options.pop(name, value) for name, value in given.items()}
+    return write_options(own.pop("uri"), **own, output=options)
+
+
+def read(**options: Any) -> Any:
+    """Return the parsed options of a read."""
+    given: dict[str, Any] = {"columns": None, "split": None, "split_column": None, "job": None, **options}
+    return read_options(given.pop("uri", "/set"), **given)
+
+
+def test_an_option_is_the_field_of_the_output_with_this_name() -> None:
+    output = written(format="parquet", parquet={"rowGroupSize": "1Mi"}, shards={"records": 50}, statistics="All", version="v2").spec.output
+    assert (output.format, output.parquet.row_group_size, output.shards.records, output.statistics) == ("parquet", "1Mi", 50, "All")
+    assert output.uri == "/out/v2"
+
+
+@pytest.mark.parametrize(
+    ("mode", "known", "rule"),
+    [
+        ("errorifexists", "errorifexists", "Never"),
+        ("error", "errorifexists", "Never"),
+        ("overwrite", "overwrite", "Always"),
+        ("append", "append", "Extend"),
+        ("ignore", "ignore", "Never"),
+    ],
+)
+def test_a_save_mode_decides_what_happens_to_an_existing_data_set(mode: str, known: str, rule: str) -> None:
+    parsed = written(mode=mode)
+    assert (parsed.mode, parsed.spec.output.overwrite) == (known, rule)
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"fromat": "parquet"}, "There is no option 'fromat'. Did you mean 'format'? The options are format, job, min_rows_per_file, "),
+        ({"format": "tfrecrod"}, "There is no format 'tfrecrod'. Did you mean 'tfrecord'?"),
+        ({"tfrecord": {"compresion": "Gzip"}}, "tfrecord.compresion"),
+        ({"shards": {"records": "many"}}, "shards.records"),
+        (
+            {"shards": {"count": 3}},
+            "The option shards can't have count: each write task makes a file: use ds.repartition(), min_rows_per_file",
+        ),
+        ({"shards": {"targetSize": "1Mi"}}, "The option shards can't have targetSize: each write task makes a file"),
+        ({"granularity": "PerFile"}, "The option granularity isn't supported: set shards={'records': …}"),
+        ({"overwrite": "Always"}, "The option overwrite isn't supported: use mode."),
+        (
+            {"fileName": "{split}.{ext}"},
+            "fileName needs {shard} and can't have {shards}, got '{split}.{ext}': a data set that Ray has written",
+        ),
+        ({"mode": "replace"}, "The option mode is errorifexists, overwrite, append or ignore, got 'replace'."),
+        ({"split": "test", "split_column": "part"}, "The options split and split_column contradict each other"),
+        ({"split": "a b"}, "'a b' can't be the name of a split"),
+        ({"split_column": " "}, "The option split_column is the name of a column, got ' '."),
+        ({"nested": "a"}, "The option nested is a list of names, such as ['a', 'b'], got 'a'."),
+        ({"uri": ""}, "The URI of the data set must be text, got ''."),
+        ({"uri": "s3:/bucket"}, "s3:/bucket isn't a URI: s3: must be followed by two slashes."),
+    ],
+)
+def test_wrong_options_of_a_write_are_named(options: dict[str, Any], message: str) -> None:
+    with pytest.raises(BadSpec) as caught:
+        written(**options)
+    assert message in str(caught.value)
+    assert "spec." not in str(caught.value)
+
+
+def test_a_split_may_be_a_name_or_several() -> None:
+    assert (read(split="train").splits, read(split=["a", "b"]).splits, read().splits) == (("train",), ("a", "b"), None)
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"columns": "image"}, "The option columns is a list of names, such as ['a', 'b'], got 'image'."),
+        ({"columns": []}, "The option columns is a list of names"),
+        ({"columns": ["a", "a"]}, "The option columns names 'a' twice."),
+        ({"split": ["a", 1]}, "The option split is a list of names"),
+        ({"split_column": ""}, "The option split_column is the name of a column, got ''."),
+        ({"uri": None}, "The URI of the data set must be text, got None."),
+    ],
+)
+def test_wrong_options_of_a_read_are_named(options: dict[str, Any], message: str) -> None:
+    with pytest.raises(BadSpec) as caught:
+        read(**options)
+    assert message in str(caught.value)
