@@ -16,13 +16,14 @@ from dataprep_api.dataset.messages import CommitResult
 from dataprep_api.errors import SpecError
 from dataprep_converter.core.errors import BadSpec, ConvertError, Unreachable
 from dataprep_converter.dataset.frame_rows import PYTHON
+from dataprep_converter.pipeline.pipeline import Pipeline
 from dataprep_converter.stores import StoreSettings
 from dataprep_frames import attempts, publishing
 from dataprep_frames.attempts import WrittenPartition
 from dataprep_frames.options import Mode, WriteOptions, check_format, location, spec_of
 from dataprep_frames.writing import Write
 
-__all__ = ["ConvertError", "Write", "WriteOptions", "WrittenPartition", "abort", "begin_write", "commit", "write_partition"]
+__all__ = ["ConvertError", "Write", "WriteOptions", "WrittenPartition", "abort", "begin_write", "class_names", "commit", "write_partition"]
 
 logger = logging.getLogger(__name__)
 
@@ -113,6 +114,12 @@ def write_partition(write: Write, batches: Sequence[pa.RecordBatch], *, number: 
 def commit(write: Write, written: Sequence[WrittenPartition]) -> CommitResult | None:
     """See `publishing.commit`."""
     return publishing.commit(write, written)
+
+
+def class_names(write: Write) -> dict[str, list[str]]:
+    """Returns the names of the classes of each feature, as the manifest has them."""
+    with Pipeline(write.spec, write.state, write.access()) as pipeline:
+        return pipeline.class_names()
 
 
 abort = publishing.abort

@@ -5,18 +5,17 @@ protocol, because through the protocol its unnamed index would become a column.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from itertools import chain
 from typing import Any, Final
 
 import pyarrow as pa
 
 from dataprep_converter.core.errors import BadData, BadSpec, NoInput
+from dataprep_io.data import hugging_face, polars_frames, views
 from dataprep_io.data.arrays import array_batches, is_array
 from dataprep_io.data.records import record_batches
 
-BATCH_RECORDS: Final = 1024
-"""The number of records that are requested at a time from a library that reads them in batches."""
 _MOST_RECORDS: Final = 65_536
 _arrow: Any = pa  # the stubs lack the protocol's functions
 
@@ -29,6 +28,8 @@ class Stream:
     batches: Iterator[pa.RecordBatch]
     size: int | None = None
     """The number of bytes of all rows, if the rows are in memory already."""
+    classes: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    """The names of the classes of columns with numbers, as far as the data has them."""
 
 
 @dataclass(frozen=True)
@@ -39,6 +40,8 @@ class Options:
     """The names of the values in tuples."""
     schema: pa.Schema | None = None
     """The columns' types; without it, they are those of the first records."""
+    categories: tuple[str, ...] = ()
+    """The columns whose categories are needed as a whole."""
 
 
 # Any, because the types of other libraries are only known by their names.
@@ -55,7 +58,8 @@ def stream_of(data: Any, options: Options) -> Stream:
     """Returns the rows of `data`. Raises TypeError for data of an unknown type, and NoInput for an iterator without records."""
     for matches, convert in _KINDS:
         if matches(data):
-            return convert(data, options)
+            stream = convert(data, options)
+            return replace(stream, schema=views.schema_without(stream.schema), batches=views.batches_without(stream.schema, stream.batches))
     if isinstance(data, str | bytes) or not isinstance(data, Iterable):
         raise TypeError(
             f"write expects a table, arrays, a data set or an iterable of dictionaries, got {_class(data)}. docs/python.md has the list."
@@ -79,13 +83,16 @@ def _of_reader(reader: pa.RecordBatchReader, size: int | None = None) -> Stream:
     return Stream(reader.schema.remove_metadata(), iter(reader), size)
 
 
-def _of_table(table: pa.Table) -> Stream:
+def _of_table(table: Any, options: Options) -> Stream:
+    for name in options.categories:
+        place = table.schema.get_field_index(name)
+        if place >= 0 and pa.types.is_dictionary(table.schema.field(place).type):
+            table = table.set_column(place, name, table.column(place).unify_dictionaries())
     return Stream(table.schema.remove_metadata(), iter(table.to_batches(max_chunksize=_MOST_RECORDS)), table.nbytes)
 
 
 def _of_pandas(frame: Any, options: Options) -> Stream:
     """Returns the rows of a DataFrame. Named levels of the index become columns."""
-    del options
     levels = [name for name in frame.index.names if name is not None]
     if levels:
         frame = frame.reset_index(levels)
@@ -96,20 +103,19 @@ def _of_pandas(frame: Any, options: Options) -> Stream:
         table = pa.Table.from_pandas(frame, preserve_index=False)
     except pa.ArrowException as exc:
         raise BadData(f"The DataFrame can't be converted to an Arrow table: {'; '.join(map(str, exc.args))}.") from exc
-    return _of_table(table)
+    return _of_table(table, options)
 
 
 def _of_arrow_stream(data: Any, options: Options) -> Stream:
     """Returns the rows of anything that implements Arrow's protocol."""
-    del options
     if isinstance(data, pa.Table):
-        return _of_table(data)
+        return _of_table(data, options)
     if isinstance(data, pa.RecordBatch):
-        return _of_table(pa.Table.from_batches([data]))
+        return _of_table(pa.Table.from_batches([data]), options)
     try:
         reader = _arrow.RecordBatchReader.from_stream(data)
     except (pa.ArrowException, ValueError) as exc:
-        raise TypeError(f"write expects a table, but the Arrow stream of {_class(data)} has no columns: {exc}") from exc
+        raise TypeError(f"write expects a table, but Arrow can't read the columns of {_class(data)}: {exc}") from exc
     return _of_reader(reader)
 
 
@@ -121,9 +127,18 @@ def _of_arrow_data_set(data: Any, options: Options) -> Stream:
     return _of_reader(data.to_reader())
 
 
+def _of_polars(frame: Any, options: Options) -> Stream:
+    """Returns the rows of a Polars frame."""
+    polars_frames.check_columns(frame)
+    stream = _of_arrow_stream(frame, options)
+    if not polars_frames.has_tensors(stream.schema):
+        return stream
+    return replace(stream, schema=polars_frames.schema_with_tensors(stream.schema), batches=polars_frames.with_tensors(stream.batches))
+
+
 def _of_lazy_frame(frame: Any, options: Options) -> Stream:
     """Returns the result of a Polars query."""
-    return _of_arrow_stream(frame.collect(engine="streaming"), options)
+    return _of_polars(frame.collect(engine="streaming"), options)
 
 
 # --- data sets ----------------------------------------------------------------------------------------------------
@@ -131,25 +146,16 @@ def _of_lazy_frame(frame: Any, options: Options) -> Stream:
 
 def _of_hugging_face(data: Any, options: Options) -> Stream:
     """Returns the rows of a Hugging Face data set."""
-    features = data.features or {}
-    media = [name for name, feature in features.items() if type(feature).__name__ in ("Image", "Audio")]
-    tables = (_with_bytes(table, media) for table in data.with_format("arrow").iter(batch_size=BATCH_RECORDS))
-    return _of_tables(tables, options)
+    rows = hugging_face.rows_without_features(data)
+    if rows is not None:
+        return _of_iterable(rows, options)
+    return replace(_of_tables(hugging_face.tables_of(data), options), classes=hugging_face.class_names(data))
 
 
-def _with_bytes(table: pa.Table, columns: Sequence[str]) -> pa.Table:
-    """Returns the table with the encoded files in these columns. Raises BadData for a file that is only named."""
-    for name in columns:
-        values: Any = table.column(name).combine_chunks()
-        if not pa.types.is_struct(values.type):
-            continue
-        content = values.field("bytes")
-        if content.null_count > values.null_count:
-            raise BadData(
-                f"The column {name!r} has paths of files instead of their contents. Load the files first, as datasets.Dataset.push_to_hub does."
-            )
-        table = table.set_column(table.column_names.index(name), name, content)
-    return table
+def _refuse_loader(data: Any, options: Options) -> Stream:
+    """Raises TypeError, because batches aren't records."""
+    del options
+    raise TypeError(f"write expects the records of a data set, but {_class(data)} yields batches. Pass its data set, loader.dataset.")
 
 
 def _of_torch(data: Any, options: Options) -> Stream:
@@ -219,11 +225,13 @@ def _is_arrays(data: Any) -> bool:
 
 _KINDS: Final[Sequence[tuple[Callable[[Any], bool], Callable[[Any, Options], Stream]]]] = (
     (lambda data: _is(data, "pandas", "DataFrame"), _of_pandas),
+    (lambda data: _is(data, "polars", "DataFrame"), _of_polars),
     (lambda data: hasattr(data, "__arrow_c_stream__"), _of_arrow_stream),
     (lambda data: _is(data, "pyarrow", "Dataset", "Scanner"), _of_arrow_data_set),
     (lambda data: _is(data, "polars", "LazyFrame"), _of_lazy_frame),
     (lambda data: _is(data, "datasets", "Dataset", "IterableDataset"), _of_hugging_face),
     (lambda data: _is(data, "torch", "Dataset", "IterableDataset"), _of_torch),
+    (lambda data: _is(data, "torch", "DataLoader"), _refuse_loader),
     (_is_arrays, _of_arrays),
 )
 """For each kind of data, how it is recognised and how it is read, in the order in which they are tried."""

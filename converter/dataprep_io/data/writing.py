@@ -2,7 +2,8 @@
 
 import logging
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 from itertools import chain
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -16,6 +17,7 @@ from dataprep_converter.inputs.store_settings import access_of
 from dataprep_converter.runtime import limits
 from dataprep_io import results
 from dataprep_io.data import shared
+from dataprep_io.data.classes import Wanted, wanted_classes, with_classes
 from dataprep_io.data.sharding import DEFAULT_BYTES, Limits, shards_of, written_by_threads
 from dataprep_io.data.streams import Options, Stream, stream_of, streams_of_splits
 from dataprep_io.fields import output_fields
@@ -42,6 +44,7 @@ def write(
     columns: Sequence[str] | None = None,
     schema: pa.Schema | None = None,
     nested: Sequence[str] = (),
+    classes: Mapping[str, Sequence[str] | None] | Sequence[str] | None = None,
     shard_records: int | None = None,
     shard_size: int | str = DEFAULT_BYTES,
     workers: int | None = None,
@@ -60,6 +63,7 @@ def write(
     columns        names of the values, if records are tuples
     schema         types of the columns, if records are dictionaries or tuples; by default those of the first records
     nested         structs, and lists that contain nulls, to keep as nested values
+    classes        columns to write as numbers of classes: for each, the names of the classes; a list of columns takes their own categories
     shard_records  the maximum number of records of a shard
     shard_size     the maximum size of a shard's rows in memory, such as "64Mi"
     workers        the number of shards that are written at the same time; by default one per processor, fewer if memory is short
@@ -74,14 +78,17 @@ def write(
     """
     if mode not in shared.MODES:
         raise BadSpec(f"mode is {', '.join(map(repr, shared.MODES))}, got {mode!r}.")
-    options = Options(columns=None if columns is None else tuple(columns), schema=schema)
+    wanted = wanted_classes(classes)
+    if split_column in wanted:
+        raise BadSpec(f"The column {split_column!r} has the names of splits and isn't written, so it can't have classes.")
+    options = Options(columns=None if columns is None else tuple(columns), schema=schema, categories=tuple(wanted))
     by_split = streams_of_splits(data, options)
     if by_split is not None:
         if split_column is not None:
             raise BadSpec("The data has a table for each split, so split_column can't be set.")
-        stream, split_column = _with_split_column(by_split)
+        stream, split_column = _with_split_column(_with_same_classes(by_split, wanted))
     else:
-        stream = stream_of(data, options)
+        stream = with_classes(stream_of(data, options), wanted)
         if split_column is not None:
             stream = _with_texts(stream, split_column)
     chosen = shared.write_options(
@@ -93,14 +100,23 @@ def write(
         nested=nested,
         output=output_fields(output),
     )
+    chosen = replace(chosen, classes=stream.classes)
     full = Limits(shard_records, quantity.to_bytes(shard_size) if isinstance(shard_size, str) else shard_size)
     settings = () if job is None else access_of(job_file.load(os.fspath(job))).settings
     return _written(stream, chosen, full, settings, workers or limits.processes())
 
 
-def _with_split_column(streams: dict[str, Stream]) -> tuple[Stream, str]:
+def _with_same_classes(streams: Mapping[str, Stream], wanted: Wanted) -> dict[str, Stream]:
+    """Returns the streams with the same classes: where a column's own categories are wanted, those of the first split."""
+    (first, stream), *others = streams.items()
+    stream = with_classes(stream, wanted)
+    return {first: stream, **{split: with_classes(other, stream.classes) for split, other in others}}
+
+
+def _with_split_column(streams: Mapping[str, Stream]) -> tuple[Stream, str]:
     """Returns one stream with a column that names the split of each row."""
-    schema = next(iter(streams.values())).schema
+    first = next(iter(streams.values()))
+    schema = first.schema
     for split, stream in streams.items():
         if stream.schema != schema:
             raise BadSpec(f"The splits have different columns: {split} has {_described(stream.schema)}, expected {_described(schema)}.")
@@ -110,7 +126,8 @@ def _with_split_column(streams: dict[str, Stream]) -> tuple[Stream, str]:
     sizes = [stream.size for stream in streams.values()]
     batches = chain.from_iterable(_named(stream.batches, column, split) for split, stream in streams.items())
     known = [size for size in sizes if size is not None]
-    return Stream(schema.append(pa.field(column, pa.string())), batches, max(known) if len(known) == len(sizes) else None), column
+    size = max(known) if len(known) == len(sizes) else None
+    return Stream(schema.append(pa.field(column, pa.string())), batches, size, first.classes), column
 
 
 def _with_texts(stream: Stream, column: str) -> Stream:
@@ -120,7 +137,7 @@ def _with_texts(stream: Stream, column: str) -> Stream:
         return stream
     field = pa.field(column, pa.string())
     batches = (batch.set_column(place, field, batch.column(place).cast(pa.string())) for batch in stream.batches)
-    return Stream(stream.schema.set(place, field), batches, stream.size)
+    return replace(stream, schema=stream.schema.set(place, field), batches=batches)
 
 
 def _is_text(kind: Any) -> bool:
@@ -161,7 +178,7 @@ def _written(stream: Stream, options: "shared.WriteOptions", full: Limits, setti
     bar.show(Written(result.files, result.records.out, is_finished=True))
     for warning in result.warnings:
         logger.warning("%s", warning)
-    return results.of_commit(uri, result)
+    return results.of_commit(uri, result, classes=shared.class_names(write))
 
 
 def _existing(write: "shared.Write") -> Result:
