@@ -48,6 +48,14 @@ class Tensor:
     def cpu(self) -> "Tensor":
         return Tensor(self._values, is_ready=True)
 
+    @property
+    def dtype(self) -> str:
+        return "torch.float32"
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        return self._values.shape
+
     def __array__(self, dtype: object = None, copy: object = None) -> Any:
         assert self._is_ready
         return self._values
@@ -131,6 +139,13 @@ def test_a_data_set_of_hugging_face_has_the_bytes_of_its_images(tmp_path: Path) 
     assert rows_of(result) == [{"image": b"one", "label": 0}, {"image": b"two", "label": 1}]
 
 
+def test_an_image_that_is_only_named_is_refused_beside_a_missing_one(tmp_path: Path) -> None:
+    contents, paths = pa.array([None, b""]), pa.array(["a.jpg", ""])
+    column = pa.StructArray.from_arrays([contents, paths], ["bytes", "path"], mask=pa.array([False, True]))
+    with pytest.raises(BadData, match="The column 'image' has paths of files instead of their contents"):
+        dp.write(HuggingFaceDataset(pa.table({"image": column}), {"image": Image()}), tmp_path / "set")
+
+
 def test_an_image_that_is_only_named_is_refused(tmp_path: Path) -> None:
     data = HuggingFaceDataset(images([b"one", None]), {"image": Image()})
     with pytest.raises(BadData, match="The column 'image' has paths of files instead of their contents, and the files can't be found"):
@@ -196,6 +211,46 @@ def test_splits_with_other_class_labels_are_refused(tmp_path: Path) -> None:
     named = {name: HuggingFaceDataset(table, {"label": ClassLabel([name, "b"])}) for name in ("train", "test")}
     with pytest.raises(BadSpec, match="the classes of 'label' are train, b, but those in the data are test, b"):
         dp.write(DatasetDict(named), tmp_path / "set")
+
+
+def test_a_tensor_needs_a_name(tmp_path: Path) -> None:
+    with pytest.raises(TypeError, match="An array needs a name for its column"):
+        dp.write(Tensor([1]), tmp_path / "set")
+
+
+@of_library("torch")
+class Bfloat16(Tensor):
+    """A tensor of a type that NumPy doesn't have."""
+
+    @property
+    def dtype(self) -> str:
+        return "torch.bfloat16"
+
+    def detach(self) -> "Bfloat16":
+        return self
+
+    def cpu(self) -> "Bfloat16":
+        return self
+
+    def float(self) -> Tensor:
+        return Tensor(self._values, is_ready=True)
+
+
+def test_bfloat16_is_written_as_float32(tmp_path: Path) -> None:
+    assert rows_of(dp.write({"x": Bfloat16([0.5, 2])}, tmp_path / "set")) == [{"x": 0.5}, {"x": 2}]
+    assert rows_of(dp.write([{"x": Bfloat16([0.5, 2])}], tmp_path / "records")) == [{"x": [0.5, 2]}]
+
+
+class WithoutLength(Dataset):
+    """A user's data set that doesn't say how many samples it has."""
+
+    def __getitem__(self, number: int) -> dict[str, int]:
+        return {"n": number}
+
+
+def test_a_data_set_of_torch_needs_a_length(tmp_path: Path) -> None:
+    with pytest.raises(TypeError, match="WithoutLength has no __len__. Define it"):
+        dp.write(WithoutLength(), tmp_path / "set")
 
 
 @of_library("torch.utils.data.dataloader")

@@ -22,9 +22,14 @@ def is_array(values: Any) -> bool:
 
 
 def as_numpy(values: Any) -> npt.NDArray[Any]:
-    """Returns an array's values. A tensor of torch is taken from its device and from its graph."""
+    """Returns an array's values. A tensor of torch is taken from its device and from its graph; bfloat16, which NumPy lacks, becomes float32.
+
+    Raises TypeError for other tensors that NumPy can't have.
+    """
     if type(values).__module__.partition(".")[0] == "torch":
         values = values.detach().cpu()
+        if str(values.dtype) == "torch.bfloat16":
+            values = values.float()
     return np.asarray(values)
 
 
@@ -63,9 +68,15 @@ def array_batches(arrays: Mapping[str, Any]) -> tuple[pa.Schema, Iterator[pa.Rec
 
 def _values(name: str, values: Any) -> Any:
     """Returns an array of numbers. Texts and objects become a column at once, because their type isn't known before all were looked at."""
-    if _is(values, "pandas", "polars") or as_numpy(values).dtype.kind not in "biuf":
-        return _column(name, values if hasattr(values, "__arrow_c_stream__") else as_numpy(values))
-    if not (array := as_numpy(values)).ndim:
+    if _is(values, "pandas", "polars") and hasattr(values, "__arrow_c_stream__"):
+        return _column(name, values)
+    try:
+        array = as_numpy(values)
+    except TypeError as exc:
+        raise BadData(f"The array {name!r} has values of {values.dtype}, which can't be a column: {exc}") from exc
+    if array.dtype.kind not in "biuf":
+        return _column(name, array)
+    if not array.ndim:
         raise BadData(f"The array {name!r} is a single value, expected one entry per record.")
     return array
 

@@ -7,7 +7,7 @@ import numpy as np
 import pyarrow as pa
 
 from dataprep_converter.core.errors import BadData
-from dataprep_converter.core.tensors import null_mask
+from dataprep_converter.core.tensors import null_mask, pc
 
 BATCH_RECORDS: Final = 1024
 """The number of records that are requested at a time."""
@@ -54,12 +54,12 @@ def _converted(table: Any, features: Mapping[str, Any]) -> Any:
 
 def _contents(values: Any, name: str, feature: Any) -> Any:
     """Returns the contents of files, such as those of images. Raises BadData for a file that can't be read."""
-    if values.field("bytes").null_count > values.null_count:
+    contents = pc.struct_field(values, "bytes")  # which is null where the file is, unlike values.field("bytes")
+    if contents.null_count > values.null_count:
         try:
-            values = feature.embed_storage(values)
+            contents = pc.struct_field(feature.embed_storage(values), "bytes")
         except OSError as exc:
             raise BadData(f"The column {name!r} has the path of a file that can't be read: {exc}.") from exc
-    contents = values.field("bytes")
     if contents.null_count > values.null_count:
         raise BadData(f"The column {name!r} has paths of files instead of their contents, and the files can't be found.")
     return contents

@@ -162,6 +162,8 @@ def _of_torch(data: Any, options: Options) -> Stream:
     """Returns the samples of a torch data set."""
     if hasattr(type(data), "__iter__"):
         return _of_iterable(data, options)
+    if not hasattr(data, "__len__"):
+        raise TypeError(f"write needs the number of samples, but {_class(data)} has no __len__. Define it, or pass an IterableDataset.")
     return _of_iterable((data[number] for number in range(len(data))), options)
 
 
@@ -169,7 +171,7 @@ def _of_arrays(data: Any, options: Options) -> Stream:
     """Returns the rows of NumPy arrays: those of a mapping, or the fields of a structured array."""
     del options
     if not isinstance(data, Mapping):
-        if data.dtype.names is None:
+        if getattr(data.dtype, "names", None) is None:  # dtypes of torch have no names at all
             raise TypeError('An array needs a name for its column: pass a dictionary, such as {"x": array}.')
         data = {name: data[name] for name in data.dtype.names}
     schema, batches, size = array_batches(data)
