@@ -174,6 +174,10 @@ bench-scan: $(STAMP) ## measure how long 1, 2, 4 and 8 scan pods take behind a s
 bench-start: $(STAMP) ## measure the processor time of a worker pod from its start to its first read of input
 	PYTHONPATH=$(PYTHONPATH):. $(BIN)/python -m benchmarks.worker_start
 
+.PHONY: bench-write
+bench-write: $(STAMP) ## measure dataprep_io.write beside dataprep run of the same data from Parquet (RECORDS, or 1000000; ROUNDS, or 3)
+	PYTHONPATH=$(PYTHONPATH):. $(BIN)/python -m benchmarks.python_write $(if $(RECORDS),--records $(RECORDS)) $(if $(ROUNDS),--rounds $(ROUNDS))
+
 .PHONY: bench-mnist
 bench-mnist: $(STAMP) ## measure a small job on an idle cluster beside dataprep run and an empty pod (root)
 	PYTHONPATH=$(PYTHONPATH):. $(BIN)/python -m benchmarks.mnist_on_cluster
