@@ -26,6 +26,13 @@ def run(
     """
     if executors is not None and job.spec.script is not None:
         raise BadSpec("A script is one program on one machine, so it can't run on Spark's executors. Run the job without --engine spark.")
+    with makers.at_work(job.metadata.name):
+        return _run(job, access=access, workers=workers, display=display, executors=executors)
+
+
+def _run(
+    job: DataPrepJob, *, access: Access, workers: int, display: Watch, executors: "Executors | None"
+) -> tuple[PlanResult, CommitResult]:
     kind = kind_of(job.spec)
     display.planning(access.progress)
     # A script's program and Spark's executors can keep running after this process has been killed, so this process isn't given as the maker.
