@@ -17,12 +17,30 @@ from dataprep_api.errors import SpecError
 from dataprep_converter.core.errors import BadSpec, ConvertError, Unreachable
 from dataprep_converter.dataset.frame_rows import PYTHON
 from dataprep_converter.stores import StoreSettings
-from dataprep_frames import attempts, publishing
+from dataprep_frames import attempts, columns, publishing
 from dataprep_frames.attempts import WrittenPartition
-from dataprep_frames.options import Mode, WriteOptions, check_format, location, spec_of
+from dataprep_frames.families import may_become
+from dataprep_frames.messages import in_words_of
+from dataprep_frames.options import SPLIT, Mode, WriteOptions, check_format, location, spec_of
+from dataprep_frames.rows import has_void
 from dataprep_frames.writing import Write
 
-__all__ = ["ConvertError", "Write", "WriteOptions", "WrittenPartition", "abort", "begin_write", "commit", "write_partition"]
+__all__ = [
+    "MODES",
+    "SPLIT",
+    "ConvertError",
+    "Write",
+    "WriteOptions",
+    "WrittenPartition",
+    "abort",
+    "begin_write",
+    "commit",
+    "has_void",
+    "may_become",
+    "with_columns",
+    "write_options",
+    "write_partition",
+]
 
 logger = logging.getLogger(__name__)
 
@@ -70,8 +88,16 @@ def write_options(
 ) -> WriteOptions:
     """Returns what a write is to do. `output` has further fields of `spec.output`.
 
-    Raises BadSpec for an unknown format, and SpecError for an invalid value of a field.
+    Raises BadSpec for an unknown mode or format and for invalid names, and SpecError for an invalid value of a field.
     """
+    if not isinstance(mode, str) or mode not in MODES:
+        raise BadSpec(f"mode is {', '.join(map(repr, MODES))}, got {mode!r}.")
+    if not isinstance(format_, str):
+        raise BadSpec(f"format is the name of a format, such as 'tfrecord', got {format_!r}.")
+    if split_column is not None and (not isinstance(split_column, str) or not split_column):
+        raise BadSpec(f"split_column is the name of a column, got {split_column!r}.")
+    if split_column is not None and split != SPLIT:
+        raise BadSpec("split and split_column contradict each other: set split if all rows have the same split.")
     check_format(format_)
     try:
         spec = spec_of(PYTHON, {"uri": location(uri), "format": format_, **output}, mode=MODES[mode], nested=nested or None)
@@ -85,9 +111,16 @@ def write_options(
 
 
 @_in_words_of_write
-def begin_write(options: WriteOptions, schema: pa.Schema, settings: Iterable[StoreSettings]) -> Write:
-    """See `publishing.begin_write`."""
-    return publishing.begin_write(options, schema, settings)
+def begin_write(options: WriteOptions, settings: Iterable[StoreSettings]) -> Write:
+    """See `publishing.begin_write`. The columns aren't known yet."""
+    return publishing.begin_write(options, None, settings)
+
+
+@_in_words_of_write
+def with_columns(write: Write, schema: pa.Schema, *, split_column: str | None) -> Write:
+    """Returns the write of rows with these columns. See `columns.with_columns`."""
+    with in_words_of(write.engine):
+        return columns.with_columns(replace(write, options=replace(write.options, split_column=split_column)), schema)
 
 
 @_in_words_of_write
