@@ -19,7 +19,7 @@ from dataprep_api.spec import Source
 from dataprep_converter.core.errors import BadData, BadSpec
 from dataprep_converter.core.tensors import to_arrow
 from dataprep_converter.inputs.access import Access
-from dataprep_converter.readers.joins import in_memory, join, joined_tables, out_of_core
+from dataprep_converter.readers.joins import in_memory, join, joined_tables, open_table, out_of_core
 from dataprep_converter.readers.joins.join import JoinReader
 from dataprep_converter.runtime import limits
 
@@ -104,7 +104,7 @@ class Watched:
 
 def each_way(source: Source, patch: pytest.MonkeyPatch) -> Iterator[Planned]:
     """Plans the join in memory, then out of core, then moving out of core after half of the rows have been read."""
-    patch.setattr(join, "_READ_RECORDS", 7)
+    patch.setattr(open_table, "_READ_RECORDS", 7)
     watched = Watched(patch)
     yield planned(source)
     assert not watched.moved
@@ -194,7 +194,7 @@ def test_rows_move_out_of_core_when_they_need_more_than_their_share(tmp_path: Pa
         added.append(rows.num_rows)
         add(database, table, rows)
 
-    monkeypatch.setattr(join, "_READ_RECORDS", 500)
+    monkeypatch.setattr(open_table, "_READ_RECORDS", 500)
     monkeypatch.setattr(out_of_core.OutOfCore, "add", watched)
     each_row = 8 + 8 + 8 + in_memory._MATCHING_BYTES
     for share, ways in ((6100 * each_row, 0), (6000 * each_row - 1, 12), (2200 * each_row, 12), (0, 12)):
@@ -277,8 +277,8 @@ def two_csv_tables(folder: Path, left: str, right: str) -> Source:
 def test_too_many_bad_rows_are_refused_at_the_first_too_many_in_the_order_of_the_tables(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, at_once: int
 ) -> None:
-    monkeypatch.setattr(join, "_MOST_BAD", 3)
-    monkeypatch.setattr(join, "_READ_RECORDS", 2)
+    monkeypatch.setattr(open_table, "MOST_BAD", 3)
+    monkeypatch.setattr(open_table, "_READ_RECORDS", 2)
     monkeypatch.setattr(limits, "processors", lambda: at_once)
     source = two_csv_tables(tmp_path, "1,1\nnone,2\n3,none\n" + "4,4\n" * 50, "none,1\n" * 3 + "2,2\n" + "none,2\n" * 9)
     expected = (
