@@ -14,12 +14,14 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from tests.builders.examples import examples
+from tests.builders.sql_engines import DuckDBEngine
 
 from dataprep_api.spec import Source
 from dataprep_converter.core.errors import BadData, BadSpec
 from dataprep_converter.core.tensors import to_arrow
 from dataprep_converter.inputs.access import Access
-from dataprep_converter.readers.joins import in_memory, join, joined_tables, open_table, out_of_core
+from dataprep_converter.inputs.sql_engine import SqlEngine
+from dataprep_converter.readers.joins import in_memory, join, joined_tables, open_table, out_of_core, part_reader, ranges
 from dataprep_converter.readers.joins.join import JoinReader
 from dataprep_converter.runtime import limits
 
@@ -69,9 +71,11 @@ class Planned:
     files: tuple[bytes, ...] = ()
 
 
-def planned(source: Source) -> Planned:
+def planned(source: Source, engine: SqlEngine | None = None) -> Planned:
+    access = Access()
+    access.sql_engine = engine
     try:
-        discovery = JoinReader.discover(source.member, Access())
+        discovery = JoinReader.discover(source.member, access)
         units, state = discovery.collect()
     except (BadData, BadSpec) as exc:
         return Planned(refused=str(exc))
@@ -103,7 +107,7 @@ class Watched:
 
 
 def each_way(source: Source, patch: pytest.MonkeyPatch) -> Iterator[Planned]:
-    """Plans the join in memory, then out of core, then moving out of core after half of the rows have been read."""
+    """Plans the join in memory, then out of core, then moving out of core after half of the rows have been read, then by an engine."""
     patch.setattr(open_table, "_READ_RECORDS", 7)
     watched = Watched(patch)
     yield planned(source)
@@ -114,6 +118,10 @@ def each_way(source: Source, patch: pytest.MonkeyPatch) -> Iterator[Planned]:
     patch.setattr(joined_tables, "_MOST", 8 << 30)
     yield planned(source)
     assert watched.moved == (watched.asked > 0)
+    engine = DuckDBEngine()
+    yield planned(source, engine)
+    assert engine.parts_read >= (watched.asked > 0)
+    assert not engine.views()
 
 
 def a_table(folder: Path, name: str, table: pa.Table, **options: Any) -> dict[str, Any]:
@@ -161,9 +169,12 @@ def test_all_ways_make_the_same_of_any_tables(
             found |= {kind: with_nulls(COLUMNS[kind](of + np.arange(len(of))), nulls + place) for place, kind in enumerate(columns)}
             tables.append(a_table(Path(folder), f"t{number}", pa.table(found), duplicates=rules[number]))
         source = Source.model_validate({"join": {"keys": [f"key {kind}" for kind in keys], "tables": tables, "missing": missing}})
-        kept, apart, moved = each_way(source, patch)
+        patch.setattr(ranges, "RANGE_RECORDS", piece)
+        patch.setattr(part_reader, "PART_BYTES", 1)
+        kept, apart, moved, by_engine = each_way(source, patch)
         assert kept == apart
         assert moved == apart
+        assert by_engine == apart
 
 
 def test_rows_that_cannot_be_read_are_not_taken_for_others(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -175,9 +186,9 @@ def test_rows_that_cannot_be_read_are_not_taken_for_others(tmp_path: Path, monke
         csv = {"uris": [str(tmp_path / f"{name}.csv")], "header": True, "columns": columns}
         tables.append({"name": name, "prefix": name, "source": {"csv": csv}, "duplicates": "Last"})
     source = Source.model_validate({"join": {"keys": ["id"], "tables": tables, "missing": "Drop"}})
-    kept, apart, moved = each_way(source, monkeypatch)
+    kept, apart, moved, by_engine = each_way(source, monkeypatch)
     assert len(kept.units) > 1
-    assert kept == apart == moved
+    assert kept == apart == moved == by_engine
 
 
 def test_rows_move_out_of_core_when_they_need_more_than_their_share(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -8,8 +8,10 @@ reported like a bad record of any other source.
 
 import hashlib
 import json
+import logging
 from collections.abc import Generator, Iterator, Mapping, Sequence
 from contextlib import ExitStack, closing, nullcontext
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, BinaryIO, Final
 
@@ -24,6 +26,7 @@ from dataprep_converter.readers import Discovery, Listing, Reader, reader_class
 from dataprep_converter.readers.base.blocks import Block, BlockReader
 from dataprep_converter.readers.joins import open_table
 from dataprep_converter.readers.joins.joining import JoinHere, Joining
+from dataprep_converter.readers.joins.joining_by_sql import JoinBySql, fault
 from dataprep_converter.readers.joins.keys import KeyCounts
 from dataprep_converter.readers.joins.open_table import OpenTable
 from dataprep_converter.readers.joins.tables import Columns, Count
@@ -34,6 +37,8 @@ from dataprep_converter.runtime.prefetch import prefetched
 from dataprep_converter.sampling.intermediate_files import IntermediateFiles
 from dataprep_converter.sampling.units import Unit, UnitTable
 from dataprep_converter.stores import Input
+
+logger = logging.getLogger(__name__)
 
 UNIT_BYTES: Final = 4 << 20
 UNIT_RECORDS: Final = 8192
@@ -123,13 +128,23 @@ class _Planner:
             self._state[TEXTS] = texts
         if not any(len(table.units) for table in tables):
             return
-        with closing(JoinHere(tables)) as joining:
+        with closing(self._joining(tables)) as joining:
             self._read(joining, tables)
             keys = joining.match()
             self._refuse_duplicates(keys, tables)
             self._check_missing(keys, tables)
             yield from _write_units(joining.records(), schema, self._files.folder)
         yield from self._bad
+
+    def _joining(self, tables: Sequence[OpenTable]) -> Joining:
+        """The way to join these tables: by the job's engine of SQL, if it has one that can join them, or else in this process."""
+        engine = self._access.sql_engine
+        if engine is None:
+            return JoinHere(tables)
+        if (reason := fault(tables)) is not None:
+            logger.warning("source.join: the tables are joined in this process, because %s.", reason)
+            return JoinHere(tables)
+        return JoinBySql(tables, engine)
 
     def _open_tables(self, readers: ExitStack) -> list[OpenTable]:
         """Opens the tables. Closing `readers` closes the readers of all tables.
@@ -154,7 +169,7 @@ class _Planner:
         if self._access.output is not None:
             overlaps.check_units(units, self._access.output, self._access)
         reader = readers.enter_context(reader_type(source, state, self._access))
-        return _table(number, spec, reader, units, self._source)
+        return replace(_table(number, spec, reader, units, self._source), state=state, rules=self._access.rules())
 
     def _read(self, joining: Joining, tables: Sequence[OpenTable]) -> None:
         """Makes all tables be read. Notes the bad rows and the decimals that have lost digits."""
@@ -246,7 +261,7 @@ def _table(number: int, spec: JoinTable, reader: Reader, units: UnitTable, sourc
         raise BadSpec(f"{of}: the column {SAMPLE!r} has a reserved name; leave it out of the table's source, or give it another name.")
     if not units.samples and not len(schema):
         empty = Columns(pa.schema([(key, pa.string()) for key in source.keys]), pa.schema([]), None)
-        return OpenTable(number, spec, reader, units, [], [], empty)
+        return OpenTable(number, spec, reader, units, [], [], empty, {}, {})
     keys = find_columns(spec.keys or source.keys, schema, of=of)
     if len(keys) != len(source.keys):
         raise BadSpec(f"{of} has the key columns {', '.join(keys)}, but join.keys are {', '.join(source.keys)}.")
@@ -260,7 +275,7 @@ def _table(number: int, spec: JoinTable, reader: Reader, units: UnitTable, sourc
         order_by=order_by,
         last=spec.duplicates == "Last",
     )
-    return OpenTable(number, spec, reader, units, keys, others, columns)
+    return OpenTable(number, spec, reader, units, keys, others, columns, {}, {})
 
 
 def _key_type(kind: pa.DataType, name: str, of: str) -> pa.DataType:

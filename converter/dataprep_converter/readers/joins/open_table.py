@@ -1,8 +1,8 @@
 """An open table of a join, and the rows that its reader returns."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Final
+from typing import Any, Final
 
 import numpy as np
 
@@ -30,6 +30,10 @@ class OpenTable:
     keys: list[str]
     others: list[str]
     columns: Columns
+    state: Mapping[str, Any]
+    """The frozen state of the reader."""
+    rules: Mapping[str, Any]
+    """What the reader follows; see `Access.rules`."""
 
     @property
     def name(self) -> str:
