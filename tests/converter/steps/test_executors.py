@@ -281,7 +281,8 @@ def test_other_errors_of_spark_are_shown_in_a_line(tmp_path: Path) -> None:
 
 
 def test_executors_with_another_release_are_refused() -> None:
-    work = executors._Work(parse_job(SPEC), PlayedTasks({}), PlayedAccumulator(), None, 1, 3, None, version="0.0.1")
+    opening = executors._Opening(parse_job(SPEC), None, 1, 3, None, version="0.0.1")
+    work = executors._Work(PlayedTasks({}), PlayedAccumulator(), opening)
     work([0])
     (outcome,) = work.outcomes.value
     assert str(outcome.error) == (
