@@ -3,6 +3,7 @@
 Rows of views are kept on the executors' disks. If an executor is lost, Spark computes them again.
 """
 
+import logging
 import shutil
 import tempfile
 import uuid
@@ -19,6 +20,8 @@ from dataprep_converter.readers.joins.ranges import FILES
 if TYPE_CHECKING:
     from pyspark import SparkContext
     from pyspark.sql import DataFrame
+
+logger = logging.getLogger(__name__)
 
 _POLL_SECONDS: Final = 0.2
 _NUMBERED_ROWS: Final = 1_000_000
@@ -53,8 +56,7 @@ class SparkSql:
         return SparkSession.builder.config("spark.sql.warehouse.dir", self._warehouse).getOrCreate()
 
     def close(self) -> None:
-        """Removes all views, and Spark's folder."""
-        self.forget(list(self._kept))
+        """Ends the thread, and removes Spark's folder. Views end with the application."""
         self._thread.shutdown(cancel_futures=True)
         shutil.rmtree(self._warehouse, ignore_errors=True)
 
@@ -130,7 +132,10 @@ class SparkSql:
                     self._session.catalog.dropTempView(view)
                     frame.unpersist()
 
-        self._call(remove)
+        try:
+            self._call(remove)
+        except ConvertError as exc:  # the application may be gone, and there may be another error already
+            logger.info("Views can't be removed: %s", exc)
 
     def _keep(self, view: str, frame: Any) -> Any:
         """Makes a view of a DataFrame, whose rows are kept when they are first computed."""

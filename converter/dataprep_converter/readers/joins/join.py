@@ -128,7 +128,7 @@ class _Planner:
             self._state[TEXTS] = texts
         if not any(len(table.units) for table in tables):
             return
-        with closing(self._joining(tables)) as joining:
+        with closing(self._joining(_with_types_of_keys(tables))) as joining:
             self._read(joining, tables)
             keys = joining.match()
             self._refuse_duplicates(keys, tables)
@@ -276,6 +276,12 @@ def _table(number: int, spec: JoinTable, reader: Reader, units: UnitTable, sourc
         last=spec.duplicates == "Last",
     )
     return OpenTable(number, spec, reader, units, keys, others, columns, {}, {})
+
+
+def _with_types_of_keys(tables: Sequence[OpenTable]) -> list[OpenTable]:
+    """The tables, in which tables without columns have keys of the same types as the others."""
+    keys = next((table.columns.keys for table in tables if table.keys), tables[0].columns.keys)
+    return [table if table.keys else replace(table, columns=replace(table.columns, keys=keys)) for table in tables]
 
 
 def _key_type(kind: pa.DataType, name: str, of: str) -> pa.DataType:

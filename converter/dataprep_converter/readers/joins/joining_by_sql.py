@@ -12,7 +12,6 @@ import json
 import shutil
 import tempfile
 from collections.abc import Generator, Iterator, Sequence
-from dataclasses import replace
 from typing import Any, Final
 
 import pyarrow as pa
@@ -52,9 +51,7 @@ class JoinBySql(Closeable):
     def __init__(self, tables: Sequence[OpenTable], engine: SqlEngine) -> None:
         self._tables = tables
         self._engine = engine
-        # A table without files has no columns. Its keys get the type of the other tables' keys.
-        keys = next(table.columns.keys for table in tables if table.keys)
-        self._columns = [table.columns if table.keys else replace(table.columns, keys=keys) for table in tables]
+        self._columns = [table.columns for table in tables]
         self._keys = key_columns(self._columns)
         self._counts = CountsBySql(self._columns, engine.rows, self._values)
         self._folder = tempfile.mkdtemp(prefix="dataprep-join-")
@@ -66,8 +63,8 @@ class JoinBySql(Closeable):
 
     def read(self) -> Generator[Findings, None, None]:
         """Reads the tables on the engine's machines."""
-        for table, columns in zip(self._tables, self._columns, strict=True):
-            rows = PartReader.of(table, columns)
+        for table in self._tables:
+            rows = PartReader.of(table)
             self._engine.read(f"t{table.number}", rows.schema, rows.parts, rows)
         for table in self._tables:
             yield self._findings(table)
@@ -90,13 +87,13 @@ class JoinBySql(Closeable):
         return self._counts
 
     def records(self) -> Iterator[pa.RecordBatch]:
-        """Yields the joined records."""
+        """Lays the rows down, and returns an iterator of the joined records."""
         records = self._counts.keys_in_all()
         each = ", ".join(f"{row_of(table)}{number} AS row{number}, n{number}" for number, table in enumerate(self._columns))
         keys = ", ".join(self._keys)
         self._engine.number(_MATCHED, f"SELECT {keys}, {each} FROM {_PLACES} WHERE {in_all_tables(self._columns)}", self._keys, records)
         tables = [self._rows_of(number, table, records) for number, table in enumerate(self._columns)]
-        yield from records_of(self._columns, self._key_rows(records), tables)
+        return records_of(self._columns, self._key_rows(records), tables)
 
     def _key_rows(self, records: int) -> Rows:
         """The stream of keys, with the lengths of sequences; see `Matching.row_streams`."""

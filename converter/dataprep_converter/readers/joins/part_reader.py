@@ -55,8 +55,8 @@ class PartReader:
     """The number of the first row of each part, followed by the number of rows."""
 
     @classmethod
-    def of(cls, table: OpenTable, columns: Columns) -> "PartReader":
-        """The reader of an open table. `columns` are the table's columns, with the types of the join's keys."""
+    def of(cls, table: OpenTable) -> "PartReader":
+        """The reader of an open table."""
         return cls(
             kind=table.spec.source.kind,
             source=table.spec.source.member,
@@ -65,7 +65,7 @@ class PartReader:
             units=_stream_of(table.units.table),
             keys=table.keys,
             others=table.others,
-            columns=columns,
+            columns=table.columns,
             batch_rows=table.batch_rows(),
             borders=_borders(table.units),
         )
