@@ -65,9 +65,11 @@ class Executors:
 
     def close(self) -> None:
         """Stops the application."""
-        for engine in self._engines:
-            engine.close()
-        self._context.stop()
+        try:
+            for engine in self._engines:
+                engine.close()
+        finally:
+            self._context.stop()
 
     def sql_engine(self, job: DataPrepJob) -> "SparkSql | None":
         """Returns the engine that joins the job's tables, or None if the job's process joins them.

@@ -47,7 +47,11 @@ class SparkSql:
         self._warehouse = tempfile.mkdtemp(prefix="dataprep-spark-")
         # The caller's thread must stay free for signals: a call of Py4J that a signal interrupts blocks all later calls of its thread.
         self._thread = ThreadPoolExecutor(1, "spark-sql")
-        self._session: Any = self._call(self._begin)
+        try:
+            self._session: Any = self._call(self._begin)
+        except BaseException:
+            self.close()
+            raise
 
     def _begin(self) -> Any:
         from pyspark.sql import SparkSession

@@ -20,7 +20,7 @@ from dataprep_converter.core.errors import BadData, BadSpec, ConvertError, Unrea
 from dataprep_converter.inputs.access import Access
 from dataprep_converter.pipeline.task_progress import TaskProgress
 from dataprep_converter.runtime import plugins
-from dataprep_converter.steps import executors
+from dataprep_converter.steps import executors, spark_sql
 from dataprep_converter.steps.executors import Executors
 from dataprep_converter.steps.run import run
 from dataprep_converter.tools.verification import verify
@@ -348,3 +348,15 @@ def test_a_script_does_not_run_on_executors(tmp_path: Path) -> None:
     with pytest.raises(BadSpec, match="A script is one program on one machine"):
         run(job, access=Access(), workers=1, display=Display(quiet=True), executors=Executors(PlayedContext()))
     assert not (tmp_path / "out").exists()
+
+
+@pytest.mark.parametrize(("master", "kind"), [("spark://host:7077", "join"), ("yarn", "join"), ("local[2]", "csv")])
+def test_only_joins_on_this_machine_are_done_by_spark(master: str, kind: str) -> None:
+    tables = [{"name": name, "source": SPEC["source"]} for name in "ab"]
+    source = {"join": {"keys": ["id"], "tables": tables}} if kind == "join" else SPEC["source"]
+    assert Executors(PlayedContext(master=master)).sql_engine(parse_job(SPEC | {"source": source})) is None
+
+
+def test_the_first_rows_of_parts_count_the_rows_of_earlier_parts() -> None:
+    assert spark_sql._firsts({}) == [0]
+    assert spark_sql._firsts({0: 3, 2: 4, 3: 1}) == [0, 3, 3, 7]

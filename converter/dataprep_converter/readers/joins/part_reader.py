@@ -93,7 +93,7 @@ class PartReader:
             if samples:
                 yield from self._read(access, samples)
         except ConvertError as exc:
-            yield self._said([samples.start], ERROR, [base64.b64encode(pickle.dumps(exc)).decode()])
+            yield self._said([samples.start], ERROR, [_text_of(exc)])
 
     @property
     def _order_by(self) -> Sequence[int]:
@@ -140,6 +140,16 @@ class PartReader:
         ends: list[Array] = [_arrow.repeat(what, len(rows)), pa.array(said, pa.string())]
         none = [_arrow.nulls(len(rows), kind) for kind in self.schema.types[1:-2]]
         return pa.RecordBatch.from_arrays([pa.array(rows, pa.int64()), *none, *ends], schema=self.schema)
+
+
+def _text_of(error: ConvertError) -> str:
+    """The error as text, for `error_of`."""
+    try:
+        pickled = pickle.dumps(error)
+        pickle.loads(pickled)  # noqa: S301 - its own pickle
+    except Exception:  # the class of the error can't be pickled
+        pickled = pickle.dumps(ConvertError(str(error)))
+    return base64.b64encode(pickled).decode()
 
 
 def error_of(said: str) -> ConvertError:
