@@ -18,9 +18,9 @@ from dataprep_converter.stores import Store, StoreSettings, scheme_of
 from dataprep_converter.stores.registry import ANONYMOUS, NO_CREDENTIALS, PACED, store_class
 
 if TYPE_CHECKING:
-    from dataprep_converter.inputs.sql_engine import SqlEngine
     from dataprep_converter.runtime.scanned_here import ScannedHere
     from dataprep_converter.runtime.scans import Scan
+    from dataprep_converter.runtime.sql_engine import SqlEngine
 
 _WEB: Final = ("http://", "https://")
 _RULES: Final = (

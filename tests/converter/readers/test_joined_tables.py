@@ -20,10 +20,10 @@ from tests.builders.sql_engines import DuckDBEngine
 from dataprep_api.spec import Source
 from dataprep_converter.core.errors import BadData, BadSpec
 from dataprep_converter.inputs.access import Access
-from dataprep_converter.inputs.sql_engine import SqlEngine
 from dataprep_converter.readers.joins import in_memory, join, joined_tables, open_table, out_of_core, part_reader, ranges
 from dataprep_converter.readers.joins.join import JoinReader
 from dataprep_converter.runtime import limits
+from dataprep_converter.runtime.sql_engine import SqlEngine
 
 _arrow: Any = pa  # the type stubs lack some functions
 

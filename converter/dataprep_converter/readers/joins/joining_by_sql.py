@@ -18,7 +18,6 @@ import pyarrow as pa
 
 from dataprep_converter.core.closeable import Closeable
 from dataprep_converter.core.tensors import Array
-from dataprep_converter.inputs.sql_engine import SqlEngine
 from dataprep_converter.readers.joins import open_table, part_reader, ranges
 from dataprep_converter.readers.joins.carriers import carrier, ordered_type, returned, unordered
 from dataprep_converter.readers.joins.joined_tables import records_of
@@ -28,6 +27,7 @@ from dataprep_converter.readers.joins.part_reader import PartReader
 from dataprep_converter.readers.joins.places import CountsBySql, in_all_tables, key_columns, places_of, row_of
 from dataprep_converter.readers.joins.row_stream import RowStream
 from dataprep_converter.readers.joins.tables import Columns
+from dataprep_converter.runtime.sql_engine import SqlEngine
 
 _PLACES: Final = "places"
 _MATCHED: Final = "matched"

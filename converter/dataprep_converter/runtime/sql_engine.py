@@ -1,12 +1,9 @@
 """The interface of an engine that runs statements of SQL on several machines, as Spark does (`steps/spark_sql.py`)."""
 
 from collections.abc import Callable, Iterator, Sequence
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import Any, Protocol
 
 import pyarrow as pa
-
-if TYPE_CHECKING:
-    from dataprep_converter.inputs.access import Access
 
 
 class SqlEngine(Protocol):
@@ -15,7 +12,7 @@ class SqlEngine(Protocol):
     Functions that are passed to an engine are pickled and run on its machines, maybe several times, even at the same time.
     """
 
-    def read(self, view: str, schema: pa.Schema, parts: int, rows: "Callable[[Access, int], Iterator[pa.RecordBatch]]") -> None:
+    def read(self, view: str, schema: pa.Schema, parts: int, rows: Callable[[Any, int], Iterator[pa.RecordBatch]]) -> None:
         """Makes a view of the rows that `rows` returns for each part. `rows` gets the Access of the machine, and the number of the part.
         The rows are read once, and kept."""
         ...
