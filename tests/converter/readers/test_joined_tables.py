@@ -293,6 +293,20 @@ def test_an_engine_counts_decimals_that_lose_digits(tmp_path: Path, monkeypatch:
     assert by_engine == planned(source)
 
 
+@pytest.mark.parametrize("kind", [pa.float16(), pa.float32(), pa.float64()], ids=str)
+def test_an_engine_sorts_sequences_like_duckdb(kind: Any, tmp_path: Path) -> None:
+    values = np.array([np.nan, -0.0, 1, 0.0, np.inf, -np.nan, -np.inf, -1, 0.0, -0.0, np.nan], np.float64)
+    visits = pa.table({"id": np.ones(11, int), "x": _arrow.array(values.astype(kind.to_pandas_dtype()), kind), "row": np.arange(11)})
+    tables = [
+        a_table(tmp_path, "static", pa.table({"id": [1]}), keys=["id"]),
+        a_table(tmp_path, "visits", visits, keys=["id"], orderBy=["x"]),
+    ]
+    source = Source.model_validate({"join": {"keys": ["id"], "tables": tables}})
+    by_engine = planned(source, DuckDBEngine())
+    assert by_engine.files
+    assert by_engine == planned(source)
+
+
 def test_tables_that_an_engine_cannot_join_are_joined_here(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     static = a_table(tmp_path, "static", pa.table({"id": [1, 2]}), keys=["id"])
     visits = a_table(tmp_path, "visits", pa.table({"id": [2, 1], "days": [[3], [4]]}), keys=["id"], orderBy=["days"])
