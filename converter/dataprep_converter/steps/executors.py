@@ -24,6 +24,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cache
+from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
@@ -77,6 +78,11 @@ class Executors:
         The executors must be on this machine, because they write the joined rows to files that this process reads.
         """
         if job.spec.data.join is None or not self._context.master.startswith("local"):
+            return None
+        if find_spec("pandas") is None:
+            logger.warning(
+                "source.join: the tables are joined in this process, because PySpark's mapInArrow needs pandas, which isn't installed."
+            )
             return None
         from dataprep_converter.steps.spark_sql import SparkSql
 

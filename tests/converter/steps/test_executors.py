@@ -357,6 +357,13 @@ def test_only_joins_on_this_machine_are_done_by_spark(master: str, kind: str) ->
     assert Executors(PlayedContext(master=master)).sql_engine(parse_job(SPEC | {"source": source})) is None
 
 
+def test_without_pandas_the_tables_are_joined_here(monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture) -> None:
+    monkeypatch.setattr(executors, "find_spec", lambda _: None)
+    source = {"join": {"keys": ["id"], "tables": [{"name": name, "source": SPEC["source"]} for name in "ab"]}}
+    assert Executors(PlayedContext(master="local[2]")).sql_engine(parse_job(SPEC | {"source": source})) is None
+    assert "because PySpark's mapInArrow needs pandas, which isn't installed." in caplog.text
+
+
 def test_the_first_rows_of_parts_count_the_rows_of_earlier_parts() -> None:
     assert spark_sql._firsts({}) == [0]
     assert spark_sql._firsts({0: 3, 2: 4, 3: 1}) == [0, 3, 3, 7]
