@@ -87,7 +87,7 @@ def run_of(done: subprocess.CompletedProcess[str]) -> str:
 
 @pytest.mark.parametrize(
     ("changes", "words"),
-    [({"missing": "Refuse"}, "missing in the table"), ({"duplicates": "Refuse"}, "duplicated: 7 in "), ({"bad": True}, "is not a")],
+    [({"missing": "Refuse"}, "missing in the table"), ({"duplicates": "Refuse"}, "duplicated: 7 in "), ({"bad": True}, "id has no value")],
     ids=["missing", "duplicates", "bad row"],
 )
 def test_a_join_that_fails_has_the_message_of_one_machine(tables: Path, changes: dict[str, Any], words: str) -> None:
