@@ -80,33 +80,39 @@ class Join(Closeable):
     def records(self) -> Iterator[pa.RecordBatch]:
         """Yields the joined records in the order of the keys, in small pieces. The keys come first, then the other columns of each table.
         The columns of a table of sequences are lists."""
-        keys, tables = self._matching.row_streams()
-        count = min(PIECE_RECORDS, _FIRST_RECORDS)
-        while len((key_columns := keys.take(count))[0]):
-            size = 0
-            for piece in self._pieces(key_columns, tables):
-                size += piece.nbytes
-                yield piece
-            count = max(1, min(PIECE_RECORDS, _PIECE_BYTES * len(key_columns[0]) // max(1, size)))
+        yield from records_of(self._tables, *self._matching.row_streams())
 
-    def _pieces(self, key_columns: Sequence[Array], tables: Sequence[Rows]) -> Iterator[pa.RecordBatch]:
-        """Yields the records of some keys, in pieces whose number of steps is limited."""
-        kinds = self._tables[0].keys.types
-        sequences = [number for number, table in enumerate(self._tables) if table.order_by is not None]
-        lengths = {number: to_numpy(column) for number, column in zip(sequences, key_columns[len(kinds) :], strict=True)}
-        steps = np.cumsum(sum(lengths.values(), np.zeros(len(key_columns[0]), np.int64)))
-        first = 0
-        while first < len(steps):
-            before = int(steps[first - 1]) if first else 0
-            stop = max(first + 1, int(np.searchsorted(steps, before + _PIECE_ROWS, side="right")))
-            columns = [restore(_part(column, first, stop), kind) for column, kind in zip(key_columns, kinds, strict=False)]
-            for number, (table, stream) in enumerate(zip(self._tables, tables, strict=True)):
-                sizes = lengths[number][first:stop] if number in lengths else None
-                rows = stream.take(int(sizes.sum()) if sizes is not None else stop - first)
-                # If a table has only key columns, DuckDB returns a placeholder column for this table, and `zip` leaves that column out.
-                columns += [_group(restore(column, kind), sizes) for column, kind in zip(rows, table.others.types, strict=False)]
-            yield pa.RecordBatch.from_arrays(columns, names=[str(place) for place in range(len(columns))])
-            first = stop
+
+def records_of(tables: Sequence[Columns], keys: Rows, streams: Sequence[Rows]) -> Iterator[pa.RecordBatch]:
+    """Yields the joined records in the order of the streams, in small pieces. `keys` and `streams` are the streams that
+    `Matching.row_streams` returns. The length of each piece depends only on the content of the pieces before it."""
+    count = min(PIECE_RECORDS, _FIRST_RECORDS)
+    while len((key_columns := keys.take(count))[0]):
+        size = 0
+        for piece in _pieces(tables, key_columns, streams):
+            size += piece.nbytes
+            yield piece
+        count = max(1, min(PIECE_RECORDS, _PIECE_BYTES * len(key_columns[0]) // max(1, size)))
+
+
+def _pieces(tables: Sequence[Columns], key_columns: Sequence[Array], streams: Sequence[Rows]) -> Iterator[pa.RecordBatch]:
+    """Yields the records of some keys, in pieces whose number of steps is limited."""
+    kinds = tables[0].keys.types
+    sequences = [number for number, table in enumerate(tables) if table.order_by is not None]
+    lengths = {number: to_numpy(column) for number, column in zip(sequences, key_columns[len(kinds) :], strict=True)}
+    steps = np.cumsum(sum(lengths.values(), np.zeros(len(key_columns[0]), np.int64)))
+    first = 0
+    while first < len(steps):
+        before = int(steps[first - 1]) if first else 0
+        stop = max(first + 1, int(np.searchsorted(steps, before + _PIECE_ROWS, side="right")))
+        columns = [restore(_part(column, first, stop), kind) for column, kind in zip(key_columns, kinds, strict=False)]
+        for number, (table, stream) in enumerate(zip(tables, streams, strict=True)):
+            sizes = lengths[number][first:stop] if number in lengths else None
+            rows = stream.take(int(sizes.sum()) if sizes is not None else stop - first)
+            # If a table has only key columns, DuckDB returns a placeholder column for this table, and `zip` leaves that column out.
+            columns += [_group(restore(column, kind), sizes) for column, kind in zip(rows, table.others.types, strict=False)]
+        yield pa.RecordBatch.from_arrays(columns, names=[str(place) for place in range(len(columns))])
+        first = stop
 
 
 def _part(column: Array, first: int, stop: int) -> Array:
