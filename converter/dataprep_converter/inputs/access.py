@@ -84,6 +84,8 @@ class Access:
         """What the processes on this machine found in this job's inputs, until the job is planned."""
         self.has_text_cells = False
         """Whether one of this job's inputs is a text file so large that it is divided by the newer rule (`textUnits`)."""
+        self.may_cut_otherwise = False
+        """Whether joined records have nulls and are so large that version 1 of the part `joins` may have divided them into other units."""
         self.progress = PlanProgress()
         """The progress of planning."""
         self.parts: Mapping[str, int] | None = None

@@ -106,7 +106,7 @@ RULES = st.sampled_from(["First", "Last", "Refuse"])
     columns=st.lists(st.sampled_from(sorted(COLUMNS)), max_size=4, unique=True),
     piece=st.integers(1, 9),
     size=st.integers(1, 2000),
-    nulls=st.sampled_from([0, 2, 3]),
+    nulls=st.sampled_from([0, 2, 3, 20]),
 )
 def test_all_ways_make_the_same_of_any_tables(
     numbers: list[list[int]], rules: tuple[str, ...], missing: str, keys: list[str], columns: list[str], piece: int, size: int, nulls: int

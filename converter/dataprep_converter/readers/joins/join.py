@@ -25,6 +25,8 @@ from dataprep_converter.inputs.access import Access
 from dataprep_converter.readers import Discovery, Listing, Reader, reader_class
 from dataprep_converter.readers.base.blocks import Block, BlockReader
 from dataprep_converter.readers.joins import open_table
+from dataprep_converter.readers.joins.in_memory import is_for_memory
+from dataprep_converter.readers.joins.joined_tables import JOINS, may_be_cut_otherwise
 from dataprep_converter.readers.joins.joining import JoinHere, Joining
 from dataprep_converter.readers.joins.joining_by_sql import JoinBySql, fault
 from dataprep_converter.readers.joins.keys import KeyCounts
@@ -133,17 +135,27 @@ class _Planner:
             keys = joining.match()
             self._refuse_duplicates(keys, tables)
             self._check_missing(keys, tables)
-            yield from _write_units(joining.records(), schema, self._files.folder)
+            yield from _write_units(self._records(joining, tables), schema, self._files.folder)
         yield from self._bad
 
+    def _records(self, joining: Joining, tables: Sequence[OpenTable]) -> Iterator[pa.RecordBatch]:
+        """Yields the records. Notes whether an earlier rule may have divided them otherwise."""
+        if is_for_memory([table.columns for table in tables]):
+            self._access.may_cut_otherwise = yield from may_be_cut_otherwise(joining.records())
+        else:
+            yield from joining.records()
+
     def _joining(self, tables: Sequence[OpenTable]) -> Joining:
-        """The way to join these tables: by the job's engine of SQL, if it has one that can join them, or else in this process."""
-        engine = self._access.sql_engine
-        if engine is None:
-            return JoinHere(tables)
+        """The way to join these tables: by the job's engine of SQL, if it has one that can join them, or else in this process.
+
+        A plan that follows an older rule is made in this process, as the earlier release made it.
+        """
+        engine, version = self._access.sql_engine, self._access.version_of(JOINS)
+        if engine is None or (version == 1 and is_for_memory([table.columns for table in tables])):
+            return JoinHere(tables, version)
         if (reason := fault(tables)) is not None:
             logger.warning("source.join: the tables are joined in this process, because %s.", reason)
-            return JoinHere(tables)
+            return JoinHere(tables, version)
         return JoinBySql(tables, engine)
 
     def _open_tables(self, readers: ExitStack) -> list[OpenTable]:

@@ -5,7 +5,7 @@ memory, all rows are moved to DuckDB, which joins the tables out of core (`out_o
 same pieces.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Generator, Iterator, Sequence
 from typing import Any, Final
 
 import numpy as np
@@ -23,6 +23,9 @@ from dataprep_converter.runtime import limits
 
 __all__ = ["Columns", "Count", "Join", "Keys"]
 
+JOINS: Final = "joins"
+"""The part of the rules (see `run_id.PARTS`) that says how joined records are divided into pieces. In version 1, a column without nulls in
+a piece could count as larger if the rows were joined in memory, and the column had nulls in other pieces."""
 PIECE_RECORDS: Final = 2048
 """The maximum number of joined records that are built together. If records are large, fewer are built together, so that their total size is
 about _PIECE_BYTES."""
@@ -40,14 +43,13 @@ class Join(Closeable):
     """A join of tables. To use this class, add the rows of all tables, match the keys, check for duplicate and missing keys, and read the
     records."""
 
-    def __init__(self, tables: Sequence[Columns]) -> None:
+    def __init__(self, tables: Sequence[Columns], version: int = 2) -> None:
+        """`version` is the version of the part JOINS."""
         self._tables = tables
         self._schemas = [table.plain() for table in tables]
         out_of_core.require()
-        # Use only half of the memory for the rows, because moving the rows to DuckDB needs the same amount of memory again. A join in
-        # memory also copies the rows, but needs less memory than a move to DuckDB, because columns are copied one at a time.
-        self._share = min(_MOST, (limits.memory_bytes() - _KEPT_FREE) // 2)
-        self._in_memory = InMemory(tables, self._share) if self._share > 0 and is_for_memory(tables) else None
+        self._share = share_of_memory()
+        self._in_memory = InMemory(tables, self._share, drops_bitmaps=version > 1) if self._share > 0 and is_for_memory(tables) else None
         self._matching: Matching = self._in_memory or self._out_of_core()
 
     def close(self) -> None:
@@ -83,6 +85,15 @@ class Join(Closeable):
         yield from records_of(self._tables, *self._matching.row_streams())
 
 
+def share_of_memory() -> int:
+    """The number of bytes that the rows may have in this process. Not positive if there is no memory for them.
+
+    This is only half of the memory, because moving the rows to DuckDB needs the same amount of memory again. A join in memory also copies
+    the rows, but needs less memory than a move to DuckDB, because columns are copied one at a time.
+    """
+    return min(_MOST, (limits.memory_bytes() - _KEPT_FREE) // 2)
+
+
 def records_of(tables: Sequence[Columns], keys: Rows, streams: Sequence[Rows]) -> Iterator[pa.RecordBatch]:
     """Yields the joined records in the order of the streams, in small pieces. `keys` and `streams` are the streams that
     `Matching.row_streams` returns. The length of each piece depends only on the content of the pieces before it."""
@@ -92,7 +103,24 @@ def records_of(tables: Sequence[Columns], keys: Rows, streams: Sequence[Rows]) -
         for piece in _pieces(tables, key_columns, streams):
             size += piece.nbytes
             yield piece
-        count = max(1, min(PIECE_RECORDS, _PIECE_BYTES * len(key_columns[0]) // max(1, size)))
+        count = _next_count(len(key_columns[0]), size)
+
+
+def may_be_cut_otherwise(pieces: Iterator[pa.RecordBatch]) -> Generator[pa.RecordBatch, None, bool]:
+    """Yields the pieces of records without sequences. Returns whether version 1 of the part JOINS may have divided these records
+    otherwise. The answer is the same for all ways to join the tables."""
+    has_nulls = depends = False
+    for piece in pieces:
+        has_nulls = has_nulls or any(column.null_count for column in piece.columns)
+        bitmaps = piece.num_columns * -(-piece.num_rows // 8)
+        depends = depends or _next_count(piece.num_rows, piece.nbytes) != _next_count(piece.num_rows, piece.nbytes + bitmaps)
+        yield piece
+    return has_nulls and depends
+
+
+def _next_count(records: int, size: int) -> int:
+    """The number of records to build together after this many records, which had `size` bytes."""
+    return max(1, min(PIECE_RECORDS, _PIECE_BYTES * records // max(1, size)))
 
 
 def _pieces(tables: Sequence[Columns], key_columns: Sequence[Array], streams: Sequence[Rows]) -> Iterator[pa.RecordBatch]:

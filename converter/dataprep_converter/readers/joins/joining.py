@@ -45,9 +45,10 @@ class Joining(Protocol):
 class JoinHere(Closeable):
     """Joins tables in this process; see `Joining`."""
 
-    def __init__(self, tables: Sequence[OpenTable]) -> None:
+    def __init__(self, tables: Sequence[OpenTable], version: int) -> None:
+        """`version` is the version of the part JOINS."""
         self._tables = tables
-        self._join = Join([table.columns for table in tables])
+        self._join = Join([table.columns for table in tables], version)
         # Several threads can read tables, but only one at a time adds rows to the join.
         self._turn = Lock()
         self._stopped = Event()
