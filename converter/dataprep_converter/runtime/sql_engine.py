@@ -12,6 +12,10 @@ class SqlEngine(Protocol):
     Functions that are passed to an engine are pickled and run on its machines, maybe several times, even at the same time.
     """
 
+    def helps(self, size: int) -> bool:
+        """Whether the engine should join tables of this size in bytes. Must not start anything."""
+        ...
+
     def read(self, view: str, schema: pa.Schema, parts: int, rows: Callable[[Any, int], Iterator[pa.RecordBatch]]) -> None:
         """Makes a view of the rows that `rows` returns for each part. `rows` gets the Access of the machine, and the number of the part.
         The rows are read once, and kept."""

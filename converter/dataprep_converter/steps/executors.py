@@ -21,7 +21,6 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cache
-from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
@@ -70,20 +69,17 @@ class Executors:
             self._context.stop()
 
     def sql_engine(self, job: DataPrepJob) -> "SparkSql | None":
-        """Returns the engine that joins the job's tables, or None if the job's process joins them.
+        """Returns the engine that may join the job's tables, or None if the job's process joins them.
 
         The executors must be on this machine, because they write the joined rows to files that this process reads.
         """
         if job.spec.data.join is None or not self._context.master.startswith("local"):
             return None
-        if find_spec("pandas") is None:
-            logger.warning(
-                "source.join: the tables are joined in this process, because PySpark's mapInArrow needs pandas, which isn't installed."
-            )
-            return None
+        from dataprep_converter.readers.joins.joined_tables import share_of_memory
         from dataprep_converter.steps.spark_sql import SparkSql
 
-        engine = SparkSql(self._context, self._opening(job, at_once=int(self._context.defaultParallelism)), translate=translate)
+        opening = self._opening(job, at_once=int(self._context.defaultParallelism))
+        engine = SparkSql(self._context, opening, least_bytes=max(0, share_of_memory()), translate=translate)
         self._engines.append(engine)
         return engine
 
@@ -381,6 +377,11 @@ _CAUSES: Final[Sequence[tuple[str, type[ConvertError], str]]] = (
     ("Could not parse Master URL", BadSpec, "Spark doesn't know such a master. Expected for example local[4], spark://host:7077 or yarn"),
     ("All masters are unresponsive", Unreachable, "Spark's master can't be reached"),
     ("SparkContext was shut down", Unreachable, "Spark's application was stopped, or its master was lost, before all tasks were done"),
+    (
+        "OutOfMemoryError",
+        ConvertError,
+        "A Java process of Spark had too little memory. Raise spark.executor.memory, or with a local master spark.driver.memory",
+    ),
     (
         "ExecutorLostFailure",
         ConvertError,

@@ -9,6 +9,8 @@ import tempfile
 import uuid
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor, wait
+from functools import cached_property
+from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 import pyarrow as pa
@@ -36,33 +38,45 @@ T = TypeVar("T")
 class SparkSql:
     """Runs statements on the executors of a Spark application; see `SqlEngine`."""
 
-    def __init__(self, context: "SparkContext", opening: Callable[[], Access], *, translate: Callable[[Exception], ConvertError]) -> None:
-        """`opening` returns the Access of a task. `translate` returns the error to raise for an error of Spark."""
+    def __init__(
+        self, context: "SparkContext", opening: Callable[[], Access], *, least_bytes: int, translate: Callable[[Exception], ConvertError]
+    ) -> None:
+        """`opening` returns the Access of a task. The engine helps to join tables of more than `least_bytes`. `translate` returns the error
+        to raise for an error of Spark."""
         self._context = context
         self._opening = opening
+        self._least_bytes = least_bytes
         self._translate = translate
         self._kept: dict[str, DataFrame] = {}
         self._group = f"dataprep-{uuid.uuid4().hex}"
-        # Spark makes this folder for tables, even if there are none. By default, it would be in the working directory.
-        self._warehouse = tempfile.mkdtemp(prefix="dataprep-spark-")
+        self._warehouse: str | None = None
         # The caller's thread must stay free for signals: a call of Py4J that a signal interrupts blocks all later calls of its thread.
         self._thread = ThreadPoolExecutor(1, "spark-sql")
-        try:
-            self._session: Any = self._call(self._begin)
-        except BaseException:
-            self.close()
-            raise
 
-    def _begin(self) -> Any:
+    @cached_property
+    def _session(self) -> Any:
+        """The session, which begins when the engine's thread first needs it."""
         from pyspark.sql import SparkSession
 
         self._context.setJobGroup(self._group, "dataprep: join", interruptOnCancel=True)
+        # Spark makes this folder for tables, even if there are none. By default, it would be in the working directory.
+        self._warehouse = tempfile.mkdtemp(prefix="dataprep-spark-")
         return SparkSession.builder.config("spark.sql.warehouse.dir", self._warehouse).getOrCreate()
 
     def close(self) -> None:
         """Ends the thread, and removes Spark's folder. Views end with the application."""
         self._thread.shutdown(cancel_futures=True)
-        shutil.rmtree(self._warehouse, ignore_errors=True)
+        if self._warehouse is not None:
+            shutil.rmtree(self._warehouse, ignore_errors=True)
+
+    def helps(self, size: int) -> bool:
+        """See `SqlEngine`. Smaller tables are joined sooner in the driver's memory."""
+        if size <= self._least_bytes:
+            return False
+        if find_spec("pandas") is None:
+            logger.warning("source.join: Spark can't join the tables, because PySpark's mapInArrow needs pandas, which isn't installed.")
+            return False
+        return True
 
     def read(self, view: str, schema: pa.Schema, parts: int, rows: Callable[[Access, int], Iterator[pa.RecordBatch]]) -> None:
         """See `SqlEngine`."""

@@ -266,6 +266,9 @@ def test_the_other_tasks_are_cancelled_after_a_final_error(tmp_path: Path) -> No
         ("ModuleNotFoundError: No module named 'dataprep_converter'", "Install the driver's release there", Exit.BAD_SPEC),
         ("Python worker exited unexpectedly (crashed)", "It may have had too little memory", Exit.INTERNAL),
         ("x.SparkException: All masters are unresponsive! Giving up.", "Spark's master can't be reached", Exit.UNREACHABLE),
+        ("java.lang.IllegalStateException: SparkContext was shut down", "its master was lost, before all tasks were done", Exit.UNREACHABLE),
+        ("java.lang.OutOfMemoryError: Java heap space", "with a local master spark.driver.memory", Exit.INTERNAL),
+        ("java.io.IOException: No space left on device", "no room left for Spark's temporary files", Exit.NOT_FOUND),
     ],
 )
 def test_errors_of_spark_become_a_sentence(words: str, sentence: str, code: Exit, tmp_path: Path) -> None:
@@ -358,15 +361,30 @@ def test_a_script_does_not_run_on_executors(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(("master", "kind"), [("spark://host:7077", "join"), ("yarn", "join"), ("local[2]", "csv")])
 def test_only_joins_on_this_machine_are_done_by_spark(master: str, kind: str) -> None:
-    tables = [{"name": name, "source": SPEC["source"]} for name in "ab"]
-    source = {"join": {"keys": ["id"], "tables": tables}} if kind == "join" else SPEC["source"]
+    source = JOIN if kind == "join" else SPEC["source"]
     assert Executors(PlayedContext(master=master)).sql_engine(parse_job(SPEC | {"source": source})) is None
 
 
+JOIN = {"join": {"keys": ["id"], "tables": [{"name": name, "source": SPEC["source"]} for name in "ab"]}}
+
+
+@pytest.mark.parametrize(("memory", "share"), [(300 << 20, 22 << 20), (200 << 20, 0)], ids=["some memory", "no memory"])
+def test_spark_joins_tables_that_are_larger_than_the_memory_for_their_rows(
+    memory: int, share: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(spark_sql, "find_spec", lambda _: object())
+    monkeypatch.setenv(limits.MEMORY_VARIABLE, str(memory))
+    engine = Executors(PlayedContext(master="local[2]")).sql_engine(parse_job(SPEC | {"source": JOIN}))
+    assert engine is not None
+    assert [engine.helps(size) for size in (0, share, share + 1)] == [False, False, True]
+
+
 def test_without_pandas_the_tables_are_joined_here(monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture) -> None:
-    monkeypatch.setattr(executors, "find_spec", lambda _: None)
-    source = {"join": {"keys": ["id"], "tables": [{"name": name, "source": SPEC["source"]} for name in "ab"]}}
-    assert Executors(PlayedContext(master="local[2]")).sql_engine(parse_job(SPEC | {"source": source})) is None
+    monkeypatch.setattr(spark_sql, "find_spec", lambda _: None)
+    engine = spark_sql.SparkSql(PlayedContext(), Access, least_bytes=5, translate=executors.translate)
+    assert not engine.helps(5)
+    assert not caplog.records
+    assert not engine.helps(6)
     assert "because PySpark's mapInArrow needs pandas, which isn't installed." in caplog.text
 
 

@@ -12,12 +12,15 @@ import yaml
 from tests.builders.digits import sha256s
 
 import environments
+from dataprep_converter.runtime import limits
 
 pytestmark = [pytest.mark.interop, pytest.mark.heavy]
 
 ROOT = Path(__file__).resolve().parents[3]
 SCRIPT = ROOT / "tests/interop/readers/spark_joins.py"
 PATHS = [str(ROOT), str(ROOT / "api"), str(ROOT / "converter"), sysconfig.get_paths()["purelib"]]
+NO_MEMORY = str(128 << 20)
+"""With this little memory, no rows may be in the driver's memory, so Spark joins all tables."""
 SPARK = ["--engine", "spark", "--master", "local[2]", "--conf", "spark.sql.shuffle.partitions=3"]
 
 SEEDS = [3, 10, 13, 36, 38, 48, 21, 24, 29, 46, 1, 6, 7]
@@ -32,7 +35,7 @@ def test_random_tables_are_joined_like_by_duckdb(tmp_path: Path) -> None:
     assert said["outcomes"] == {"records": 6, "sequences": 4, "refused": 3}
 
 
-def dataprep(folder: Path, output: str, arguments: list[str], **changes: Any) -> subprocess.CompletedProcess[str]:
+def dataprep(folder: Path, output: str, arguments: list[str], *, memory: str = NO_MEMORY, **changes: Any) -> subprocess.CompletedProcess[str]:
     """Runs a job that joins two tables in `folder`, in a folder of its own."""
     tables = [
         {"name": name, "prefix": f"{name}_", "source": {"csv": {"uris": [str(folder / f"{name}.csv")], "header": True}}} for name in "ab"
@@ -49,7 +52,7 @@ def dataprep(folder: Path, output: str, arguments: list[str], **changes: Any) ->
     cwd.mkdir()
     done = subprocess.run(
         [str(environments.python("spark")), "-m", "dataprep_converter", "run", str(job), *arguments],
-        env={**os.environ, "PYTHONPATH": os.pathsep.join(PATHS), "SPARK_LOCAL_IP": "127.0.0.1", "TMPDIR": str(cwd)},
+        env={**os.environ, "PYTHONPATH": os.pathsep.join(PATHS), "SPARK_LOCAL_IP": "127.0.0.1", "TMPDIR": str(cwd), limits.MEMORY_VARIABLE: memory},
         cwd=cwd,
         capture_output=True,
         text=True,

@@ -146,12 +146,16 @@ class _Planner:
             yield from joining.records()
 
     def _joining(self, tables: Sequence[OpenTable]) -> Joining:
-        """The way to join these tables: by the job's engine of SQL, if it has one that can join them, or else in this process.
+        """The way to join these tables: by the job's engine of SQL, if it has one that can join them and helps, or else in this process.
 
         A plan that follows an older rule is made in this process, as the earlier release made it.
         """
         engine, version = self._access.sql_engine, self._access.version_of(JOINS)
         if engine is None or (version == 1 and is_for_memory([table.columns for table in tables])):
+            return JoinHere(tables, version)
+        size = sum(table.units.size for table in tables)
+        if not engine.helps(size):
+            logger.info("source.join: the tables have %d MiB, so they are joined in this process.", size >> 20)
             return JoinHere(tables, version)
         if (reason := fault(tables)) is not None:
             logger.warning("source.join: the tables are joined in this process, because %s.", reason)
