@@ -1,6 +1,6 @@
 """Runs all steps, the same steps as on a cluster: scan, part by part → plan → work, task by task → commit.
 
-All steps run on this machine, or only the work runs on the executors of a Spark cluster.
+All steps run on this machine, or the work, and a join of tables, run on the executors of a Spark cluster.
 """
 
 from typing import TYPE_CHECKING
@@ -25,34 +25,29 @@ def run(
 
     Raises BadSpec for a script with `executors`.
     """
-    with lineage.of_run(job, access) as told:
-        return _run(job, access=access, workers=workers, display=display, executors=executors, told=told)
+    with makers.at_work(job.metadata.name), lineage.of_run(job, access) as events:
+        return _run(job, access=access, workers=workers, display=display, executors=executors, events=events)
 
 
 def _run(
-    job: DataPrepJob, *, access: Access, workers: int, display: Watch, executors: "Executors | None", told: lineage.RunEvents
+    job: DataPrepJob, *, access: Access, workers: int, display: Watch, executors: "Executors | None", events: lineage.RunEvents
 ) -> tuple[PlanResult, CommitResult]:
     if executors is not None and job.spec.script is not None:
         raise BadSpec("A script is one program on one machine, so it can't run on Spark's executors. Run the job without --engine spark.")
-    with makers.at_work(job.metadata.name):
-        return _run(job, access=access, workers=workers, display=display, executors=executors)
-
-
-def _run(
-    job: DataPrepJob, *, access: Access, workers: int, display: Watch, executors: "Executors | None"
-) -> tuple[PlanResult, CommitResult]:
+    if executors is not None:
+        access.sql_engine = executors.sql_engine(job)
     kind = kind_of(job.spec)
     display.planning(access.progress)
     # A script's program and Spark's executors can keep running after this process has been killed, so this process isn't given as the maker.
     maker = makers.this_process(job.metadata.name) if job.spec.script is None and executors is None else None
     prepared = run_plan_step(job, access, maker=maker, scan=lambda: kind.scan_here(job, access=access, workers=workers, watch=display))
     plan_result = prepared.result
-    told.planned(prepared.plan)
+    events.planned(prepared.plan)
     display.planned(plan_result)
     if plan_result.reused:
         if plan_result.commit is None:
             raise NotWhole("a reused plan must contain the data set's result")
-        told.committed(plan_result.commit)
+        events.committed(plan_result.commit)
         display.reused(plan_result.commit)
         return plan_result, plan_result.commit
 
@@ -60,6 +55,6 @@ def _run(
 
     display.step("committing")
     result = kind.commit(job.spec, plan=prepared.plan, access=access)
-    told.committed(result)
+    events.committed(result)
     display.finished(result)
     return plan_result, result
