@@ -266,7 +266,11 @@ def test_the_other_tasks_are_cancelled_after_a_final_error(tmp_path: Path) -> No
         ("ModuleNotFoundError: No module named 'dataprep_converter'", "Install the driver's release there", Exit.BAD_SPEC),
         ("Python worker exited unexpectedly (crashed)", "It may have had too little memory", Exit.INTERNAL),
         ("x.SparkException: All masters are unresponsive! Giving up.", "Spark's master can't be reached", Exit.UNREACHABLE),
-        ("java.lang.IllegalStateException: SparkContext was shut down", "its master was lost, before all tasks were done", Exit.UNREACHABLE),
+        (
+            "java.lang.IllegalStateException: SparkContext was shut down",
+            "its master was lost, before all tasks were done",
+            Exit.UNREACHABLE,
+        ),
         ("java.lang.OutOfMemoryError: Java heap space", "with a local master spark.driver.memory", Exit.INTERNAL),
         ("java.io.IOException: No space left on device", "no room left for Spark's temporary files", Exit.NOT_FOUND),
     ],

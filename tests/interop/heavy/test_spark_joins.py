@@ -35,7 +35,9 @@ def test_random_tables_are_joined_like_by_duckdb(tmp_path: Path) -> None:
     assert said["outcomes"] == {"records": 6, "sequences": 4, "refused": 3}
 
 
-def dataprep(folder: Path, output: str, arguments: list[str], *, memory: str = NO_MEMORY, **changes: Any) -> subprocess.CompletedProcess[str]:
+def dataprep(
+    folder: Path, output: str, arguments: list[str], *, memory: str = NO_MEMORY, **changes: Any
+) -> subprocess.CompletedProcess[str]:
     """Runs a job that joins two tables in `folder`, in a folder of its own."""
     tables = [
         {"name": name, "prefix": f"{name}_", "source": {"csv": {"uris": [str(folder / f"{name}.csv")], "header": True}}} for name in "ab"
@@ -52,7 +54,13 @@ def dataprep(folder: Path, output: str, arguments: list[str], *, memory: str = N
     cwd.mkdir()
     done = subprocess.run(
         [str(environments.python("spark")), "-m", "dataprep_converter", "run", str(job), *arguments],
-        env={**os.environ, "PYTHONPATH": os.pathsep.join(PATHS), "SPARK_LOCAL_IP": "127.0.0.1", "TMPDIR": str(cwd), limits.MEMORY_VARIABLE: memory},
+        env={
+            **os.environ,
+            "PYTHONPATH": os.pathsep.join(PATHS),
+            "SPARK_LOCAL_IP": "127.0.0.1",
+            "TMPDIR": str(cwd),
+            limits.MEMORY_VARIABLE: memory,
+        },
         cwd=cwd,
         capture_output=True,
         text=True,
