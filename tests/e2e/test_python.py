@@ -112,7 +112,7 @@ def test_an_asynchronous_job_is_suspended_and_goes_on(namespace: Namespace, stor
             await reached(job, "Suspended")
         await job.resume()
         _, result, lines = await asyncio.gather(reached(job, "Succeeded"), job.wait(timeout=120, poll=0.5), follow(job))
-        assert lines
+        assert any("committed 200 records" in line for line in lines)
         # An event is recorded after the status that it describes.
         async with asyncio.timeout(60):
             while not {"Suspended", "Resumed", "Completed"} <= {event.reason for event in await job.events()}:
