@@ -206,5 +206,5 @@ if __name__ == "__main__":
         if wanted["scenario"] == "killed":
             killed()
         else:
-            print("", json.dumps(everything()), sep="\n")
+            sys.stdout.write(f"\n{json.dumps(everything())}")
         ray.shutdown()
