@@ -120,7 +120,9 @@ def input_use(
 
     The files are left out if there are more than a hundred.
     """
-    use = {"inputStatistics": facet("InputStatisticsInputDatasetFacet", "1-0-0", rowCount=records, size=size, fileCount=count)}
+    use: dict[str, Any] = {}
+    if records is not None:
+        use["inputStatistics"] = facet("InputStatisticsInputDatasetFacet", "1-0-0", rowCount=records, size=size, fileCount=count)
     if 0 < len(files) <= _MOST_LOCATIONS:
         condition = {"type": "location", "locations": [for_display(unsigned(uri)) for uri in files]}
         use["subset"] = _subset(condition)

@@ -18,6 +18,7 @@ from dataprep_api.dataset.report import Manifest
 from dataprep_api.lineage import events, jobs, sending
 from dataprep_api.lineage.names import DataSetName, data_set_name
 from dataprep_api.names import LINEAGE_RUN
+from dataprep_api.redaction import for_display
 from dataprep_api.resources.job import DataPrepJob
 from dataprep_api.spec import DataPrepJobSpec
 from dataprep_converter import __version__
@@ -68,7 +69,7 @@ class RunEvents:
             outputs = _outputs(spec, self._access, self._result if kind == "COMPLETE" else None)
             self._sender.send(events.run_event(kind, self._run, inputs=inputs, outputs=outputs, error=error))
         except Exception as exc:  # an event is never worth a run
-            logger.warning("a lineage event (%s) could not be made: %s: %s", kind, type(exc).__name__, exc)
+            logger.warning("a lineage event (%s) could not be made: %s: %s", kind, type(exc).__name__, for_display(str(exc)))
 
 
 @contextmanager

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from importlib.metadata import PackageNotFoundError, version
 
 from dataprep_api.lineage import events, jobs, sending
+from dataprep_api.redaction import for_display
 from dataprep_api.resources.status import DataPrepJobStatus
 from dataprep_api.spec import DataPrepJobSpec
 from dataprep_operator.decisions import lineage as decisions
@@ -78,7 +79,7 @@ class LineageRecorder:
             outputs = [events.DataSet(name) for name in jobs.output_names(attempt.spec)]
             self._sender.send(events.run_event(kind, run, inputs=inputs, outputs=outputs, error=error))
         except Exception as exc:  # an event is never worth a reconciliation
-            logger.warning("a lineage event (%s) could not be made: %s: %s", kind, type(exc).__name__, exc)
+            logger.warning("a lineage event (%s) could not be made: %s: %s", kind, type(exc).__name__, for_display(str(exc)))
 
 
 def _version() -> str:

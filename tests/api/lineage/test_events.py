@@ -61,3 +61,7 @@ def test_bad_records_break_the_assertion_about_the_input() -> None:
     use = events.input_use(records=3, size=1, bad=2)
     (assertion,) = use["dataQualityAssertions"]["assertions"]
     assert (assertion["success"], assertion["actual"]) == (False, "2 bad records")
+
+
+def test_an_input_without_numbers_has_no_statistics() -> None:
+    assert events.input_use(records=None, size=None) == {}
