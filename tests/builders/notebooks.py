@@ -57,11 +57,12 @@ def run(name: str, more: Mapping[str, str] | None = None, *, stand_ins: Mapping[
 
 
 def assert_as_stored(name: str, notebook: Notebook) -> None:
-    """Compares the outputs, without ids and times, with those in examples/notebooks. Stores them if NOTEBOOKS=write."""
+    """Compares the outputs, without ids and times, with those in examples/notebooks. If NOTEBOOKS=write, stores outputs that differ."""
     file = FOLDER / f"{name}.ipynb"
-    if os.environ.get("NOTEBOOKS") == "write":
-        file.write_text(json.dumps(notebook, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
     stored = json.loads(file.read_text(encoding="utf-8"))
+    if os.environ.get("NOTEBOOKS") == "write" and outputs(notebook) != outputs(stored):
+        file.write_text(json.dumps(notebook, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
+        stored = notebook
     assert stored["metadata"] == notebook["metadata"]
     assert outputs(notebook) == outputs(stored), "run `make notebooks` if the outputs should have changed"
 

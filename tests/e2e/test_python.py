@@ -12,6 +12,7 @@ from kubernetes.aio.config import incluster_config
 from tests.e2e.slow_jobs import held_writes
 
 import dataprep_io as dp
+from dataprep_io.jobs import cluster
 from workbench.jobs import EACH_STEP, Namespace
 from workbench.stores import BUCKET, Stores
 from workbench.users import EDIT, User, make_user
@@ -150,17 +151,26 @@ def test_a_user_without_rights_reads_which_one_is_missing(namespace: Namespace, 
         dp.Job.attach("rows", kubeconfig=kubeconfig)
 
 
-def test_a_program_in_a_pod_uses_the_pods_rights(namespace: Namespace, user: User, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_program_in_a_pod_uses_the_pods_rights(
+    namespace: Namespace, stores: Stores, user: User, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """The pod is played: this process has the variables and the files that the kubelet gives a pod of the account."""
-    token, authority, home = tmp_path / "token", tmp_path / "ca.crt", tmp_path / "home"
+    token, authority, own = tmp_path / "token", tmp_path / "ca.crt", tmp_path / "namespace"
     token.write_text(user.token)
     authority.write_bytes(base64.b64decode(user.authority))
+    own.write_text(namespace.name)
     server = urlsplit(user.server)
     monkeypatch.setattr(incluster_config, "SERVICE_TOKEN_FILENAME", str(token))
     monkeypatch.setattr(incluster_config, "SERVICE_CERT_FILENAME", str(authority))
+    monkeypatch.setattr(cluster, "_NAMESPACE_OF_POD", own)
     monkeypatch.setenv("KUBERNETES_SERVICE_HOST", str(server.hostname))
     monkeypatch.setenv("KUBERNETES_SERVICE_PORT", str(server.port))
-    monkeypatch.setenv("HOME", str(home))
+    monkeypatch.setenv("HOME", str(tmp_path / "home"))
     monkeypatch.delenv("KUBECONFIG")
+    job = dp.Job("rows", suspend=True, **a_spec(stores, namespace.name)).submit()
+    assert job.namespace == namespace.name
+    assert dp.Job.attach("rows").phase in ("Pending", "Suspended")
+    assert list(job.logs()) == []
+    job.delete()
     with pytest.raises(dp.JobNotFound, match='"rows" not found'):
-        dp.Job.attach("rows", namespace=namespace.name)
+        dp.Job.attach("rows")

@@ -31,8 +31,8 @@ class Limits:
     """The number of bytes of its rows in memory."""
 
     def even(self, size: int | None) -> "Limits":
-        """Returns limits that divide a stream of this size into shards of equal size."""
-        if size is None:
+        """Returns limits that divide a stream of this size into shards of equal size. The column of splits isn't part of the size."""
+        if size is None or size <= self.size:
             return self
         return Limits(self.records, -(-size // max(1, -(-size // self.size))))
 
