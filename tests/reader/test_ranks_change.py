@@ -124,6 +124,7 @@ def test_a_state_in_the_rest_can_be_saved_and_restored(folder: Path) -> None:
     again = opened(folder, batch_size=6, epochs=2, shuffle=5)
     again.restore(states_of(before))
     begin = take(again, 4)
+    assert again.state(batches=4) == again.state()
     last = opened(folder, batch_size=6, epochs=2, shuffle=5)
     last.restore(json.loads(json.dumps(again.state())))
     assert begin + numbers_of(last) == whole
