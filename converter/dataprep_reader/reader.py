@@ -17,7 +17,7 @@ from dataprep_converter.inputs.access import Access
 from dataprep_converter.sampling.selection import SHUFFLE
 from dataprep_converter.stores import StoreSettings, scheme_of
 from dataprep_reader import flow, order, position
-from dataprep_reader.arrays import as_numpy, mask_name
+from dataprep_reader.arrays import as_numpy, mask_name, rows_of
 from dataprep_reader.dataset import DataSet
 from dataprep_reader.notebook import html_table
 from dataprep_reader.order import Parts, Share
@@ -288,6 +288,15 @@ class Reader:
         if mine.epochs is not None:
             after = start.first + mine.epochs
             self._place, self._resumes = Place(after, after, 0, start.rests_from(after)), True
+
+    def rows(self) -> Iterator[dict[str, Any]]:
+        """Yields the records of one pass one at a time, for libraries that make their own batches, such as Hugging Face's `datasets`.
+
+        A record's values are those of the numpy arrays: numbers of numpy's types, arrays, texts and bytes. A null is None, but NaN among
+        floats. This takes longer than batches. The state of the reader is the position after the batch that the record is in.
+        """
+        for batch in self:
+            yield from rows_of(batch if self.yields_numpy else as_numpy(batch))
 
     def _check_process(self) -> None:
         """Raises RuntimeError for a remote store if this process was forked after the store's clients were made."""

@@ -225,6 +225,15 @@ def test_a_state_is_small_and_knows_its_place(folder: Path) -> None:
     assert len(json.dumps(reader.state())) < 400
 
 
+def test_a_state_as_earlier_releases_stored_it_is_restored(folder: Path) -> None:
+    reader = opened(folder, batch_size=10, shuffle=5, shuffle_window=40)
+    of = {"batch_size": 10, "shuffle": 5, "drop_remainder": False, "rank": 0, "world_size": 1, "shuffle_window": 40, "shuffle_version": 2}
+    state = {"version": 1, "first": 0, "epoch": 0, "batch": 2, "of": {"data": reader.state()["of"]["data"]} | of}
+    reader.restore(state)
+    assert reader.state() == state
+    assert ns(reader) == ns(opened(folder, batch_size=10, shuffle=5, shuffle_window=40))[2:]
+
+
 def test_a_state_after_some_batches_is_that_of_a_loop_that_used_them(folder: Path) -> None:
     for options in ({"shuffle": 5}, {"drop_remainder": True, "rank": 1, "world_size": 2}):
         reader, ahead = (opened(folder, batch_size=10, epochs=3, **options) for _ in range(2))
