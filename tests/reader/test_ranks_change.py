@@ -152,6 +152,19 @@ def test_ranks_at_the_end_of_the_epoch_have_nothing_left_of_it(folder: Path) -> 
     assert sorted(seen + numbers_of(one)) == list(range(COUNT // 2, COUNT))
 
 
+def test_a_rank_without_records_of_whole_epochs_reads_its_record_of_the_rest(tmp_path: Path) -> None:
+    few = numbers(tmp_path, count=3)
+    before = opened(few, batch_size=1)
+    seen = take(before, 1)
+    after = readers(few, 5, batch_size=1, epochs=1)
+    assert [reader.batches for reader in after] == [0, 1, 0, 1, 1]
+    for reader in after:
+        reader.restore(states_of([before]))
+    rest = [numbers_of(reader) for reader in after]
+    assert [len(each) for each in rest] == [0, 0, 1, 0, 1]
+    assert sorted(seen + rest[2] + rest[4]) == [0, 1, 2]
+
+
 def test_at_the_beginning_of_an_epoch_nothing_is_divided(folder: Path) -> None:
     one = opened(folder, batch_size=6, epochs=1)
     one.restore(states_of(readers(folder, 2)))
