@@ -56,13 +56,15 @@ def test_a_state_after_some_batches_is_exact_although_tensorflow_takes_batches_i
     assert (len(begin), sorted(begin + rest)) == (12, list(range(30)))
 
 
-@pytest.mark.usefixtures("tf")
-def test_the_code_in_the_docs_works(tmp_path: Path) -> None:
+def test_the_code_in_the_docs_works(tf: Any, tmp_path: Path) -> None:
     features = [{"name": "image_raw", "columns": ["a", "b"]}]
     found: list[Any] = []
-    names = {"uri": str(data_set(tmp_path, lines(200), features)), "train": lambda images, _labels: found.extend(images.numpy().tolist())}
-    (code,) = python_code("docs/reading.md", "## TensorFlow")
-    exec(compile(code, "the page", "exec"), names)  # noqa: S102 - the code is ours
+    model = tf.keras.Sequential([tf.keras.layers.Dense(3)])
+    model.compile(loss=tf.keras.losses.SparseCategoricalCrossentropy(from_logits=True))
+    names: dict[str, Any] = {"uri": str(data_set(tmp_path, lines(200), features)), "model": model}
+    names["train"] = lambda images, _labels: found.extend(images.numpy().tolist())
+    exec("\n".join(python_code("docs/reading.md", "## TensorFlow")), names)  # noqa: S102 - the code is ours
+    assert len(model.history.history["loss"]) == 2
     assert sorted(found) == sorted([n / 8, -float(n)] for n in range(200))
 
 
