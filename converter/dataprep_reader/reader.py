@@ -17,7 +17,7 @@ from dataprep_converter.inputs.access import Access
 from dataprep_converter.sampling.selection import SHUFFLE
 from dataprep_converter.stores import StoreSettings, scheme_of
 from dataprep_reader import flow, order, position
-from dataprep_reader.arrays import as_numpy, mask_name
+from dataprep_reader.arrays import as_numpy, mask_name, rows_of
 from dataprep_reader.dataset import DataSet
 from dataprep_reader.notebook import html_table
 from dataprep_reader.order import Parts, Share
@@ -91,6 +91,7 @@ class Reader:
         self._place = Place(0, 0, 0)
         self._resumes = False
         self._states: list[Mapping[str, Any]] = []
+        self._begun: Place | None = None
         self._process = os.getpid()
         self._check_masks(ShardLayout(data_set, Access(settings), self._columns).features)
 
@@ -127,6 +128,11 @@ class Reader:
     def batches(self) -> int:
         """Number of batches in an epoch, for this rank."""
         return self._share.batches
+
+    @property
+    def fixed_batch_size(self) -> int | None:
+        """The number of records in every batch, or None if the last batch of an epoch may be smaller."""
+        return self._options.batch_size if self._options.drop_remainder else None
 
     @property
     def yields_numpy(self) -> bool:
@@ -203,12 +209,28 @@ class Reader:
 
     # --- the position --------------------------------------------------------------------------------------------
 
-    def state(self) -> dict[str, Any]:
+    def state(self, *, batches: int | None = None) -> dict[str, Any]:
         """Returns the reader's position after the last batch that it yielded, for `restore`.
 
-        The position is a small dictionary that can be stored as JSON.
+        If something between the reader and the loop takes batches in advance, pass the number of `batches` that the loop has used since it
+        began. The position is a small dictionary that can be stored as JSON. Raises ValueError if the loop doesn't have as many batches.
         """
-        return position.described(self._place, self._identity)
+        return position.described(self._place if batches is None else self._after(batches), self._identity)
+
+    def _after(self, batches: int) -> Place:
+        """Returns the position after this number of batches of the current loop."""
+        if batches < 0:
+            raise ValueError(f"batches must be at least 0, got {batches}.")
+        place = start = self._begun or self._start
+        left = batches
+        for epoch, skipped in self._epochs(start):
+            count = self._share_of(start, epoch).batches - skipped
+            if left < count:
+                return replace(start, epoch=epoch, batch=skipped + left)
+            place, left = replace(start, epoch=epoch + 1, batch=0), left - count
+        if left:
+            raise ValueError(f"batches must be at most {batches - left}, because the loop has no more batches, got {batches}.")
+        return place
 
     def restore(self, state: Mapping[str, Any] | Sequence[Mapping[str, Any]]) -> None:
         """Makes the next `for` loop continue at the position that `state` describes.
@@ -229,11 +251,11 @@ class Reader:
         else:
             place = position.parsed(own)
             position.check_same(own["of"], self._identity, list(self._identity))
-        self._place, self._resumes, self._states = place, True, states
+        self._place, self._resumes, self._states, self._begun = place, True, states, None
 
     def set_epoch(self, epoch: int) -> None:
         """Makes the next `for` loop begin with this epoch. PyTorch's samplers have a method with the same name."""
-        self._place, self._resumes, self._states = Place(epoch, epoch, 0), False, []
+        self._place, self._resumes, self._states, self._begun = Place(epoch, epoch, 0), False, [], None
 
     @property
     def _start(self) -> Place:
@@ -256,7 +278,7 @@ class Reader:
         """Yields batches. Their type is Any, because `as_` decides whether they are dictionaries of arrays or RecordBatches."""
         mine = self._options
         self._check_process()
-        start = self._start
+        start = self._begun = self._start
         self._place, self._resumes, self._states = start, False, []
         batches = self._batches(start)
         for place, batch in flow.ahead(batches, depth=mine.prefetch) if mine.prefetch else batches:
@@ -266,6 +288,15 @@ class Reader:
         if mine.epochs is not None:
             after = start.first + mine.epochs
             self._place, self._resumes = Place(after, after, 0, start.rests_from(after)), True
+
+    def rows(self) -> Iterator[dict[str, Any]]:
+        """Yields the records of one pass one at a time, for libraries that make their own batches, such as Hugging Face's `datasets`.
+
+        A record's values are those of the numpy arrays: numbers of numpy's types, arrays, texts and bytes. A null is None, but NaN among
+        floats. This takes longer than batches. The state of the reader is the position after the batch that the record is in.
+        """
+        for batch in self:
+            yield from rows_of(batch if self.yields_numpy else as_numpy(batch))
 
     def _check_process(self) -> None:
         """Raises RuntimeError for a remote store if this process was forked after the store's clients were made."""
