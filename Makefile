@@ -144,6 +144,10 @@ interop: $(STAMP) ## test every third-party reader, even those too large for CI 
 real-data: $(STAMP) ## convert every table that some packages ship, compare each value with other programs, and write docs/real-data.md
 	CI=true REAL_DATA_REPORT=docs/real-data.md $(BIN)/pytest -q -m nightly tests/interop/test_real_tables.py
 
+.PHONY: notebooks
+notebooks: $(STAMP) ## run the notebooks of examples/notebooks in a Jupyter kernel, one of them on the test cluster, and store their outputs
+	CI=true NOTEBOOKS=write $(BIN)/pytest -q tests/interop/test_notebooks.py tests/e2e/test_notebook.py -k "not killed"
+
 .PHONY: memory
 memory: $(STAMP) ## convert SIZE (2G) of each of KINDS (all) within 512 MiB of memory (needs root and many minutes; not part of the tests)
 	PYTHONPATH=$(PYTHONPATH):. $(BIN)/python tests/scale/memory.py --size $(or $(SIZE),2G) $(KINDS)

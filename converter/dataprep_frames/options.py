@@ -83,8 +83,8 @@ def location(uri: str) -> str:
     """Returns the URI in the form that all processes understand. Raises BadSpec if it is neither a URI nor a path."""
     scheme, colon, rest = uri.partition(":")
     if not (colon and _SCHEME.fullmatch(scheme)):
-        # The engine's processes have different working directories.
-        return str(Path(uri).absolute())
+        # The engine's processes have different working directories, and may belong to different users.
+        return str(Path(uri).expanduser().absolute() if uri.startswith("~/") else Path(uri).absolute())
     is_file = scheme.lower() == "file"
     if rest.startswith("//"):
         return path_of(uri) if is_file else uri

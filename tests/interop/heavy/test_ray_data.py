@@ -40,7 +40,8 @@ def left_by_a_killed_driver(folder: Path) -> list[str]:
 def said(folder: Path, left_by_a_killed_driver: list[str]) -> Any:
     """What Ray says. The first driver was killed before."""
     assert left_by_a_killed_driver
-    return json.loads(environments.run("ray", SCRIPT, [wanted(folder, "all")]))
+    # Ray itself prints its progress before.
+    return json.loads(environments.run("ray", SCRIPT, [wanted(folder, "all")]).splitlines()[-1])
 
 
 def wanted(folder: Path, scenario: str) -> Path:
