@@ -1,15 +1,19 @@
 """Class names of `dataprep_io.write`: which columns get them, what the data set says, and what is refused."""
 
+import json
 from pathlib import Path
 from typing import Any
 
 import duckdb
 import pandas as pd  # type: ignore[import-untyped]  # its stubs are not installed
 import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
 import dataprep_io as dp
 from dataprep_converter.core.errors import BadData, BadSpec, NoInput
+from dataprep_converter.inputs.access import Access
+from dataprep_converter.tools.verification import verify
 
 _arrow: Any = pa  # the stubs lack dictionaries
 
@@ -46,6 +50,14 @@ def test_the_result_the_manifest_and_the_reader_have_the_same_classes(tmp_path: 
     assert kinds_of(result) == [1, 0, None]
     again = dp.write(a_frame(), result.uri, mode="ignore")
     assert again.classes == result.classes
+
+
+def test_files_for_other_loaders_have_the_classes(tmp_path: Path) -> None:
+    result = dp.write(a_frame(), tmp_path / "set", format="parquet", parquet={"huggingFace": {}}, classes=["kind"])
+    schema = pq.read_schema(next((tmp_path / "set").glob("*.parquet")))
+    features = json.loads((schema.metadata or {})[b"huggingface"])["info"]["features"]
+    assert features == {"kind": {"names": ["a", "b", "z"], "_type": "ClassLabel"}}
+    assert verify(result.uri, Access(), every_record=True).labels == {"kind": ["a", "b", "z"]}
 
 
 def test_the_classes_of_all_chunks_of_a_table_are_known(tmp_path: Path) -> None:

@@ -173,6 +173,15 @@ def test_a_write_that_fails_leaves_nothing(tmp_path: Path) -> None:
     assert [path for path in (tmp_path / "set").rglob("*") if path.is_file()] == []
 
 
+@pytest.mark.parametrize("query", ["select interval 1 day as span from range(9)", "select error('the query fails') as n from range(9)"])
+def test_a_connection_of_duckdb_is_free_after_a_write_that_fails(tmp_path: Path, query: str) -> None:
+    connection = duckdb.connect()
+    with pytest.raises(Exception, match="'span' is month_day_nano_interval|the query fails") as caught:
+        dp.write(connection.sql(query), tmp_path / "set")
+    assert caught.value.__traceback__ is not None  # which keeps the failed call, as a notebook does
+    assert connection.sql("select 1").fetchall() == [(1,)]
+
+
 def test_a_write_that_fails_keeps_the_earlier_data_set(tmp_path: Path) -> None:
     first = dp.write(pa.table({"n": [7]}), tmp_path / "set")
     with pytest.raises(RuntimeError):

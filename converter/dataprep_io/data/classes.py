@@ -27,7 +27,6 @@ UNLABELLED: Final = -1
 """Hugging Face's number of records without a label, which many test splits have."""
 _SHOWN: Final = 80
 _SHOWN_NAMES: Final = 10
-_arrow: Any = pa  # the stubs lack dictionaries
 
 
 # Any, because this is what a user passes.
@@ -59,25 +58,27 @@ def with_classes(stream: Stream, wanted: Wanted) -> Stream:
                 f"The data has no column {column!r}, which classes names: it has {', '.join(stream.schema.names)}."
                 f"{similar(column, stream.schema.names)}"
             )
-    batches = stream.batches
-    own = [column for column, names in wanted.items() if names is None]
-    if own:
-        for column in own:
-            _check_has_categories(column, stream.schema.field(column).type)
-        first = next(batches, None)
-        if first is None:
-            raise NoInput(f"The data has no rows, so there is nothing to write, and the classes of {own[0]!r} are unknown.")
-        batches = chain((first,), batches)
-        categories = {column: _checked(column, _arrow.array(first.column(column)).dictionary.to_pylist()) for column in own}
-    else:
-        categories = {}
+    stream, categories = _with_categories(stream, [column for column, names in wanted.items() if names is None])
     named = {column: categories[column] if names is None else names for column, names in wanted.items()}
     schema = stream.schema
     for column in named:
         place = schema.get_field_index(column)
         schema = schema.set(place, pa.field(column, _type_of_numbers(column, schema.field(place).type)))
     columns = [_Column(column, names, is_unlabelled_allowed=column in stream.classes) for column, names in named.items()]
-    return replace(stream, schema=schema, batches=_numbered(batches, columns), classes=named)
+    return replace(stream, schema=schema, batches=_numbered(stream.batches, columns), classes=named)
+
+
+def _with_categories(stream: Stream, columns: Sequence[str]) -> tuple[Stream, dict[str, Names]]:
+    """Returns the stream, of which nothing is lost, and the categories of these columns in the first batch."""
+    for column in columns:
+        _check_has_categories(column, stream.schema.field(column).type)
+    if not columns:
+        return stream, {}
+    first: Any = next(stream.batches, None)
+    if first is None:
+        raise NoInput(f"The data has no rows, so there is nothing to write, and the classes of {columns[0]!r} are unknown.")
+    categories = {column: _checked(column, first.column(column).dictionary.to_pylist()) for column in columns}
+    return replace(stream, batches=chain((first,), stream.batches)), categories
 
 
 def _agreed(wanted: Wanted, stream: Stream) -> dict[str, Names | None]:
@@ -98,9 +99,9 @@ def _checked(column: str, names: Any) -> Names:
         raise BadSpec(f"classes: the classes of {column!r} are a list of names, got {names!r}.")
     if len(names) > MOST_TERMS:
         raise BadSpec(f"classes: {column!r} has {len(names):,} classes, but at most {MOST_TERMS:,} can have names.")
-    wrong = next((name for name in names if not isinstance(name, str)), None)
-    if wrong is not None or None in names:
-        raise BadSpec(f"classes: the class names of {column!r} must be texts, but one is {wrong!r}, a {type(wrong).__name__}.")
+    for name in names:
+        if not isinstance(name, str):
+            raise BadSpec(f"classes: the class names of {column!r} must be texts, but one is {name!r}, a {type(name).__name__}.")
     if len(set(names)) < len(names):
         twice = next(name for place, name in enumerate(names) if name in names[:place])
         raise BadSpec(f"classes: the class {twice!r} of {column!r} occurs twice.")

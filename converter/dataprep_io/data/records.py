@@ -19,6 +19,8 @@ _FIRST_RECORDS: Final = 1024
 """The number of records whose values decide the columns' types."""
 _MOST_RECORDS: Final = 16_384
 _BATCH_BYTES: Final = 8 << 20
+_SMALL: Final = frozenset({int, float, bool, type(None)})
+"""The types whose values are so small that only their number counts."""
 _SHOWN: Final = 80
 _ERRORS: Final = (pa.ArrowException, OverflowError, TypeError, ValueError, KeyError)
 """What conversions of values raise."""
@@ -83,7 +85,7 @@ def _chunks(records: Iterable[Mapping[str, Any]]) -> Iterator[tuple[int, list[Ma
     size, start, most = 0, 0, _FIRST_RECORDS
     for record in records:
         chunk.append(record)
-        size += sum(_size(value) for value in record.values())
+        size += sum([8 if type(value) in _SMALL else _size(value) for value in record.values()])
         if len(chunk) >= most or size >= _BATCH_BYTES:
             yield start, chunk
             start += len(chunk)

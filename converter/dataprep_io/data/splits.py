@@ -8,7 +8,7 @@ from typing import Any, Final
 
 import pyarrow as pa
 
-from dataprep_converter.core.errors import ConvertError, NoInput
+from dataprep_converter.core.errors import BadSpec, ConvertError, NoInput
 from dataprep_io.data.arrays import is_array
 from dataprep_io.data.classes import Wanted, with_classes
 from dataprep_io.data.streams import Options, Stream, conformed, is_of, stream_of
@@ -31,6 +31,10 @@ def stream_with_splits(data: Any, options: Options, wanted: Wanted, split_column
         streams: dict[str, Stream] = {}
         for split, rows in data.items():
             streams[str(split)] = stream = _stream_of_split(str(split), rows, options, wanted)
+            if len(streams) > 1 and stream.classes != wanted:
+                raise BadSpec(
+                    f"Split {split}: the data has classes for {', '.join(stream.classes.keys() - wanted)}, but that of the first split doesn't."
+                )
             # Where a column's own categories are wanted, all splits have those of the first.
             wanted = stream.classes
         return _with_split_column(streams)

@@ -5,6 +5,7 @@ protocol, because through the protocol its unnamed index would become a column.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import ExitStack
 from dataclasses import dataclass, field, replace
 from itertools import chain
 from typing import Any, Final
@@ -44,6 +45,8 @@ class Options:
     """The columns' types; without it, they are those of the first records."""
     categories: tuple[str, ...] = ()
     """The columns whose categories are needed as a whole."""
+    opened: ExitStack | None = None
+    """Closes what was opened to read the rows, when they aren't needed any more. A connection of DuckDB is blocked until then."""
 
 
 # Any, because the types of other libraries are only known by their names.
@@ -88,8 +91,10 @@ def _class(data: Any) -> str:
 # --- tables -------------------------------------------------------------------------------------------------------
 
 
-def _of_reader(reader: pa.RecordBatchReader, size: int | None = None) -> Stream:
-    return Stream(reader.schema.remove_metadata(), iter(reader), size)
+def _of_reader(reader: Any, options: Options) -> Stream:
+    if options.opened is not None:
+        options.opened.callback(reader.close)
+    return Stream(reader.schema.remove_metadata(), iter(reader))
 
 
 def _of_table(table: Any, options: Options) -> Stream:
@@ -135,7 +140,7 @@ def _of_arrow_stream(data: Any, options: Options) -> Stream:
         if not hasattr(data, "dtype"):
             raise TypeError(f"write expects a table, but Arrow can't read the columns of {_class(data)}: {exc}") from exc
         raise TypeError(f'write expects a table, but {_class(data)} is a single column. Give it a name: {{"x": data}}. ({exc})') from exc
-    return _of_reader(reader)
+    return _of_reader(reader, options)
 
 
 def _of_arrow_array(data: Any, options: Options) -> Stream:
@@ -148,10 +153,9 @@ def _of_arrow_array(data: Any, options: Options) -> Stream:
 
 def _of_arrow_data_set(data: Any, options: Options) -> Stream:
     """Returns the rows of an Arrow data set, of which only a few batches are read ahead."""
-    del options
     if is_of(data, "pyarrow", "Dataset"):
         data = data.scanner(batch_size=_MOST_RECORDS, batch_readahead=2, fragment_readahead=1)
-    return _of_reader(data.to_reader())
+    return _of_reader(data.to_reader(), options)
 
 
 def _of_polars(frame: Any, options: Options) -> Stream:

@@ -3,6 +3,8 @@
 import logging
 import os
 from collections.abc import Mapping, Sequence
+from contextlib import ExitStack
+from dataclasses import replace
 from typing import Any, Literal
 
 import pyarrow as pa
@@ -88,7 +90,7 @@ def write(
         nested=names_in(nested or (), "nested"),
         output=output_fields(output),
     )
-    options = Options(columns=None if columns is None else names_in(columns, "columns"), schema=schema_in(schema), categories=tuple(wanted))
+    given = Options(columns=None if columns is None else names_in(columns, "columns"), schema=schema_in(schema), categories=tuple(wanted))
     full = Limits(None if shard_records is None else whole_number(shard_records, "shard_records"), size(shard_size, "shard_size"))
     threads = limits.processes() if workers is None else whole_number(workers, "workers")
     settings = () if job is None else access_of(job_file.load(os.fspath(job))).settings
@@ -96,9 +98,10 @@ def write(
     begun = shared.begin_write(chosen, settings)
     if begun.is_skipped:
         return _existing(begun)
-    stream, column = stream_with_splits(data, options, wanted, split_column)
-    write = shared.with_columns(begun, stream.schema, classes=stream.classes, split_column=column)
-    return _written(write, stream, full, threads)
+    with ExitStack() as opened:
+        stream, column = stream_with_splits(data, replace(given, opened=opened), wanted, split_column)
+        write = shared.with_columns(begun, stream.schema, classes=stream.classes, split_column=column)
+        return _written(write, stream, full, threads)
 
 
 def _written(write: "shared.Write", stream: Stream, full: Limits, workers: int) -> Result:

@@ -38,7 +38,7 @@ REFUSALS: Final = {
     },
     "datasets": {
         "names": "BadSpec: classes: the classes of 'label' are dog, cat, but those in the data are cat, dog.",
-        "splits": "BadSpec: classes: the classes of 'label' are cat, dog, but those in the data are a, b.",
+        "splits": "BadSpec: Split test: classes: the classes of 'label' are cat, dog, but those in the data are a, b.",
         "missing": "BadData: The column 'image' has the path of a file that can't be read",
         "empty": "NoInput: The data set has no records, so there is nothing to write.",
     },
@@ -46,7 +46,7 @@ REFUSALS: Final = {
         "loader": "TypeError: write expects the records of a data set, but torch.utils.data.dataloader.DataLoader yields batches.",
         "tensor": "TypeError: An array needs a name for its column",
         "length": "TypeError: write needs the number of samples, but __main__.with_torch.<locals>.Endless has no __len__.",
-        "names": "TypeError: Record 0 is a tuple.",
+        "names": "TypeError: Record 0 has the type tuple.",
         "sparse": "BadData: The array 'x' has values of torch.float32, which can't be a column",
     },
 }
