@@ -90,6 +90,7 @@ class Reader:
         self._options = options
         self._place = Place(0, 0, 0)
         self._resumes = False
+        self._states: list[Mapping[str, Any]] = []
         self._process = os.getpid()
         self._check_masks(ShardLayout(data_set, Access(settings), self._columns).features)
 
@@ -175,7 +176,9 @@ class Reader:
     def part(self, number: int, parts: int) -> "Reader":
         """Returns a reader of one part of this rank's records. Parts are numbered from 0.
 
-        The records are divided into `parts` equal parts, as if there were `parts` times as many ranks.
+        The records are divided into `parts` equal parts, as if there were `parts` times as many ranks. If the states of all ranks have been
+        restored, the parts go on where these ranks were. Raises ValueError if only the state of this rank has been restored, in the middle
+        of an epoch.
         """
         mine = self._options
         part = Reader(
@@ -186,9 +189,16 @@ class Reader:
             options=replace(mine, rank=mine.rank * parts + number, world_size=mine.world_size * parts),
         )
         part._process = self._process
-        part._place = Place(self._place.first, self._place.first, 0)
-        if self._resumes and self._place.rest is not None and not self._place.batch:
-            part._place, part._resumes = self._place, True
+        start = self._start
+        if self._states:
+            part.restore(self._states)
+        elif start.batch and parts > 1:
+            raise ValueError(
+                f"The state of rank {mine.rank} can't be divided into {parts} parts in the middle of an epoch: restore the states of all"
+                " ranks, as a list."
+            )
+        else:
+            part._place, part._resumes = start, True
         return part
 
     # --- the position --------------------------------------------------------------------------------------------
@@ -205,24 +215,30 @@ class Reader:
 
         `state` is the state of this rank, or a list of the states of all ranks, which were taken at the same time. With a list, the number
         of ranks and the batch size may be others now: the records that are left of the epoch are divided among the ranks, so that each
-        record is read once.
+        record is read once. The states of loaders, such as torchdata's StatefulDataLoader, are also accepted, because they contain the
+        states of the loaders' workers.
 
         Raises ValueError if the state was taken from a reader with a different record order; the message names the difference.
         """
-        if isinstance(state, Mapping):
-            place = position.parsed(state)
-            position.check_same(state["of"], self._identity, list(self._identity))
-        elif (own := next((each for each in state if each.get("of") == self._identity), None)) is not None:
-            return self.restore(own)
+        states: list[Mapping[str, Any]] = position.found(state)
+        own = next((each for each in states if each["of"] == self._identity), None)
+        if isinstance(state, Mapping) and (position.is_state(state) or not states):
+            own, states = state, []
+        if own is None:
+            place = position.merged(states, self._identity, records=self.records)
         else:
-            place = position.merged(state, self._identity, records=self.records)
-        self._place, self._resumes = place, True
-        return None
+            place = position.parsed(own)
+            position.check_same(own["of"], self._identity, list(self._identity))
+        self._place, self._resumes, self._states = place, True, states
 
     def set_epoch(self, epoch: int) -> None:
         """Makes the next `for` loop begin with this epoch. PyTorch's samplers have a method with the same name."""
-        self._place = Place(epoch, epoch, 0)
-        self._resumes = False
+        self._place, self._resumes, self._states = Place(epoch, epoch, 0), False, []
+
+    @property
+    def _start(self) -> Place:
+        """The position at which the next loop begins."""
+        return self._place if self._resumes else Place(self._place.first, self._place.first, 0)
 
     @cached_property
     def _identity(self) -> dict[str, Any]:
@@ -240,15 +256,16 @@ class Reader:
         """Yields batches. Their type is Any, because `as_` decides whether they are dictionaries of arrays or RecordBatches."""
         mine = self._options
         self._check_process()
-        start = self._place if self._resumes else Place(self._place.first, self._place.first, 0)
-        self._place, self._resumes = start, False
+        start = self._start
+        self._place, self._resumes, self._states = start, False, []
         batches = self._batches(start)
         for place, batch in flow.ahead(batches, depth=mine.prefetch) if mine.prefetch else batches:
             self._place = place
             yield batch
             del batch
         if mine.epochs is not None:
-            self.set_epoch(start.first + mine.epochs)
+            after = start.first + mine.epochs
+            self._place, self._resumes = Place(after, after, 0, start.rests_from(after)), True
 
     def _check_process(self) -> None:
         """Raises RuntimeError for a remote store if this process was forked after the store's clients were made."""
@@ -278,8 +295,8 @@ class Reader:
         """Yields (number, number of batches to skip) for every epoch of the pass."""
         epochs, has_some = self._options.epochs, self._share.batches > 0
         after = None if epochs is None else start.first + epochs
-        for epoch in itertools.count(start.epoch) if has_some else ():
-            if after is not None and epoch >= after:
+        for epoch in itertools.count(start.epoch):
+            if (after is not None and epoch >= after) or not (has_some or start.rests_from(epoch)):
                 return
             yield epoch, start.batch if epoch == start.epoch else 0
 

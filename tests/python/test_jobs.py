@@ -48,6 +48,18 @@ def test_a_second_run_makes_the_same_data_set(tmp_path: Path) -> None:
     assert dp.Job("rows", **spec).run(quiet=True, workers=1) == first
 
 
+def test_a_changed_job_replaces_what_failed_in_this_process(tmp_path: Path) -> None:
+    spec = a_spec(tmp_path)
+    (tmp_path / "rows.csv").write_text(ROWS + "a,none\n")
+    spec["source"]["csv"]["header"] = False
+    spec["source"]["csv"]["skipLines"] = 1
+    spec["source"]["csv"]["columns"] = [{"name": "kind", "type": "String"}, {"name": "size", "type": "Int64"}]
+    with pytest.raises(dp.BadData, match="none"):
+        dp.Job("rows", **spec).run(quiet=True, workers=1)
+    result = dp.Job("rows", **spec, on_bad_record={"policy": "Skip"}).run(quiet=True, workers=1)
+    assert (result.records, result.bad_records) == (3, 1)
+
+
 def test_the_keywords_have_the_names_of_python(tmp_path: Path) -> None:
     job = dp.Job("rows", on_bad_record={"policy": "Skip"}, allow_empty=True, **a_spec(tmp_path))
     assert job.spec.on_bad_record.policy == "Skip"

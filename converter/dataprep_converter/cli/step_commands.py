@@ -159,6 +159,7 @@ def _executors(arguments: argparse.Namespace, job: "DataPrepJob") -> "Iterator[E
 
 def _plan(arguments: argparse.Namespace) -> Exit:
     from dataprep_converter.runtime import allocator
+    from dataprep_converter.steps import lineage
     from dataprep_converter.steps.conversion.scan_step import scan_request
     from dataprep_converter.steps.plan_step import dry_run, run_plan_step
 
@@ -199,7 +200,13 @@ def _plan(arguments: argparse.Namespace) -> Exit:
             else f"{result.tasks} task{'s' * (result.tasks != 1)}"
         )
         logger.info("run %s: %d records in %d shards, %s", result.run_id, result.records, result.shards, outcome)
-        leave(_finished_if_small(job, planned, access) if pods is not None else result)
+        with lineage.of_step(job, access) as told:
+            told.planned(planned.plan)
+            if pods is not None:
+                result = _finished_if_small(job, planned, access)
+            leave(result)
+            if result.commit is not None:
+                told.committed(result.commit)
     return Exit.DONE
 
 
@@ -308,6 +315,7 @@ def _shuffle(arguments: argparse.Namespace) -> Exit:
 
 
 def _commit(arguments: argparse.Namespace) -> Exit:
+    from dataprep_converter.steps import lineage
     from dataprep_converter.steps.kinds import kind_of
 
     job = with_code(job_of(arguments))
@@ -318,7 +326,10 @@ def _commit(arguments: argparse.Namespace) -> Exit:
         result = kind.commit(job.spec, plan=plan, access=access)
         tell(files=result.files, records=result.records.out)
     _log_commit(result)
-    leave(result)
+    with lineage.of_step(job, access) as told:
+        leave(result)
+        told.planned(plan)
+        told.committed(result)
     return Exit.DONE
 
 

@@ -25,9 +25,15 @@ def is_array(values: Any) -> bool:
 
 
 def as_numpy(values: Any) -> npt.NDArray[Any]:
-    """Returns an array's values, with their mask. A tensor of torch is taken from its device and from its graph."""
+    """Returns an array's values, with their mask. A tensor of torch is taken from its device and from its graph; bfloat16, which NumPy lacks,
+    becomes float32.
+
+    Raises TypeError for other tensors that NumPy can't have, and ValueError for values that are no array.
+    """
     if type(values).__module__.partition(".")[0] == "torch":
         values = values.detach().cpu()
+        if str(values.dtype) == "torch.bfloat16":
+            values = values.float()
     return np.asanyarray(values) if isinstance(values, np.ma.MaskedArray) else np.asarray(values)
 
 
@@ -79,7 +85,9 @@ def _values(name: str, values: Any) -> Any:
         return _column(name, values)
     try:
         array = as_numpy(values)
-    except (TypeError, ValueError) as exc:
+    except TypeError as exc:
+        raise BadData(f"The array {name!r} has values of {values.dtype}, which can't be a column: {exc}") from exc
+    except ValueError as exc:
         raise BadData(f"NumPy can't make an array of {name!r}: {exc}") from exc
     if not array.ndim:
         raise BadData(f"The array {name!r} is a single value, expected one entry per record.")

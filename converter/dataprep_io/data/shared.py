@@ -5,7 +5,7 @@ This is the only module here that imports `dataprep_frames`.
 
 import logging
 import re
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from functools import wraps
 from typing import Any, Final, ParamSpec, TypeVar
@@ -16,6 +16,7 @@ from dataprep_api.dataset.messages import CommitResult
 from dataprep_api.errors import SpecError
 from dataprep_converter.core.errors import BadSpec, ConvertError, Unreachable
 from dataprep_converter.dataset.frame_rows import PYTHON
+from dataprep_converter.pipeline.pipeline import Pipeline
 from dataprep_converter.stores import StoreSettings
 from dataprep_frames import attempts, columns, publishing
 from dataprep_frames.attempts import WrittenPartition
@@ -34,6 +35,7 @@ __all__ = [
     "WrittenPartition",
     "abort",
     "begin_write",
+    "class_names",
     "commit",
     "has_void",
     "may_become",
@@ -117,10 +119,11 @@ def begin_write(options: WriteOptions, settings: Iterable[StoreSettings]) -> Wri
 
 
 @_in_words_of_write
-def with_columns(write: Write, schema: pa.Schema, *, split_column: str | None) -> Write:
-    """Returns the write of rows with these columns. See `columns.with_columns`."""
+def with_columns(write: Write, schema: pa.Schema, *, classes: Mapping[str, tuple[str, ...]], split_column: str | None) -> Write:
+    """Returns the write of rows with these columns and names of classes. See `columns.with_columns`."""
+    options = replace(write.options, classes=classes, split_column=split_column)
     with in_words_of(write.engine):
-        return columns.with_columns(replace(write, options=replace(write.options, split_column=split_column)), schema)
+        return columns.with_columns(replace(write, options=options), schema)
 
 
 @_in_words_of_write
@@ -146,6 +149,12 @@ def write_partition(write: Write, batches: Sequence[pa.RecordBatch], *, number: 
 def commit(write: Write, written: Sequence[WrittenPartition]) -> CommitResult | None:
     """See `publishing.commit`."""
     return publishing.commit(write, written)
+
+
+def class_names(write: Write) -> dict[str, list[str]]:
+    """Returns the names of the classes of each feature, as the manifest has them."""
+    with Pipeline(write.spec, write.state, write.access()) as pipeline:
+        return pipeline.class_names()
 
 
 abort = publishing.abort

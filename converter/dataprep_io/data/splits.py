@@ -10,6 +10,7 @@ import pyarrow as pa
 
 from dataprep_converter.core.errors import ConvertError, NoInput
 from dataprep_io.data.arrays import is_array
+from dataprep_io.data.classes import Wanted, with_classes
 from dataprep_io.data.streams import Options, Stream, conformed, is_of, stream_of
 
 _SHOWN: Final = 60
@@ -22,18 +23,23 @@ def has_table_for_each_split(data: Any) -> bool:
     return is_mapping or is_of(data, "datasets", "DatasetDict", "IterableDatasetDict")
 
 
-def stream_with_splits(data: Any, options: Options, split_column: str | None) -> tuple[Stream, str | None]:
-    """Returns the rows of `data`, and the name of their column with the names of splits, if they have one."""
+def stream_with_splits(data: Any, options: Options, wanted: Wanted, split_column: str | None) -> tuple[Stream, str | None]:
+    """Returns the rows of `data` with the wanted classes, and the name of their column with the names of splits, if they have one."""
     if has_table_for_each_split(data):
         if not data:
             raise NoInput("The data has no splits, so there is nothing to write.")
-        return _with_split_column({str(split): _stream_of_split(str(split), rows, options) for split, rows in data.items()})
-    stream = stream_of(data, options)
+        streams: dict[str, Stream] = {}
+        for split, rows in data.items():
+            streams[str(split)] = stream = _stream_of_split(str(split), rows, options, wanted)
+            # Where a column's own categories are wanted, all splits have those of the first.
+            wanted = stream.classes
+        return _with_split_column(streams)
+    stream = with_classes(stream_of(data, options), wanted)
     return (stream, None) if split_column is None else (_with_texts(stream, split_column), split_column)
 
 
-def _stream_of_split(split: str, rows: Any, options: Options) -> Stream:
-    """Returns the rows of a split. The messages of errors name the split."""
+def _stream_of_split(split: str, rows: Any, options: Options, wanted: Wanted) -> Stream:
+    """Returns the rows of a split with the wanted classes. The messages of errors name the split."""
     first = rows[0] if isinstance(rows, list | tuple) and rows else None
     is_value = isinstance(rows, int | float | str | bytes | None) or (
         options.columns is None and isinstance(first, int | float | str | bytes)
@@ -44,7 +50,7 @@ def _stream_of_split(split: str, rows: Any, options: Options) -> Stream:
             "columns, pass a table or arrays, such as pyarrow.table(data). If the dictionary is a record, pass a list of records."
         )
     with _naming_split(split):
-        stream = stream_of(rows, options)
+        stream = with_classes(stream_of(rows, options), wanted)
     return replace(stream, batches=_named_batches(split, stream.batches))
 
 
@@ -70,20 +76,19 @@ def _naming_split(split: str) -> Iterator[None]:
 
 def _with_split_column(streams: dict[str, Stream]) -> tuple[Stream, str]:
     """Returns one stream with a column that names the split of each row. All splits get the columns of the first."""
-    first = next(iter(streams))
-    schema = streams[first].schema
+    first, stream = next(iter(streams.items()))
+    schema = stream.schema
     column = "split"
     while column in schema.names:
         column += "_"
     sizes = [stream.size for stream in streams.values()]
     batches = [
-        _named(conformed(stream, schema, what=f"The split {split}", known=f"the split {first}"), column, split)
-        for split, stream in streams.items()
+        _named(conformed(each, schema, what=f"The split {split}", known=f"the split {first}"), column, split)
+        for split, each in streams.items()
     ]
     known = [size for size in sizes if size is not None]
-    return Stream(
-        schema.append(pa.field(column, pa.string())), chain.from_iterable(batches), max(known) if len(known) == len(sizes) else None
-    ), column
+    size = max(known) if len(known) == len(sizes) else None
+    return Stream(schema.append(pa.field(column, pa.string())), chain.from_iterable(batches), size, stream.classes), column
 
 
 def _with_texts(stream: Stream, column: str) -> Stream:
@@ -93,7 +98,7 @@ def _with_texts(stream: Stream, column: str) -> Stream:
         return stream
     field = pa.field(column, pa.string())
     batches = (batch.set_column(place, field, batch.column(place).cast(pa.string())) for batch in stream.batches)
-    return Stream(stream.schema.set(place, field), batches, stream.size)
+    return replace(stream, schema=stream.schema.set(place, field), batches=batches)
 
 
 def _is_text(kind: Any) -> bool:

@@ -2,7 +2,7 @@
 
 import logging
 import os
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, Literal
 
 import pyarrow as pa
@@ -15,6 +15,7 @@ from dataprep_converter.inputs.store_settings import access_of
 from dataprep_converter.runtime import limits
 from dataprep_io import results
 from dataprep_io.data import shared
+from dataprep_io.data.classes import wanted_classes
 from dataprep_io.data.parameters import AnyPath, path, size, whole_number
 from dataprep_io.data.parameters import names as names_in
 from dataprep_io.data.parameters import schema as schema_in
@@ -40,6 +41,7 @@ def write(
     columns: Sequence[str] | None = None,
     schema: pa.Schema | None = None,
     nested: Sequence[str] = (),
+    classes: Mapping[str, Sequence[str] | None] | Sequence[str] | None = None,
     shard_records: int | None = None,
     shard_size: int | str = DEFAULT_BYTES,
     workers: int | None = None,
@@ -58,6 +60,7 @@ def write(
     columns        names of the values, if records are tuples
     schema         types of the columns, if data isn't a table or arrays; by default those of the first 1,024 records, or of the first table
     nested         structs, and lists that contain nulls, to keep as nested values
+    classes        columns to write as numbers of classes: for each, the names of the classes; a list of columns takes their own categories
     shard_records  the maximum number of records of a shard
     shard_size     the maximum size of a shard's rows in memory, such as "64Mi"
     workers        the number of shards that are written at the same time; by default one per processor, fewer if memory is short
@@ -73,6 +76,9 @@ def write(
     by_split = has_table_for_each_split(data)
     if by_split and (split_column is not None or split != shared.SPLIT):
         raise BadSpec("The data has a table for each split, so neither split nor split_column can be set.")
+    wanted = wanted_classes(classes)
+    if split_column in wanted:
+        raise BadSpec(f"The column {split_column!r} has the names of splits and isn't written, so it can't have classes.")
     chosen = shared.write_options(
         path(uri),
         format_=format,
@@ -82,7 +88,7 @@ def write(
         nested=names_in(nested or (), "nested"),
         output=output_fields(output),
     )
-    options = Options(columns=None if columns is None else names_in(columns, "columns"), schema=schema_in(schema))
+    options = Options(columns=None if columns is None else names_in(columns, "columns"), schema=schema_in(schema), categories=tuple(wanted))
     full = Limits(None if shard_records is None else whole_number(shard_records, "shard_records"), size(shard_size, "shard_size"))
     threads = limits.processes() if workers is None else whole_number(workers, "workers")
     settings = () if job is None else access_of(job_file.load(os.fspath(job))).settings
@@ -90,8 +96,9 @@ def write(
     begun = shared.begin_write(chosen, settings)
     if begun.is_skipped:
         return _existing(begun)
-    stream, column = stream_with_splits(data, options, split_column)
-    return _written(shared.with_columns(begun, stream.schema, split_column=column), stream, full, threads)
+    stream, column = stream_with_splits(data, options, wanted, split_column)
+    write = shared.with_columns(begun, stream.schema, classes=stream.classes, split_column=column)
+    return _written(write, stream, full, threads)
 
 
 def _written(write: "shared.Write", stream: Stream, full: Limits, workers: int) -> Result:
@@ -113,7 +120,7 @@ def _written(write: "shared.Write", stream: Stream, full: Limits, workers: int) 
     bar.show(Written(result.files, result.records.out, is_finished=True))
     for warning in result.warnings:
         logger.warning("%s", warning)
-    return results.of_commit(write.spec.output.uri, result)
+    return results.of_commit(write.spec.output.uri, result, classes=shared.class_names(write))
 
 
 def _existing(write: "shared.Write") -> Result:
