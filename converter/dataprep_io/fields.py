@@ -1,5 +1,6 @@
 """Names of fields: as keywords in Python (`file_name`), and as the API has them (`fileName`)."""
 
+import os
 from collections.abc import Mapping
 from typing import Any, Final
 
@@ -48,9 +49,11 @@ def output_fields(keywords: Mapping[str, Any]) -> dict[str, Any]:
 
 # Any, because fields have values of every kind that YAML has.
 def plain(value: Any) -> Any:
-    """Returns a value as in YAML: models become the fields that were set."""
+    """Returns a value as in YAML: models become the fields that were set, and paths become texts."""
     if isinstance(value, BaseModel):
         return value.model_dump(mode="json", by_alias=True, exclude_unset=True)
+    if isinstance(value, os.PathLike):
+        return os.fspath(value)
     if isinstance(value, Mapping):
         return {str(name): plain(each) for name, each in value.items()}
     if isinstance(value, list | tuple):

@@ -121,6 +121,7 @@ def test_texts_of_a_later_table_never_become_numbers(tmp_path: Path) -> None:
         ),
         (pd.DataFrame({"c": pd.arrays.SparseArray([0])}), {}, dp.BadData, "can't be converted to an Arrow table: Sparse pandas data"),
         (pd.Series([1], name="a"), {}, TypeError, r'pandas\.Series is a single column\. Give it a name: \{"x": data\}'),
+        (pa.chunked_array([[1]]), {}, TypeError, r"pyarrow\.lib\.ChunkedArray is a single column"),
         (pa.array([1]), {}, TypeError, r"pyarrow\.lib\.Int64Array is a single column of int64"),
         ({"a": np.array(3)}, {}, dp.BadData, "The array 'a' is a single value, expected one entry per record"),
         ({"a": np.arange(2), "b": "xy"}, {}, dp.BadData, "The array 'b' is a single value"),

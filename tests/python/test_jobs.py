@@ -72,6 +72,18 @@ def test_a_value_can_be_a_model(tmp_path: Path) -> None:
     assert dp.Job("rows", **{**spec, "output": model}).to_yaml() == dp.Job("rows", **spec).to_yaml()
 
 
+def test_a_path_can_be_a_value(tmp_path: Path) -> None:
+    spec = a_spec(tmp_path)
+    spec["output"]["uri"] = tmp_path / "set"
+    assert dp.Job("rows", **spec).spec.output.uri == str(tmp_path / "set")
+
+
+@pytest.mark.parametrize("workers", [0, -1, "2", 1.5])
+def test_an_impossible_number_of_workers_is_named(tmp_path: Path, workers: Any) -> None:
+    with pytest.raises(dp.BadSpec, match="workers is a whole number of at least 1, got "):
+        dp.Job("rows", **a_spec(tmp_path)).run(quiet=True, workers=workers)
+
+
 def test_all_faults_are_named(tmp_path: Path) -> None:
     spec = a_spec(tmp_path)
     with pytest.raises(dp.SpecError, match="^sourc: a job has no such field. Did you mean 'source'?"):

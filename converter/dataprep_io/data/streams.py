@@ -137,7 +137,7 @@ def _of_arrow_stream(data: Any, options: Options) -> Stream:
     try:
         reader = _arrow.RecordBatchReader.from_stream(data)
     except (pa.ArrowException, ValueError) as exc:
-        if not hasattr(data, "dtype"):
+        if not hasattr(data, "dtype") and not isinstance(data, pa.ChunkedArray):
             raise TypeError(f"write expects a table, but Arrow can't read the columns of {_class(data)}: {exc}") from exc
         raise TypeError(f'write expects a table, but {_class(data)} is a single column. Give it a name: {{"x": data}}. ({exc})') from exc
     return _of_reader(reader, options)

@@ -153,7 +153,7 @@ async def connected(place: Place) -> AsyncIterator[Cluster]:
 
 async def _load(place: Place, configuration: Configuration) -> str | None:
     """Fills in the configuration, and returns the namespace that it names. Raises ClusterError."""
-    named = place.kubeconfig or os.environ.get("KUBECONFIG")
+    named = os.fspath(place.kubeconfig) if place.kubeconfig else os.environ.get("KUBECONFIG")
     file = named or str(Path(_KUBECONFIG).expanduser())
     if not any(Path(each).exists() for each in file.split(os.pathsep)):
         if named:
