@@ -60,8 +60,8 @@ def units(job: DataPrepJob, **changes: Any) -> list[int]:
     access = Access()
     access.sql_engine = changes.get("engine")
     with make_plan(job.spec, access, parts=changes.get("parts")) as new:
-        lengths: Any = new.plan.units.table["records"]
-    return list(lengths.to_pylist())
+        lengths: list[Any] = new.plan.units.table["records"].to_pylist()
+    return lengths
 
 
 @pytest.mark.parametrize(
