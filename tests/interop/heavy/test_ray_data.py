@@ -7,6 +7,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.builders.data_sets import data_set, lines
+from tests.builders.pages import python_code
 from tests.interop.comparisons import compared
 
 import environments
@@ -40,13 +42,15 @@ def left_by_a_killed_driver(folder: Path) -> list[str]:
 def said(folder: Path, left_by_a_killed_driver: list[str]) -> Any:
     """What Ray says. The first driver was killed before."""
     assert left_by_a_killed_driver
-    # Ray itself prints its progress before.
+    data_set(folder / "documented", lines(200), [{"name": "image_raw", "columns": ["a", "b"]}])
+    # Ray prints its progress, and messages about killed workers, before the last line.
     return json.loads(environments.run("ray", SCRIPT, [wanted(folder, "all")]).splitlines()[-1])
 
 
 def wanted(folder: Path, scenario: str) -> Path:
     path = folder / f"{scenario}.json"
-    path.write_text(json.dumps({"paths": PATHS, "folder": str(folder), "scenario": scenario}))
+    code = {"code": python_code("docs/reading.md", "## Ray Data"), "uri": str(folder / "documented" / "set")}
+    path.write_text(json.dumps({"paths": PATHS, "folder": str(folder), "scenario": scenario} | code))
     return path
 
 
@@ -130,6 +134,10 @@ def test_columns_that_differ_between_tasks_need_a_schema(said: Any, folder: Path
 def test_operators_that_are_fused_with_the_write_run_as_usual(said: Any, folder: Path) -> None:
     assert said["refusals"]["sampled"] is None
     verify(str(folder / "sampled"), Access(), every_record=True)
+
+
+def test_the_code_in_the_docs_works(said: Any) -> None:
+    assert sorted(pair for images in said["documented"] for pair in images) == sorted([n / 8, -float(n)] for n in range(200))
 
 
 def test_blocks_of_pandas_are_written(said: Any, folder: Path) -> None:

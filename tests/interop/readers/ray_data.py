@@ -1,7 +1,8 @@
-"""Writes and reads data sets with Ray Data and `dataprep_ray`. Input: a JSON file of {paths, folder, scenario}.
+"""Writes and reads data sets with Ray Data and `dataprep_ray`. Input: a JSON file of {paths, folder, scenario, code, uri}.
 
-`paths` are the folders of the code, which Ray's processes need too. The scenario `killed` kills the driver while its tasks write. The
-scenario `all` returns rows, messages of refused calls, and the attempts of tasks.
+`paths` are the folders of the code, which Ray's processes need too. `code` is that of the documentation, which reads the data set `uri`. The
+scenario `killed` kills the driver while its tasks write. The scenario `all` returns rows, messages of refused calls, and the attempts of
+tasks.
 """
 
 import importlib.metadata
@@ -178,6 +179,7 @@ def everything() -> dict[str, Any]:
         "refusals": refusals,
         "written": rows_of(table),
         "read": rows_of(back),
+        "documented": documented(),
         "schemas": [str(table.schema()), str(back.schema())],
         "images": {name: [list(column.shape), str(column.dtype), int(column.sum())] for name, column in batch.items()},
         "splits": rows_of(opened("splits", split_column="part")),
@@ -186,6 +188,14 @@ def everything() -> dict[str, Any]:
         "read_after_a_kill": sorted(row["n"] for row in opened("failing").map_batches(read, batch_size=None).take_all()),
         "attempts": sorted(str(path.relative_to(ATTEMPTS)) for path in ATTEMPTS.rglob("*")),
     }
+
+
+def documented() -> list[Any]:
+    """Runs the code of the documentation. Returns the images that it trains with."""
+    found: list[Any] = []
+    names = {"uri": wanted["uri"], "train": lambda images, _labels: found.append(images.tolist())}
+    exec("\n".join(wanted["code"]), names)  # noqa: S102 - the code is ours
+    return found
 
 
 def _refusal(call: Callable[[], Any]) -> Exception | None:
