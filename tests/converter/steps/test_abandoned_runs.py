@@ -149,7 +149,7 @@ def test_the_same_run_keeps_the_processes_that_may_be_at_work(tmp_path: Path) ->
 
 def test_a_process_is_known_by_its_start() -> None:
     ended = subprocess.run([sys.executable, "-c", "import os; print(os.getpid())"], capture_output=True, text=True, check=True)
-    this = makers.this_process("x")
+    this = makers.this_process("a job that this process has not run")
     assert this is not None
     assert not makers.has_ended(this)
     assert makers.has_ended(this.model_copy(update={"pid": int(ended.stdout)}))
