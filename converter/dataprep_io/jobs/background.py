@@ -46,5 +46,5 @@ def iterate(items: AsyncGenerator[_T, None]) -> Iterator[_T]:
 def _loop(process: int) -> asyncio.AbstractEventLoop:
     """Returns the loop of this process. A forked process gets its own, because threads don't survive a fork."""
     loop = asyncio.new_event_loop()
-    threading.Thread(target=loop.run_forever, name=f"dataprep-{process}", daemon=True).start()
+    threading.Thread(target=loop.run_forever, name=f"dataprep_io-{process}", daemon=True).start()
     return loop
