@@ -1,8 +1,8 @@
 """Writes and reads data sets with Ray Data and `dataprep_ray`. Input: a JSON file of {paths, folder, scenario, code, uri}.
 
 `paths` are the folders of the code, which Ray's processes need too. `code` is that of the documentation, which reads the data set `uri`. The
-scenario `killed` kills the driver while its tasks write. The scenario `all` returns rows, messages of refused calls, and the attempts of
-tasks.
+scenario `killed` kills the driver while its tasks write. The scenario `all` writes rows, messages of refused calls, and the attempts of
+tasks to `said.json` in the folder.
 """
 
 import importlib.metadata
@@ -216,5 +216,6 @@ if __name__ == "__main__":
         if wanted["scenario"] == "killed":
             killed()
         else:
-            sys.stdout.write(f"\n{json.dumps(everything())}")
+            # Not on stdout, because Ray prints there at any moment.
+            (FOLDER / "said.json").write_text(json.dumps(everything()))
         ray.shutdown()
