@@ -121,12 +121,14 @@ def _type_of_numbers(column: str, kind: Any) -> pa.DataType:
     if pa.types.is_integer(kind):
         numbers: pa.DataType = kind
         return numbers
-    if not _is_text(kind.value_type if pa.types.is_dictionary(kind) else kind):
+    if not is_text(kind):
         raise BadSpec(f"classes: the column {column!r} is {kind}, so it can't have classes: expected whole numbers or texts.")
     return pa.int64()
 
 
-def _is_text(kind: Any) -> bool:
+def is_text(kind: Any) -> bool:
+    """Whether a column has texts, or categories of texts."""
+    kind = kind.value_type if pa.types.is_dictionary(kind) else kind
     return bool(pa.types.is_string(kind) or pa.types.is_large_string(kind) or pa.types.is_string_view(kind))
 
 

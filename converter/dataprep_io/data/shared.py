@@ -5,10 +5,9 @@ This is the only module here that imports `dataprep_frames`.
 
 import logging
 import re
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
-from functools import wraps
-from typing import Any, Final, ParamSpec, TypeVar
+from typing import Any, Final
 
 import pyarrow as pa
 
@@ -21,7 +20,7 @@ from dataprep_converter.stores import StoreSettings
 from dataprep_frames import attempts, columns, publishing
 from dataprep_frames.attempts import WrittenPartition
 from dataprep_frames.families import may_become
-from dataprep_frames.messages import in_words_of
+from dataprep_frames.messages import in_words, in_words_of
 from dataprep_frames.options import SPLIT, Mode, WriteOptions, check_format, location, spec_of
 from dataprep_frames.rows import has_void
 from dataprep_frames.writing import Write
@@ -63,25 +62,8 @@ _WORDS: Final = (
 )
 """Patterns in messages about data frames, and the words of `write` for them."""
 
-_P = ParamSpec("_P")
-_T = TypeVar("_T")
-
-
-def _in_words_of_write(function: Callable[_P, _T]) -> Callable[_P, _T]:
-    """Puts messages that speak of Spark into the words of `write`."""
-
-    @wraps(function)
-    def call(*args: _P.args, **kwargs: _P.kwargs) -> _T:
-        try:
-            return function(*args, **kwargs)
-        except ConvertError as exc:
-            text = str(exc)
-            for pattern, words in _WORDS:
-                text = re.sub(pattern, words, text)
-            exc.args = (text,)
-            raise
-
-    return call
+_in_words_of_write = in_words(_WORDS)
+"""A decorator that puts messages about data frames into the words of `write`."""
 
 
 @_in_words_of_write
