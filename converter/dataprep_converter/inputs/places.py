@@ -11,7 +11,7 @@ import re
 import socket
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from functools import cache
+from functools import cache, lru_cache
 from pathlib import Path
 from typing import Final
 from urllib.parse import unquote, urlsplit
@@ -130,7 +130,8 @@ class Mount:
     """The names of the mounted folder."""
 
 
-def mounts(text: str) -> list[Mount]:
+@lru_cache(maxsize=1)  # A job asks for several places, and the mounts rarely change meanwhile.
+def mounts(text: str) -> Sequence[Mount]:
     """Parses the text of `/proc/self/mountinfo`."""
     parsed = []
     for line in text.splitlines():

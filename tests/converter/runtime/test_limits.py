@@ -36,6 +36,14 @@ def test_memory_is_the_smallest_limit(tmp_path: Path, membership: str, files: di
     assert limits.memory_bytes(**groups(tmp_path, membership, files)) == expected
 
 
+def test_changes_of_limits_and_groups_are_seen(tmp_path: Path) -> None:
+    found = [
+        limits.memory_bytes(**groups(tmp_path, membership, {"memory.max": parent, "a/memory.max": "1048576"}))
+        for membership, parent in (("0::/\n", "3145728"), ("0::/\n", "2097152"), ("0::/a\n", "2097152"))
+    ]
+    assert found == [3 << 20, 2 << 20, 1 << 20]
+
+
 @pytest.mark.parametrize(("membership", "files", "expected"), [
     ("0::/\n", {"cpu.max": "200000 100000"}, 2),
     ("0::/\n", {"cpu.max": "50000 100000"}, 1),
