@@ -11,13 +11,16 @@ from dataprep_io.jobs import background
 
 
 async def numbers(closed: list[str], *, interrupts: bool) -> AsyncGenerator[int, None]:
-    """Yields two numbers. Then, interrupts the caller, who waits for the third."""
+    """Yields two numbers. Then, interrupts the caller, who waits for the third.
+
+    If the signal comes just before the caller waits, Python tells the caller of it when the wait ends, so the wait is short.
+    """
     try:
         yield 1
         yield 2
         if interrupts:
             signal.pthread_kill(int(threading.main_thread().ident or 0), signal.SIGINT)
-            await asyncio.sleep(60)
+            await asyncio.sleep(1)
     finally:
         await asyncio.sleep(0)
         closed.append("closed")

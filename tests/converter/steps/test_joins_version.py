@@ -29,15 +29,15 @@ ROWS = 200
 def small_pieces(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(joined_tables, "_FIRST_RECORDS", 32)
     monkeypatch.setattr(joined_tables, "PIECE_RECORDS", 64)
-    monkeypatch.setattr(joined_tables, "_PIECE_BYTES", 16 << 10)
+    monkeypatch.setattr(joined_tables, "_PIECE_BYTES", 2 << 10)
     monkeypatch.setattr(join, "UNIT_RECORDS", 1)
 
 
 def a_job(folder: Path, *, wide: bool = True, nulls: bool = True, sequences: bool = False, **output: Any) -> DataPrepJob:
-    """A job that joins two tables. A wide record has a thousand bytes. Only the first rows have nulls."""
+    """A job that joins two tables. A wide record has 136 bytes. Only the first rows have nulls."""
     (folder / "in").mkdir(exist_ok=True)
     numbers = np.arange(ROWS)
-    columns = {f"c{place}": pa.array(numbers + place, mask=nulls & (numbers < 3)) for place in range(125 if wide else 1)}
+    columns = {f"c{place}": pa.array(numbers + place, mask=nulls & (numbers < 3)) for place in range(15 if wide else 1)}
     left = a_table(folder / "in", "left", pa.table({"id": numbers, **columns}))
     right = a_table(folder / "in", "right", pa.table({"id": numbers[::-1], "x": numbers}), **({"orderBy": ["x"]} if sequences else {}))
     places = {"uri": str(folder / "out"), "format": "parquet", "shards": {"count": 2}, "overwrite": "IfChanged"} | output
