@@ -38,6 +38,9 @@ HELM_FLAGS = (
     "-X helm.sh/helm/v3/pkg/lint/rules.k8sVersionMinor={minor}",
 )
 KUEUE_FLAGS = ("-X sigs.k8s.io/kueue/pkg/version.GitVersion=v{kueue}",)
+_NICENESS = 5
+"""The builds come after a developer's own work, but before the tests that need no cluster (`tests/run`), because all tests on the cluster
+wait for the builds."""
 # All versions share the cache. These flags change the binary, so they are part of the key.
 BUILD_FLAGS = ("-trimpath", "-buildvcs=false")
 
@@ -53,8 +56,10 @@ class Program:
     """The program's source files, if they are in the module's folder. All other programs are packages of their modules' dependencies."""
 
 
-# In the order in which the start of the cluster needs them, the longest build first.
+# Helm first, because the tests of the chart, which run while the programs are built, wait for it. The others in the order in which the
+# start of the cluster needs them, the longest build first.
 PROGRAMS: Mapping[str, Program] = {
+    "helm": Program("helm", "helm.sh/helm/v3/cmd/helm", HELM_FLAGS),
     "kube-apiserver": Program("kubernetes", "k8s.io/kubernetes/cmd/kube-apiserver", KUBERNETES_FLAGS),
     "kube-controller-manager": Program("kubernetes", "k8s.io/kubernetes/cmd/kube-controller-manager", KUBERNETES_FLAGS),
     "kube-scheduler": Program("kubernetes", "k8s.io/kubernetes/cmd/kube-scheduler", KUBERNETES_FLAGS),
@@ -63,7 +68,6 @@ PROGRAMS: Mapping[str, Program] = {
     "kubectl": Program("kubernetes", "k8s.io/kubernetes/cmd/kubectl", KUBERNETES_FLAGS),
     "etcd": Program("etcd", "go.etcd.io/etcd/server/v3"),
     "coredns": Program("coredns", "github.com/coredns/coredns"),
-    "helm": Program("helm", "helm.sh/helm/v3/cmd/helm", HELM_FLAGS),
     "kwok": Program("kwok", "sigs.k8s.io/kwok/cmd/kwok"),
     "kueue": Program("kueue", "sigs.k8s.io/kueue/cmd/kueue", KUEUE_FLAGS),
     "flux": Program("flux", ".", sources=("main.go",)),
@@ -132,7 +136,8 @@ def _build(name: str, target: Path) -> None:
     report(f"building {name}")
     started = time.monotonic()
     unfinished = target.with_name(f".{name}.{os.getpid()}")
-    command = ["nice", "go", "build", *BUILD_FLAGS, "-ldflags", " ".join(_linker_flags(program)), "-o", str(unfinished), program.package]
+    flags = [*BUILD_FLAGS, "-ldflags", " ".join(_linker_flags(program))]
+    command = ["nice", "-n", str(_NICENESS), "go", "build", *flags, "-o", str(unfinished), program.package]
     done = subprocess.run(
         command,
         cwd=MODULES / program.module,
