@@ -9,6 +9,7 @@ import numpy as np
 import pyarrow as pa
 
 from dataprep_api.spec.transforms.vocabulary import MOST_TERMS, Vocabulary
+from dataprep_converter.core.arrow_types import is_text
 from dataprep_converter.core.errors import BadData, BadSpec
 from dataprep_converter.core.tensors import Array, pc
 from dataprep_converter.records.batch import SAMPLE, Batch
@@ -27,7 +28,7 @@ class VocabularyStep:
         for name in self._columns:
             position = schema.get_field_index(name)
             kind = schema.field(position).type
-            if not _is_text(kind.value_type if _is_list(kind) else kind):
+            if not is_text(kind.value_type if _is_list(kind) else kind):
                 raise BadSpec(f"The transform vocabulary takes text or lists of text, but the column {name!r} is {kind}.")
             if not _is_list(kind) and self._options.unknown == "Drop":
                 raise BadSpec(f"The transform vocabulary: unknown: Drop works only on columns of lists, but the column {name!r} is {kind}.")
@@ -142,7 +143,3 @@ def _true_rows(values: Array) -> Any:
 
 def _is_list(kind: pa.DataType) -> bool:
     return pa.types.is_list(kind) or pa.types.is_large_list(kind)
-
-
-def _is_text(kind: pa.DataType) -> bool:
-    return pa.types.is_string(kind) or pa.types.is_large_string(kind)

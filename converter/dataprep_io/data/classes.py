@@ -13,6 +13,7 @@ import numpy as np
 import pyarrow as pa
 
 from dataprep_api.spec.transforms.vocabulary import MOST_TERMS
+from dataprep_converter.core.arrow_types import is_any_text, without_dictionary
 from dataprep_converter.core.errors import BadData, BadSpec, NoInput
 from dataprep_converter.core.tensors import pc
 from dataprep_converter.records.columns import similar
@@ -121,15 +122,9 @@ def _type_of_numbers(column: str, kind: Any) -> pa.DataType:
     if pa.types.is_integer(kind):
         numbers: pa.DataType = kind
         return numbers
-    if not is_text(kind):
+    if not is_any_text(without_dictionary(kind)):
         raise BadSpec(f"classes: the column {column!r} is {kind}, so it can't have classes: expected whole numbers or texts.")
     return pa.int64()
-
-
-def is_text(kind: Any) -> bool:
-    """Whether a column has texts, or categories of texts."""
-    kind = kind.value_type if pa.types.is_dictionary(kind) else kind
-    return bool(pa.types.is_string(kind) or pa.types.is_large_string(kind) or pa.types.is_string_view(kind))
 
 
 def _shown(names: Names) -> str:

@@ -8,9 +8,10 @@ from typing import Any, Final
 
 import pyarrow as pa
 
+from dataprep_converter.core.arrow_types import is_any_text, without_dictionary
 from dataprep_converter.core.errors import BadSpec, ConvertError, NoInput
 from dataprep_io.data.arrays import is_array
-from dataprep_io.data.classes import Wanted, is_text, with_classes
+from dataprep_io.data.classes import Wanted, with_classes
 from dataprep_io.data.streams import Options, Stream, conformed, is_of, stream_of
 
 _SHOWN: Final = 60
@@ -98,7 +99,7 @@ def _with_split_column(streams: dict[str, Stream]) -> tuple[Stream, str]:
 def _with_texts(stream: Stream, column: str) -> Stream:
     """Returns the stream with texts of the usual type in a column. Libraries have texts of several types, and dictionaries of texts."""
     place = stream.schema.get_field_index(column)
-    if place < 0 or not is_text(kind := stream.schema.field(place).type) or kind == pa.string():
+    if place < 0 or not is_any_text(without_dictionary(kind := stream.schema.field(place).type)) or kind == pa.string():
         return stream
     field = pa.field(column, pa.string())
     batches = (batch.set_column(place, field, batch.column(place).cast(pa.string())) for batch in stream.batches)

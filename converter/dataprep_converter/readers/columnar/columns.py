@@ -16,6 +16,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from dataprep_api.dataset.run_id import FLAT, StructRule
+from dataprep_converter.core.arrow_types import is_bytes, is_text, is_text_or_bytes
 from dataprep_converter.core.errors import BadSpec
 from dataprep_converter.core.lists import row_shape
 from dataprep_converter.core.tensors import NUMPY_NAMES, Array, is_tensor, null_mask, pc, to_arrow
@@ -205,7 +206,7 @@ def digits(kind: Any) -> int:
 
 def _batch_value_type(kind: pa.DataType) -> pa.DataType | None:
     types: Any = pa.types
-    if kind in NUMPY_NAMES or types.is_string(kind) or types.is_large_string(kind) or types.is_binary(kind) or types.is_large_binary(kind):
+    if kind in NUMPY_NAMES or is_text_or_bytes(kind):
         return kind
     if types.is_string_view(kind):
         return pa.large_string()
@@ -324,9 +325,9 @@ def lost(records: pa.RecordBatch, column: Column, converted: Array) -> "Array | 
 def default_of(text: str, kind: pa.DataType, *, column: str, of: str, called: str) -> Any:
     """A default as an Arrow scalar. The default of a string or bytes column is written as plain text, and that of any other column as
     JSON. Raises BadSpec for an invalid default; `called` is the name of the type in the message."""
-    if pa.types.is_string(kind) or pa.types.is_large_string(kind):
+    if is_text(kind):
         return pa.scalar(text, kind)
-    if pa.types.is_binary(kind) or pa.types.is_large_binary(kind):
+    if is_bytes(kind):
         return pa.scalar(text.encode(), kind)
     try:
         value = json.loads(text)
@@ -345,7 +346,7 @@ def _is_of(value: Any, kind: Any) -> bool:
         return pa.types.is_boolean(kind) and isinstance(value, bool)
     if pa.types.is_integer(kind) or pa.types.is_floating(kind):
         return isinstance(value, int if pa.types.is_integer(kind) else (int, float))
-    return isinstance(value, str) and (pa.types.is_string(kind) or pa.types.is_large_string(kind))
+    return isinstance(value, str) and is_text(kind)
 
 
 def settled(
@@ -403,7 +404,7 @@ def _rows(column: Any) -> npt.NDArray[np.int64]:
 
 def _not_utf8(column: Any) -> npt.NDArray[np.int64]:
     """The positions of the strings that are not UTF-8. Examines strings one by one only if at least one of them is not UTF-8."""
-    if not (pa.types.is_string(column.type) or pa.types.is_large_string(column.type)):
+    if not is_text(column.type):
         return np.empty(0, np.int64)
     try:
         column.validate(full=True)
