@@ -15,7 +15,6 @@ from dataprep_api.dataset.messages import CommitResult
 from dataprep_api.errors import SpecError
 from dataprep_converter.core.errors import BadSpec, ConvertError, Unreachable
 from dataprep_converter.dataset.frame_rows import PYTHON
-from dataprep_converter.pipeline.pipeline import Pipeline
 from dataprep_converter.stores import StoreSettings
 from dataprep_frames import attempts, columns, publishing
 from dataprep_frames.attempts import WrittenPartition
@@ -34,7 +33,6 @@ __all__ = [
     "WrittenPartition",
     "abort",
     "begin_write",
-    "class_names",
     "commit",
     "has_void",
     "may_become",
@@ -131,12 +129,6 @@ def write_partition(write: Write, batches: Sequence[pa.RecordBatch], *, number: 
 def commit(write: Write, written: Sequence[WrittenPartition]) -> CommitResult | None:
     """See `publishing.commit`."""
     return publishing.commit(write, written)
-
-
-def class_names(write: Write) -> dict[str, list[str]]:
-    """Returns the names of the classes of each feature, as the manifest has them."""
-    with Pipeline(write.spec, write.state, write.access()) as pipeline:
-        return pipeline.class_names()
 
 
 abort = publishing.abort
