@@ -17,6 +17,7 @@ from dataprep_converter.core.arrow_types import is_any_text, without_dictionary
 from dataprep_converter.core.errors import BadData, BadSpec, NoInput
 from dataprep_converter.core.tensors import pc
 from dataprep_converter.records.columns import similar
+from dataprep_io.data.parameters import shown
 from dataprep_io.data.streams import Stream
 
 Names = tuple[str, ...]
@@ -26,7 +27,6 @@ Wanted = Mapping[str, Names | None]
 
 UNLABELLED: Final = -1
 """Hugging Face's number of records without a label, which many test splits have."""
-_SHOWN: Final = 80
 _SHOWN_NAMES: Final = 10
 
 
@@ -184,7 +184,6 @@ class _Column:
         row = pc.index(is_wrong, True).as_py()
         if row < 0:
             return
-        value = repr(values[row].as_py())
-        value = value if len(value) <= _SHOWN else f"{value[:_SHOWN]}…"
+        value = shown(values[row].as_py())
         expected = f"a number from {self._least} to {len(self._names) - 1}" if pa.types.is_integer(values.type) else "a class"
         raise BadData(f"Record {start + row}: {self.name!r} is {value}, expected {expected}. The classes are {_shown(self._names)}.")

@@ -20,7 +20,7 @@ from dataprep_frames import attempts, columns, publishing
 from dataprep_frames.attempts import WrittenPartition
 from dataprep_frames.families import may_become
 from dataprep_frames.messages import in_words, in_words_of
-from dataprep_frames.options import SPLIT, Mode, WriteOptions, check_format, location, spec_of
+from dataprep_frames.options import SPLIT, Mode, WriteOptions, check_format, checked_split_name, location, spec_of
 from dataprep_frames.rows import has_void
 from dataprep_frames.writing import Write
 
@@ -88,8 +88,7 @@ def write_options(
             raise
         faults = exc.__cause__.faults
         raise SpecError([replace(fault, path=fault.path.removeprefix("spec.output.")) for fault in faults]) from exc
-    options = WriteOptions(spec=spec, mode=MODES[mode], engine=PYTHON, split_column=split_column)
-    return replace(options, split=options.with_split_name(split))
+    return WriteOptions(spec=spec, mode=MODES[mode], engine=PYTHON, split=checked_split_name(split), split_column=split_column)
 
 
 @_in_words_of_write

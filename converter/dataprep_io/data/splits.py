@@ -12,6 +12,7 @@ from dataprep_converter.core.arrow_types import is_any_text, without_dictionary
 from dataprep_converter.core.errors import BadSpec, ConvertError, NoInput
 from dataprep_io.data.arrays import is_array
 from dataprep_io.data.classes import Wanted, with_classes
+from dataprep_io.data.parameters import shown
 from dataprep_io.data.streams import Options, Stream, conformed, is_of, stream_of
 
 _SHOWN: Final = 60
@@ -51,17 +52,12 @@ def _stream_of_split(split: str, rows: Any, options: Options, wanted: Wanted) ->
     )
     if is_value:
         raise TypeError(
-            f"Each key of a dictionary is a split, and its value has the records of the split, but {split!r} has {_shown(rows)}. If the keys are "
+            f"Each key of a dictionary is a split, and its value has the records of the split, but {split!r} has {shown(rows, _SHOWN)}. If the keys are "
             "columns, pass a table or arrays, such as pyarrow.table(data). If the dictionary is a record, pass a list of records."
         )
     with _naming_split(split):
         stream = with_classes(stream_of(rows, options), wanted)
     return replace(stream, batches=_named_batches(split, stream.batches))
-
-
-def _shown(value: Any) -> str:
-    text = repr(value)
-    return text if len(text) <= _SHOWN else f"{text[:_SHOWN]}…"
 
 
 def _named_batches(split: str, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
