@@ -5,6 +5,7 @@ from typing import Any
 import pyarrow as pa
 
 from dataprep_converter.core.arrow_types import is_any_bytes, is_any_text
+from dataprep_converter.core.lists import is_list
 
 _types: Any = pa.types  # the stubs know only some of the types that each function accepts
 
@@ -19,11 +20,6 @@ def may_become(there: Any, kind: Any) -> bool:
         known = {field.name: field.type for field in kind}
         return all(field.name in known and may_become(field.type, known[field.name]) for field in there)
     return family(there) == family(kind) != ""
-
-
-def is_list(kind: Any) -> bool:
-    """Whether values of the type are lists, of any or of the same length."""
-    return bool(_types.is_list(kind) or _types.is_large_list(kind) or _types.is_fixed_size_list(kind))
 
 
 def family(kind: Any) -> str:

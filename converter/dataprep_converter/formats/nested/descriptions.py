@@ -15,6 +15,7 @@ from typing import Any, Final
 import pyarrow as pa
 
 from dataprep_converter.core.arrow_types import is_any_bytes, is_any_text
+from dataprep_converter.core.lists import is_list
 from dataprep_converter.core.tensors import NUMPY_NAMES
 from dataprep_converter.records.batch import NESTED
 
@@ -90,11 +91,6 @@ def has_maps(kind: Any) -> bool:
     if _types.is_struct(kind):
         return any(has_maps(field.type) for field in kind)
     return bool(_types.is_map(kind)) or (is_list(kind) and has_maps(kind.value_type))
-
-
-def is_list(kind: pa.DataType) -> bool:
-    """Returns whether the type is a list, of variable or fixed size."""
-    return bool(_types.is_list(kind) or _types.is_large_list(kind) or _types.is_fixed_size_list(kind))
 
 
 def description(kind: pa.DataType) -> Any:

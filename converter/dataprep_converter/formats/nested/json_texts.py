@@ -20,9 +20,9 @@ import numpy as np
 import pyarrow as pa
 
 from dataprep_converter.core.arrow_types import is_any_bytes, is_any_text
-from dataprep_converter.core.lists import flatten_lists
+from dataprep_converter.core.lists import flatten_lists, is_list
 from dataprep_converter.core.tensors import Array, binary_data, pc
-from dataprep_converter.formats.nested.descriptions import NON_FINITE, has_text_keys, is_list, plain_type
+from dataprep_converter.formats.nested.descriptions import NON_FINITE, has_text_keys, plain_type
 from dataprep_converter.formats.text import texts
 
 _FIRST_PLAIN: Final = 0x20
