@@ -50,8 +50,8 @@ class WrittenPartition:
 def write_partition(write: Write, batches: Iterable[pa.RecordBatch], *, partition: int, attempt: str) -> WrittenPartition:
     """Writes the rows of a partition as one attempt of its task. Returns what the driver needs to publish the files.
 
-    Raises BadSpec for columns that can't be written, BadData naming the row, if a row can't be stored as the format's rules demand, and OutputLost or NotWhole if the driver has begun
-    its commit or can't succeed any more.
+    Raises BadSpec for columns that can't be written, BadData naming the row if a row can't be stored as the format's rules demand, and
+    OutputLost or NotWhole if the driver has begun its commit or can't succeed any more.
     """
     if write.is_skipped:
         return WrittenPartition(partition, attempt)

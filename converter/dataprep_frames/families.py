@@ -4,6 +4,9 @@ from typing import Any
 
 import pyarrow as pa
 
+from dataprep_converter.core.arrow_types import is_any_bytes, is_any_text
+from dataprep_converter.core.lists import is_list
+
 _types: Any = pa.types  # the stubs know only some of the types that each function accepts
 
 
@@ -19,16 +22,11 @@ def may_become(there: Any, kind: Any) -> bool:
     return family(there) == family(kind) != ""
 
 
-def is_list(kind: Any) -> bool:
-    """Whether values of the type are lists, of any or of the same length."""
-    return bool(_types.is_list(kind) or _types.is_large_list(kind) or _types.is_fixed_size_list(kind))
-
-
 def family(kind: Any) -> str:
     """Returns the name of a family of types that can be converted to each other, or "" if there is none."""
-    if _types.is_string(kind) or _types.is_large_string(kind) or _types.is_string_view(kind):
+    if is_any_text(kind):
         return "text"
-    if _types.is_binary(kind) or _types.is_large_binary(kind) or _types.is_binary_view(kind) or _types.is_fixed_size_binary(kind):
+    if is_any_bytes(kind):
         return "bytes"
     if _types.is_boolean(kind) or _types.is_integer(kind) or _types.is_floating(kind) or _types.is_decimal(kind):
         return "numbers"

@@ -62,15 +62,16 @@ class WriteOptions:
     classes: Mapping[str, Sequence[str]] = field(default_factory=dict)
     """For each column with numbers of classes, the names of the classes."""
 
-    def with_split_name(self, name: object) -> str:
-        """Returns the name of a split. Raises BadSpec if it isn't a valid name."""
-        try:
-            return _split_name.validate_python(name, strict=True)
-        except ValidationError:
-            raise BadSpec(
-                f"{name!r} can't be the name of a split: a name has at most 63 letters, digits, dots, dashes and underscores, and begins and "
-                "ends with a letter or digit."
-            ) from None
+
+def checked_split_name(name: object) -> str:
+    """Returns the name of a split. Raises BadSpec if it isn't a valid name."""
+    try:
+        return _split_name.validate_python(name, strict=True)
+    except ValidationError:
+        raise BadSpec(
+            f"{name!r} can't be the name of a split: a name has at most 63 letters, digits, dots, dashes and underscores, and begins and "
+            "ends with a letter or digit."
+        ) from None
 
 
 def found_name(name: str, names: Sequence[str]) -> str | None:

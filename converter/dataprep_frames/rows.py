@@ -20,7 +20,7 @@ from dataprep_converter.readers.columnar.columns import columns_of
 from dataprep_converter.readers.columnar.tables import CommonSchema
 from dataprep_converter.records.batch import SAMPLE, Batch, RejectedSample
 from dataprep_converter.sampling.units import Units
-from dataprep_frames.options import WriteOptions
+from dataprep_frames.options import WriteOptions, checked_split_name
 
 _BATCH_BYTES: Final = 8 << 20
 """Batches are cut to about this many bytes, as a reader's batches are."""
@@ -131,7 +131,7 @@ class Rows:
         for end, split in zip(runs.run_ends.to_pylist(), runs.values.to_pylist(), strict=True):
             if split is None:
                 raise BadData(f"The column {column!r} has no value in some rows, so these rows have no split.")
-            yield self._options.with_split_name(split), batch.slice(first, end - first)
+            yield checked_split_name(split), batch.slice(first, end - first)
             first = end
 
 

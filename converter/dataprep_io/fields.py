@@ -21,6 +21,7 @@ _INSTEAD: Final = {
 """For fields of `spec.output` that have no meaning for data from memory, what to do instead."""
 
 _PARAMETERS: Final = (
+    "classes",
     "columns",
     "format",
     "job",

@@ -6,8 +6,9 @@ from typing import Any, Final
 import pyarrow as pa
 
 from dataprep_converter.core.errors import BadData, BadSpec
+from dataprep_converter.core.lists import is_list
 from dataprep_converter.core.tensors import NUMPY_NAMES, arrow_type, pc
-from dataprep_frames.families import family, is_list, may_become
+from dataprep_frames.families import family, may_become
 from dataprep_frames.rows import has_void
 
 _OF_RAY: Final = "ray."

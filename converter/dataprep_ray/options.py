@@ -2,14 +2,13 @@
 
 import os
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 from typing import Any, Final, get_args
 
 from dataprep_api.spec.output import Output
 from dataprep_converter.core.errors import BadSpec
 from dataprep_converter.dataset.frame_rows import RAY
 from dataprep_converter.records.columns import similar
-from dataprep_frames.options import SPLIT, Mode, ReadOptions, WriteOptions, check_format, location, spec_of
+from dataprep_frames.options import SPLIT, Mode, ReadOptions, WriteOptions, check_format, checked_split_name, location, spec_of
 
 AnyPath = str | os.PathLike[str]
 
@@ -61,8 +60,9 @@ def write_options(
     except BadSpec as exc:
         exc.args = (str(exc).replace("spec.output.", ""),)
         raise
-    options = WriteOptions(spec=spec, mode=chosen, engine=RAY, split_column=_column(split_column), job=job)
-    return replace(options, split=options.with_split_name(SPLIT if split is None else split))
+    column = _column(split_column)
+    name = checked_split_name(SPLIT if split is None else split)
+    return WriteOptions(spec=spec, mode=chosen, engine=RAY, split=name, split_column=column, job=job)
 
 
 def min_rows(value: int | None) -> int | None:

@@ -4,10 +4,9 @@ from typing import Any, Final
 
 import pyarrow as pa
 
+from dataprep_converter.core.arrow_types import without_dictionary
 from dataprep_converter.dataset.frame_rows import RAY
 from dataprep_frames.reading import Types
-
-_any: Any = pa.types  # the stubs know only some of the types that each function accepts
 
 
 def ray_type(kind: Any, column: str) -> pa.DataType:
@@ -17,7 +16,7 @@ def ray_type(kind: Any, column: str) -> pa.DataType:
         return kind
     if isinstance(kind, pa.BaseExtensionType):
         return kind.storage_type
-    return kind.value_type if _any.is_dictionary(kind) else kind  # type: ignore[no-any-return]  # kind is Any
+    return without_dictionary(kind)
 
 
 def as_ray_type(column: Any, kind: Any) -> Any:

@@ -18,7 +18,8 @@ from dataprep_converter.inputs.access import Access
 from dataprep_converter.inputs.store_settings import access_of
 from dataprep_reader.arrays import Ragged
 from dataprep_reader.dataset import AnyPath, Source, find
-from dataprep_reader.reader import Feature, Options, Reader
+from dataprep_reader.options import Options
+from dataprep_reader.reader import Feature, Reader
 
 __all__ = ["Feature", "Ragged", "Reader", "open"]
 

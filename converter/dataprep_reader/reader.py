@@ -1,31 +1,26 @@
-"""The reader: yields a data set's batches, epoch after epoch. It reads ahead in threads, and can start at any position."""
+"""The reader: yields a data set's batches, epoch after epoch, and keeps its position. `passes.py` reads the batches."""
 
 import hashlib
-import itertools
 import os
 from collections.abc import Iterator, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
-from dataclasses import asdict, dataclass, replace
-from functools import cached_property, partial
-from typing import Any, Final, Literal, NamedTuple
+from dataclasses import asdict, replace
+from functools import cached_property
+from typing import Any, NamedTuple
 
 import pyarrow as pa
 
 from dataprep_api.dataset.report import Manifest
-from dataprep_converter.core.tensors import to_arrow
 from dataprep_converter.inputs.access import Access
 from dataprep_converter.sampling.selection import SHUFFLE
 from dataprep_converter.stores import StoreSettings, scheme_of
-from dataprep_reader import flow, order, position
+from dataprep_reader import flow, position
 from dataprep_reader.arrays import as_numpy, mask_name, rows_of
 from dataprep_reader.dataset import DataSet
 from dataprep_reader.notebook import html_table
-from dataprep_reader.order import Parts, Share
-from dataprep_reader.position import Place, Segment
-from dataprep_reader.shards import PART_BYTES, RECORDS, Shard, ShardLayout
-
-WINDOW_BYTES: Final = 64 << 20
-"""By default, the records in about this many bytes of the files are shuffled together."""
+from dataprep_reader.options import Options
+from dataprep_reader.passes import Passes
+from dataprep_reader.position import Place
+from dataprep_reader.shards import ShardLayout
 
 
 class Feature(NamedTuple):
@@ -35,35 +30,6 @@ class Feature(NamedTuple):
     """numpy's type name, or `bytes`, or `text` for str."""
     shape: tuple[int, ...]
     """The shape of one record's value: () for one number. -1 stands for any length."""
-
-
-@dataclass(frozen=True)
-class Options:
-    """The arguments of `dataprep_reader.open`. Raises ValueError if an argument is invalid."""
-
-    batch_size: int
-    epochs: int | None
-    shuffle: int | None
-    shuffle_window: int | None
-    drop_remainder: bool
-    rank: int
-    world_size: int
-    threads: int
-    prefetch: int
-    as_: Literal["numpy", "arrow"]
-
-    def __post_init__(self) -> None:
-        least = {"batch_size": 1, "epochs": 1, "shuffle_window": 1, "world_size": 1, "threads": 1, "prefetch": 0, "rank": 0}
-        for name, bound in least.items():
-            value = getattr(self, name)
-            if value is not None and value < bound:
-                raise ValueError(f"{name} must be at least {bound}, got {value}.")
-        if self.rank >= self.world_size:
-            raise ValueError(f"rank must be less than world_size ({self.world_size}), got {self.rank}.")
-        if self.as_ not in ("numpy", "arrow"):
-            raise ValueError(f"as_ must be 'numpy' or 'arrow', got {self.as_!r}.")
-        if self.shuffle is not None and (isinstance(self.shuffle, bool) or not isinstance(self.shuffle, int)):
-            raise ValueError(f"shuffle must be a whole number (the seed) or None, got {self.shuffle!r}.")
 
 
 class Reader:
@@ -88,6 +54,7 @@ class Reader:
         self._masks = tuple(masks)
         self._settings = tuple(settings)
         self._options = options
+        self._passes = Passes(data_set, columns=self._columns, settings=self._settings, options=options)
         self._place = Place(0, 0, 0)
         self._resumes = False
         self._states: list[Mapping[str, Any]] = []
@@ -127,7 +94,7 @@ class Reader:
     @property
     def batches(self) -> int:
         """Number of batches in an epoch, for this rank."""
-        return self._share.batches
+        return self._passes.share.batches
 
     @property
     def fixed_batch_size(self) -> int | None:
@@ -215,22 +182,8 @@ class Reader:
         If something between the reader and the loop takes batches in advance, pass the number of `batches` that the loop has used since it
         began. The position is a small dictionary that can be stored as JSON. Raises ValueError if the loop doesn't have as many batches.
         """
-        return position.described(self._place if batches is None else self._after(batches), self._identity)
-
-    def _after(self, batches: int) -> Place:
-        """Returns the position after this number of batches of the current loop."""
-        if batches < 0:
-            raise ValueError(f"batches must be at least 0, got {batches}.")
-        place = start = self._begun or self._start
-        left = batches
-        for epoch, skipped in self._epochs(start):
-            count = self._share_of(start, epoch).batches - skipped
-            if left < count:
-                return replace(start, epoch=epoch, batch=skipped + left)
-            place, left = replace(start, epoch=epoch + 1, batch=0), left - count
-        if left:
-            raise ValueError(f"batches must be at most {batches - left}, because the loop has no more batches, got {batches}.")
-        return place
+        place = self._place if batches is None else self._passes.after(self._begun or self._start, batches)
+        return position.described(place, self._identity)
 
     def restore(self, state: Mapping[str, Any] | Sequence[Mapping[str, Any]]) -> None:
         """Makes the next `for` loop continue at the position that `state` describes.
@@ -269,7 +222,7 @@ class Reader:
         data = hashlib.sha256(f"{self.manifest.run_id}\n{files}".encode()).hexdigest()[:16]
         mine = self._options
         decisive = ("batch_size", "shuffle", "drop_remainder", "rank", "world_size")
-        window = {} if mine.shuffle is None else {"shuffle_window": self._window, "shuffle_version": SHUFFLE}
+        window = {} if mine.shuffle is None else {"shuffle_window": self._passes.window, "shuffle_version": SHUFFLE}
         return {"data": data} | {name: value for name, value in asdict(mine).items() if name in decisive} | window
 
     # --- reading -------------------------------------------------------------------------------------------------
@@ -280,7 +233,7 @@ class Reader:
         self._check_process()
         start = self._begun = self._start
         self._place, self._resumes, self._states = start, False, []
-        batches = self._batches(start)
+        batches = self._in_wanted_form(self._passes.batches(start))
         for place, batch in flow.ahead(batches, depth=mine.prefetch) if mine.prefetch else batches:
             self._place = place
             yield batch
@@ -288,6 +241,12 @@ class Reader:
         if mine.epochs is not None:
             after = start.first + mine.epochs
             self._place, self._resumes = Place(after, after, 0, start.rests_from(after)), True
+
+    def _in_wanted_form(self, batches: Iterator[tuple[Place, pa.RecordBatch]]) -> Iterator[tuple[Place, Any]]:
+        """Yields the batches as arrays if the caller wants arrays."""
+        for place, batch in batches:
+            yield place, as_numpy(batch, self._masks) if self.yields_numpy else batch
+            del batch
 
     def rows(self) -> Iterator[dict[str, Any]]:
         """Yields the records of one pass one at a time, for libraries that make their own batches, such as Hugging Face's `datasets`.
@@ -306,122 +265,6 @@ class Reader:
                 f"The clients of {self._data_set.uri} were made in another process and don't work after a fork: start workers"
                 " with the spawn method (for a DataLoader: multiprocessing_context='spawn')."
             )
-
-    def _batches(self, start: Place) -> Iterator[tuple[Place, Any]]:
-        """Yields (position after the batch, batch) for every batch from `start` on."""
-        size = self._options.batch_size
-        shares = ((self._share_of(start, epoch), skipped) for epoch, skipped in self._epochs(start))
-        sizes = (min(size, share.records - number * size) for share, skipped in shares for number in range(skipped, share.batches))
-        batches = flow.cut(self._pieces(start), sizes)
-        for epoch, skipped in self._epochs(start):
-            count = self._share_of(start, epoch).batches
-            for number in range(skipped, count):
-                batch = next(batches)
-                is_last = number + 1 == count
-                place = replace(start, epoch=epoch + 1, batch=0) if is_last else replace(start, epoch=epoch, batch=number + 1)
-                yield place, as_numpy(batch, self._masks) if self.yields_numpy else batch
-                del batch
-
-    def _epochs(self, start: Place) -> Iterator[tuple[int, int]]:
-        """Yields (number, number of batches to skip) for every epoch of the pass."""
-        epochs, has_some = self._options.epochs, self._share.batches > 0
-        after = None if epochs is None else start.first + epochs
-        for epoch in itertools.count(start.epoch):
-            if (after is not None and epoch >= after) or not (has_some or start.rests_from(epoch)):
-                return
-            yield epoch, start.batch if epoch == start.epoch else 0
-
-    def _pieces(self, start: Place) -> Iterator[pa.RecordBatch]:
-        """Yields the epochs' records in order, in pieces of any size."""
-        chunks = flow.in_order(self._runs(start), threads=self._options.threads)
-        if self._options.shuffle is None:
-            return chunks
-        # While the records of one window are used, the next window is read.
-        return self._shuffled(start, flow.ahead(chunks, depth=self._chunks_of_a_window), self._options.shuffle)
-
-    def _runs(self, start: Place) -> Iterator[flow.Run[pa.RecordBatch]]:
-        """Yields the shard parts to read, one after another."""
-        seed = self._options.shuffle
-        for epoch, segment in self._segments(start):
-            if seed is None:
-                mine = self._parts.between(segment.first + segment.done, segment.size)
-            else:
-                # Complete windows are read, because the records of a window are shuffled together.
-                begin = segment.done // self._window * self._window
-                end = min(segment.records, -(-(segment.done + segment.size) // self._window) * self._window)
-                mine = self._parts.shuffled(seed=seed, epoch=epoch).between(segment.first + begin, end - begin)
-            for shard, *run in zip(*(column.tolist() for column in (mine.shards, mine.numbers, mine.firsts, mine.counts)), strict=True):
-                yield partial(self._shards[shard].read, *run)
-
-    def _shuffled(self, start: Place, chunks: Iterator[pa.RecordBatch], seed: int) -> Iterator[pa.RecordBatch]:
-        """Yields the epochs' records, shuffled within each window."""
-        step, size = self._options.batch_size, self._window
-
-        def windows_of(segment: Segment) -> Iterator[tuple[int, int]]:
-            """Yields the number and the rows of each window that the segment has records of."""
-            for number in range(segment.done // size, -(-(segment.done + segment.size) // size)):
-                yield number, min(size, segment.records - number * size)
-
-        windows = flow.cut(chunks, (rows for _, segment in self._segments(start) for _, rows in windows_of(segment)))
-        for epoch, segment in self._segments(start):
-            for number, rows in windows_of(segment):
-                window = next(windows)
-                first, end = max(0, segment.done - number * size), segment.done + segment.size - number * size
-                places = order.window_order(rows, seed=seed, epoch=epoch, window=number)[first:end]
-                for at in range(0, len(places), step):
-                    yield window.take(to_arrow(places[at : at + step]))
-                del window
-
-    def _segments(self, start: Place) -> Iterator[tuple[int, Segment]]:
-        """Yields the records of this rank's batches, epoch after epoch."""
-        size = self._options.batch_size
-        for epoch, skipped in self._epochs(start):
-            own = position.own_segments(asdict(self._options), start.rest_of(epoch), records=self.records)
-            share = self._share_of(start, epoch)
-            for segment in position.between(own, skipped * size, min(share.records, share.batches * size) - skipped * size):
-                yield epoch, segment
-
-    def _share_of(self, start: Place, epoch: int) -> Share:
-        """Returns this rank's share of an epoch, or of what is left of it."""
-        rest = start.rest_of(epoch)
-        return self._share if rest is None else self._shared(rest.records)
-
-    @cached_property
-    def _share(self) -> Share:
-        return self._shared(self.records)
-
-    def _shared(self, records: int) -> Share:
-        mine = self._options
-        return order.share(
-            records, rank=mine.rank, world_size=mine.world_size, batch_size=mine.batch_size, drop_remainder=mine.drop_remainder
-        )
-
-    @cached_property
-    def _window(self) -> int:
-        """Number of records that are shuffled together."""
-        return self._options.shuffle_window or max(1, WINDOW_BYTES * self.records // max(1, self._bytes))
-
-    @cached_property
-    def _bytes(self) -> int:
-        return sum(file.size for file in self._data_set.files)
-
-    @property
-    def _chunks_of_a_window(self) -> int:
-        rows = max(1, min(RECORDS, PART_BYTES * self.records // max(1, self._bytes)))
-        return -(-self._window // rows)
-
-    @cached_property
-    def _shards(self) -> list[Shard]:
-        return ShardLayout(self._data_set, Access(self._settings), self._columns).shards()
-
-    @cached_property
-    def _parts(self) -> Parts:
-        with ThreadPoolExecutor(self._options.threads, thread_name_prefix="dataprep-read") as pool:
-            return order.parts_of(list(pool.map(lambda shard: shard.parts, self._shards)))
-
-    def __getstate__(self) -> dict[str, Any]:
-        cached = ("_shards", "_parts")
-        return {name: value for name, value in self.__dict__.items() if name not in cached}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         self.__dict__ = {**state, "_process": os.getpid()}

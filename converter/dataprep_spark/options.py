@@ -5,7 +5,6 @@ Spark passes options as texts, with names in any case. `tfrecord.compression` is
 
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 from typing import Annotated, Any, Final, get_args
 
 import yaml
@@ -17,7 +16,7 @@ from dataprep_api.spec.output import Output
 from dataprep_converter.core.errors import BadSpec
 from dataprep_converter.dataset.frame_rows import SPARK
 from dataprep_converter.records.columns import similar
-from dataprep_frames.options import SPLIT, Mode, ReadOptions, WriteOptions, check_format, location, spec_of
+from dataprep_frames.options import SPLIT, Mode, ReadOptions, WriteOptions, check_format, checked_split_name, location, spec_of
 
 _SPLIT_COLUMN: Final = "split"
 _MODES: Final = ("errorifexists", "append", "ignore")
@@ -66,8 +65,8 @@ def write_options(options: Mapping[str, str], *, overwrite: bool) -> WriteOption
     spec = spec_of(SPARK, output, mode=mode, nested=_list(own.get("nested"), "nested"))
     if "split" in own and "splitColumn" in own:
         raise BadSpec("The options split and splitColumn contradict each other: set split if all rows have the same split.")
-    parsed = WriteOptions(spec=spec, mode=mode, engine=SPARK, split_column=_column(own), job=own.get("job"))
-    return replace(parsed, split=parsed.with_split_name(own.get("split", SPLIT)))
+    column, split = _column(own), checked_split_name(own.get("split", SPLIT))
+    return WriteOptions(spec=spec, mode=mode, engine=SPARK, split=split, split_column=column, job=own.get("job"))
 
 
 def _own(options: Mapping[str, str], known: Sequence[str]) -> tuple[dict[str, str], dict[str, str]]:

@@ -10,7 +10,9 @@ from typing import Any, Final
 import numpy as np
 import pyarrow as pa
 
+from dataprep_converter.core.arrow_types import is_any_bytes, is_any_text
 from dataprep_converter.core.errors import BadSpec
+from dataprep_converter.core.lists import is_list
 from dataprep_converter.core.tensors import is_tensor, null_mask, pc, to_arrow
 from dataprep_converter.dataset.frame_rows import SPARK
 from dataprep_frames.reading import Types
@@ -48,9 +50,9 @@ def spark_type(kind: Any, column: str) -> pa.DataType:
         return kind  # type: ignore[no-any-return]  # kind is Any
     if kind in _WIDER:
         return _WIDER[kind]
-    if _types.is_large_string(kind) or _types.is_string_view(kind):
+    if is_any_text(kind):
         return pa.string()
-    if _types.is_large_binary(kind) or _types.is_binary_view(kind) or _types.is_fixed_size_binary(kind):
+    if is_any_bytes(kind):
         return pa.binary()
     if _types.is_timestamp(kind):
         return pa.timestamp("us", tz=None if kind.tz is None else "UTC")
@@ -61,7 +63,7 @@ def spark_type(kind: Any, column: str) -> pa.DataType:
         return pa.int32() if _types.is_time32(kind) else pa.int64()
     if _types.is_decimal(kind) and kind.precision <= _MOST_DIGITS and 0 <= kind.scale <= kind.precision:
         return pa.decimal128(kind.precision, kind.scale)
-    if _types.is_list(kind) or _types.is_large_list(kind) or _types.is_fixed_size_list(kind):
+    if is_list(kind):
         return _list_of(spark_type(kind.value_type, column))
     if _types.is_map(kind):
         key = pa.field("key", spark_type(kind.key_type, column), nullable=False)

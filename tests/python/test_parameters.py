@@ -1,5 +1,6 @@
 """Parameters of `write` with values that can't be: the message names the parameter and what was expected."""
 
+import inspect
 from pathlib import Path
 from typing import Any
 
@@ -36,6 +37,14 @@ def test_an_impossible_value_is_named(tmp_path: Path, parameters: dict[str, Any]
     with pytest.raises((dp.BadSpec, dp.SpecError), match=message):
         dp.write([{"s": "a", "n": 1}], tmp_path / "set", **parameters)
     assert list(tmp_path.iterdir()) == []
+
+
+def test_a_typo_in_any_parameter_is_told(tmp_path: Path) -> None:
+    named = [name for name, each in inspect.signature(dp.write).parameters.items() if each.kind is each.KEYWORD_ONLY]
+    for name in named:
+        unknown: dict[str, Any] = {f"{name}x": None}
+        with pytest.raises(dp.SpecError, match=f"Did you mean '{name}'"):
+            dp.write([{"n": 1}], tmp_path / "set", **unknown)
 
 
 @pytest.mark.parametrize("schema", [{"n": "int64"}, [("n", pa.int64())]])

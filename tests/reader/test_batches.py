@@ -66,7 +66,7 @@ def test_arrays_have_the_types_and_shapes_of_the_features(format_: str, table: C
 def test_wide_formats_are_read_without_a_step_for_each_record(tmp_path: Path) -> None:
     for format_, kind in (("tfrecord", IndexedShard), ("parquet", ParquetShard), ("arrow", ArrowShard)):
         reader = opened(data_set(tmp_path / format_, lines(5), format=format_))
-        assert {type(shard) for shard in reader._shards} == {kind}
+        assert {type(shard) for shard in reader._passes._shards} == {kind}
 
 
 def test_examples_are_parsed_all_at_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -16,6 +16,7 @@ import pyarrow as pa
 from dataprep_api.dataset.report import Lossy
 from dataprep_api.dataset.run_id import NullRule
 from dataprep_api.spec import Feature, LabelFeature, Output
+from dataprep_converter.core.arrow_types import is_text, is_text_or_bytes
 from dataprep_converter.core.errors import BadSpec
 from dataprep_converter.core.lists import flatten_lists, item_type, put_together, row_shape
 from dataprep_converter.core.tensors import NUMPY_NAMES, Array, is_tensor, masked, null_mask, to_arrow, to_numpy
@@ -294,7 +295,7 @@ def _mapping(feature: Feature, schema: pa.Schema, output: Output, kept: KeptType
         dtype = _stored_dtype(feature, dtype, support, of=of, format_=output.format)
     kind = "bytes" if raw or dtype == "bytes" else "float" if dtype.startswith("float") else "int64"
     full_shape = (-1, *shape) if sequence else shape
-    text = all(_is_text(item_type(field.type)) for field in fields)
+    text = all(is_text(item_type(field.type)) for field in fields)
     nested = nested_type(fields[0]) if len(fields) == 1 else None
     is_free = kept is not None and not is_vector and num_classes is None and feature.dtype is None
     kept_type = kept.type_of(fields[0]) if kept is not None and is_free else None
@@ -345,13 +346,9 @@ def _dtype(field: "pa.Field[Any]", of: str) -> str:
     value = item_type(field.type)
     if value in NUMPY_NAMES:
         return NUMPY_NAMES[value]
-    if _is_text(value) or pa.types.is_binary(value) or pa.types.is_large_binary(value):
+    if is_text_or_bytes(value):
         return "bytes"
     raise BadSpec(f"{of}: the column {field.name!r} is {field.type}, which records can't contain.")
-
-
-def _is_text(kind: pa.DataType) -> bool:
-    return pa.types.is_string(kind) or pa.types.is_large_string(kind)
 
 
 def _size(shape: tuple[int, ...], column: str, of: str) -> int:

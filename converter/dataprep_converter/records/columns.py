@@ -11,6 +11,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from dataprep_converter.core.arrow_types import is_text
 from dataprep_converter.core.errors import BadSpec
 from dataprep_converter.core.lists import is_list, item_type, row_shape
 from dataprep_converter.core.tensors import NUMPY_NAMES, Array, is_tensor, null_mask, pc, to_numpy
@@ -113,7 +114,7 @@ NUMBER_TEXT: Final = "turn the text into numbers with the transform vocabulary"
 
 def text_advice(kind: pa.DataType) -> str:
     """Returns the advice to add to a message that refuses a column of this type because it isn't numeric. Empty unless the type is text."""
-    return f"; {NUMBER_TEXT}" if pa.types.is_string(kind) or pa.types.is_large_string(kind) else ""
+    return f"; {NUMBER_TEXT}" if is_text(kind) else ""
 
 
 def why_text(*fields: "pa.Field[Any]") -> str:

@@ -9,6 +9,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from dataprep_converter.core.arrow_types import is_text
 from dataprep_converter.core.lists import is_list, item_type, storage
 from dataprep_converter.core.tensors import NUMPY_NAMES, Array, is_tensor, pc, to_numpy
 from dataprep_converter.records.feature import FeatureSpec
@@ -76,7 +77,7 @@ class ClassCounts:
         if not self.is_class:
             return
         value_counts: Any = pc.value_counts(values)
-        texts = pa.types.is_string(values.type) or pa.types.is_large_string(values.type)
+        texts = is_text(values.type)
         for value, count in zip(value_counts.field(0).to_pylist(), value_counts.field(1).to_pylist(), strict=True):
             self.counts[value.encode() if texts else value if isinstance(value, bytes) else int(value)] += count
         self._judge(is_class=True)

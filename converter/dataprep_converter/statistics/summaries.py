@@ -14,6 +14,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from dataprep_converter.core.arrow_types import is_text_or_bytes
 from dataprep_converter.core.lists import is_list, is_ragged, item_type, storage
 from dataprep_converter.core.native import bounds
 from dataprep_converter.core.tensors import NUMPY_NAMES, Array, is_tensor, pc, to_arrow, to_numpy
@@ -293,7 +294,7 @@ class Summariser:
             if self._counts_values and pa.types.is_integer(kind):
                 summary.top = summary.top or TopValues()
                 self._defer("top", looked_at)
-        elif _is_text(kind):
+        elif is_text_or_bytes(kind):
             summary.lengths = summary.lengths or NumberSummary()
             summary.top = summary.top or TopValues()
             lengths = pc.binary_length(values)
@@ -390,8 +391,3 @@ def _values(column: Array) -> Array:
 
 def _numpy(values: Array) -> npt.NDArray[Any]:
     return values.to_numpy(zero_copy_only=not pa.types.is_boolean(values.type))
-
-
-def _is_text(kind: pa.DataType) -> bool:
-    types = pa.types
-    return any(is_kind(kind) for is_kind in (types.is_string, types.is_large_string, types.is_binary, types.is_large_binary))

@@ -10,6 +10,7 @@ from typing import Any, Final, TypeAlias
 import numpy as np
 import pyarrow as pa
 
+from dataprep_converter.core.arrow_types import is_text
 from dataprep_converter.core.tensors import Array, pc
 
 Value: TypeAlias = int | bytes
@@ -45,7 +46,7 @@ class TopValues:
         """Count the values of a column of integers or byte strings without nulls."""
         if self.mostly_different or not len(values):
             return
-        if pa.types.is_string(values.type) or pa.types.is_large_string(values.type):
+        if is_text(values.type):
             values = values.cast(pa.large_binary())
         self.seen += len(values)
         value_counts: Any = pc.value_counts(values)

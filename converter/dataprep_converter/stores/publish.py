@@ -1,11 +1,22 @@
 """Publishes files: gives a file its final name once, even if several attempts write it."""
 
 import hashlib
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
 
 from dataprep_api.spec import HdfsOptions
 from dataprep_converter.core.errors import AlreadyExists, NotWhole
 from dataprep_converter.stores import Entry, Store, Upload
+
+
+@contextmanager
+def aborted_on_error(upload: Upload) -> Iterator[None]:
+    """Aborts the upload if the code in this context raises an error."""
+    try:
+        yield
+    except BaseException:
+        upload.abort()
+        raise
 
 
 def publish(upload: Upload, store: Store, uri: str, *, size: int, sha256: str) -> Entry:
@@ -35,16 +46,13 @@ def write_file(
     If `check` is given, it is called when all pieces have been sent, and raises an error if the file must not be completed.
     """
     upload = store.create(uri, hdfs=hdfs)
-    try:
+    with aborted_on_error(upload):
         for piece in pieces:
             upload.write(piece)
         if check is not None:
             upload.stage()
             check()
         upload.commit(replace=True)
-    except BaseException:
-        upload.abort()
-        raise
 
 
 def copy_file(
@@ -63,12 +71,9 @@ def copy_file(
     The copy isn't visible until it is complete. Raises NotWhole if the SHA-256 of the copied bytes is not `sha256`.
     """
     upload, size = _send_copy(source, source_uri, target, uri, sha256=sha256, hdfs=hdfs, on_piece=on_piece)
-    try:
+    with aborted_on_error(upload):
         before_publishing()
         return publish(upload, target, uri, size=size, sha256=sha256)
-    except BaseException:
-        upload.abort()
-        raise
 
 
 def stage_copy(source: Store, source_uri: str, target: Store, uri: str, *, sha256: str) -> Upload:
@@ -77,11 +82,8 @@ def stage_copy(source: Store, source_uri: str, target: Store, uri: str, *, sha25
     Raises NotWhole if the SHA-256 of the copied bytes is not `sha256`.
     """
     upload, _ = _send_copy(source, source_uri, target, uri, sha256=sha256)
-    try:
+    with aborted_on_error(upload):
         upload.stage()
-    except BaseException:
-        upload.abort()
-        raise
     return upload
 
 
@@ -100,7 +102,7 @@ def _send_copy(
     size = 0
     with source.open(source_uri) as opened:
         upload = target.create(uri, size_hint=opened.size, hdfs=hdfs)
-        try:
+        with aborted_on_error(upload):
             for piece in opened.stream():
                 on_piece()
                 digest.update(piece)
@@ -108,9 +110,6 @@ def _send_copy(
                 size += len(piece)
             if digest.hexdigest() != sha256:
                 raise NotWhole(f"{source_uri} has SHA-256 {digest.hexdigest()} instead of {sha256}. See dataprep verify.", uri=source_uri)
-        except BaseException:
-            upload.abort()
-            raise
     return upload, size
 
 

@@ -26,7 +26,7 @@ from dataprep_converter.inputs.places import place_of
 from dataprep_converter.runtime.retry import RetryPolicy, retrying
 from dataprep_converter.stores import Entry, Store, scheme_of
 from dataprep_converter.stores.files import TEMPORARY
-from dataprep_converter.stores.publish import digest_of
+from dataprep_converter.stores.publish import aborted_on_error, digest_of
 
 logger = logging.getLogger(__name__)
 
@@ -154,26 +154,23 @@ class _Copier:
         with open_pinned(self.source, entry.uri, entry.pin) as source:
             upload = self.target.create(uri, size_hint=entry.size)
             try:
-                for piece in source.stream():
-                    self._check_cancelled()
-                    digest.update(piece)
-                    upload.write(piece)
-                    size += len(piece)
-                new_pin = entry_of(self.source, entry.uri).pin
-                if size != entry.size or new_pin != entry.pin:
-                    raise InputChanged(
-                        f"{entry.uri} changed while it was being copied: its pin was {entry.pin} and is now {new_pin}. Copy it again.",
-                        uri=entry.uri,
-                    )
-                upload.commit(replace=self.overwrite)
+                with aborted_on_error(upload):
+                    for piece in source.stream():
+                        self._check_cancelled()
+                        digest.update(piece)
+                        upload.write(piece)
+                        size += len(piece)
+                    new_pin = entry_of(self.source, entry.uri).pin
+                    if size != entry.size or new_pin != entry.pin:
+                        raise InputChanged(
+                            f"{entry.uri} changed while it was being copied: its pin was {entry.pin} and is now {new_pin}. Copy it again.",
+                            uri=entry.uri,
+                        )
+                    upload.commit(replace=self.overwrite)
             except AlreadyExists:
                 # Another writer was faster, or our own commit succeeded and its response was lost.
-                upload.abort()
                 if digest_of(self.target, uri) != digest.hexdigest():
                     self._refuse(uri)
-            except BaseException:
-                upload.abort()
-                raise
         if digest_of(self.target, uri) != digest.hexdigest():
             self.target.delete(uri)
             raise Unreachable(f"The content of {uri} differs from what was written to it, so the file was removed.", uri=uri)

@@ -16,8 +16,9 @@ import pyarrow as pa
 from dataprep_api.dataset.messages import PlanResult
 from dataprep_api.resources.job import DataPrepJob
 from dataprep_api.spec import DataPrepJobSpec
+from dataprep_converter.core.arrow_types import is_text, without_dictionary
 from dataprep_converter.core.errors import ConvertError
-from dataprep_converter.core.tensors import is_tensor, pc
+from dataprep_converter.core.tensors import pc
 from dataprep_converter.inputs.access import Access
 from dataprep_converter.readers import Reader, ReadsColumns, reader_class
 from dataprep_converter.records.batch import Batch
@@ -119,15 +120,8 @@ def _column_of(spec: DataPrepJobSpec, label: str) -> str:
 
 
 def _holds_classes(kind: pa.DataType) -> bool:
-    plain = kind.value_type if isinstance(kind, pa.DictionaryType) else kind
-    types = pa.types
-    return not is_tensor(plain) and bool(
-        types.is_integer(plain)
-        or types.is_boolean(plain)
-        or types.is_string(plain)
-        or types.is_large_string(plain)
-        or types.is_binary(plain)
-    )
+    plain = without_dictionary(kind)
+    return pa.types.is_integer(plain) or pa.types.is_boolean(plain) or is_text(plain) or pa.types.is_binary(plain)
 
 
 def _count_classes(reader: Reader, plan: Plan, columns: Sequence[str]) -> dict[str, dict[str, Counter[str]]]:

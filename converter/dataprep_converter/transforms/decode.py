@@ -9,6 +9,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from dataprep_api.spec.transforms.images import Decode
+from dataprep_converter.core.arrow_types import is_bytes
 from dataprep_converter.core.errors import BadSample, BadSpec
 from dataprep_converter.core.tensors import binary_data, null_mask, pc
 from dataprep_converter.images import image_files
@@ -43,7 +44,7 @@ class DecodeStep:
         self._reads_heif = True
         (self._from,) = find_columns([options.column], schema, of=_OF)
         kind = schema.field(self._from).type
-        if not (pa.types.is_binary(kind) or pa.types.is_large_binary(kind)):
+        if not is_bytes(kind):
             raise BadSpec(f"{_OF} takes the bytes of files, but the column {self._from!r} is {kind}.")
         self._to = self._from.removesuffix(ENCODED)
         if self._to != self._from and self._to in schema.names:

@@ -16,6 +16,7 @@ from typing import Any, Final
 import numpy as np
 import pyarrow as pa
 
+from dataprep_converter.core.arrow_types import is_bytes, is_text
 from dataprep_converter.core.errors import BadData, BadSpec
 from dataprep_converter.core.tensors import Array, pc
 from dataprep_converter.records.columns import find_columns
@@ -314,9 +315,9 @@ def _length(given: Any) -> Array:
     """Returns lengths: in characters for text, in bytes for binary values, and in values for lists."""
     value = _typed(given)
     kind = value.type
-    if pa.types.is_string(kind) or pa.types.is_large_string(kind):
+    if is_text(kind):
         lengths: Array = pc.utf8_length(value)
-    elif pa.types.is_binary(kind) or pa.types.is_large_binary(kind):
+    elif is_bytes(kind):
         lengths = pc.binary_length(value)
     else:
         lengths = pc.list_value_length(value)

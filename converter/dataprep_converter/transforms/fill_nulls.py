@@ -7,6 +7,7 @@ import numpy as np
 import pyarrow as pa
 
 from dataprep_api.spec.transforms.columns import FillNulls
+from dataprep_converter.core.arrow_types import is_text_or_bytes, without_dictionary
 from dataprep_converter.core.errors import BadSpec
 from dataprep_converter.core.lists import is_ragged
 from dataprep_converter.core.tensors import NUMPY_NAMES, Array, is_tensor, null_mask, pc, shape_of, to_arrow, to_numpy, value_type
@@ -34,7 +35,7 @@ class FillNullsStep:
             if field.name not in self._columns:
                 fields.append(field)
                 continue
-            kind = kind.value_type if isinstance(kind, pa.DictionaryType) else kind
+            kind = without_dictionary(kind)
             nested = nested_type(field)
             self._values[field.name] = (
                 _value(options.value, kind, field.name) if nested is None else _nested_value(options.value, nested, field.name)
@@ -69,7 +70,7 @@ def _value(text: str | None, kind: Any, column: str) -> Any:
         if text is not None:
             raise BadSpec(f"{_OF}: a null in the list column {column!r} always becomes an empty list, so value can't be set; remove value.")
         return []
-    if any(is_kind(kind) for is_kind in (pa.types.is_string, pa.types.is_large_string, pa.types.is_binary, pa.types.is_large_binary)):
+    if is_text_or_bytes(kind):
         return pa.array([(text or "").encode()], pa.large_binary()).cast(kind)[0]
     number = value_type(kind)
     if number not in NUMPY_NAMES:

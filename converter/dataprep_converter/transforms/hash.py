@@ -11,6 +11,7 @@ import pyarrow as pa
 
 from dataprep_api.spec import Transform
 from dataprep_api.spec.transforms.columns import Hash
+from dataprep_converter.core.arrow_types import is_text_or_bytes
 from dataprep_converter.core.errors import BadSpec
 from dataprep_converter.core.tensors import Array
 from dataprep_converter.records.batch import Batch
@@ -30,7 +31,7 @@ class HashStep:
         for name in self._columns:
             position = schema.get_field_index(name)
             kind = schema.field(position).type
-            if not (pa.types.is_integer(kind) or _is_text(kind)):
+            if not (pa.types.is_integer(kind) or is_text_or_bytes(kind)):
                 raise BadSpec(f"The transform hash takes text, bytes or whole numbers, but the column {name!r} is {kind}.")
             self._schema = self._schema.set(position, schema.field(position).with_type(pa.string()))
 
@@ -71,11 +72,6 @@ def _key(variable: str | None) -> bytes:
     if not 1 <= len(key) <= hashlib.blake2b.MAX_KEY_SIZE:
         raise BadSpec(f"The transform hash needs a key of 1 to 64 bytes in the environment variable {variable}; it has {len(key)} bytes.")
     return key
-
-
-def _is_text(kind: pa.DataType) -> bool:
-    types = pa.types
-    return types.is_string(kind) or types.is_large_string(kind) or types.is_binary(kind) or types.is_large_binary(kind)
 
 
 def _map_values(column: Array, change: Callable[[bytes], str]) -> Array:

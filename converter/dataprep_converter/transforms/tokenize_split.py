@@ -5,6 +5,7 @@ from dataclasses import replace
 import pyarrow as pa
 
 from dataprep_api.spec.transforms.columns import TokenizeSplit
+from dataprep_converter.core.arrow_types import is_text
 from dataprep_converter.core.errors import BadSpec
 from dataprep_converter.core.tensors import Array, pc
 from dataprep_converter.records.batch import Batch
@@ -21,7 +22,7 @@ class TokenizeSplitStep:
         for name in self._columns:
             position = schema.get_field_index(name)
             kind = schema.field(position).type
-            if not (pa.types.is_string(kind) or pa.types.is_large_string(kind)):
+            if not is_text(kind):
                 raise BadSpec(f"The transform tokenizeSplit takes text, but the column {name!r} is {kind}.")
             self._schema = self._schema.set(position, schema.field(position).with_type(pa.list_(pa.string())))
 

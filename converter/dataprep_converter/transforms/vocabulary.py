@@ -9,7 +9,9 @@ import numpy as np
 import pyarrow as pa
 
 from dataprep_api.spec.transforms.vocabulary import MOST_TERMS, Vocabulary
+from dataprep_converter.core.arrow_types import is_text
 from dataprep_converter.core.errors import BadData, BadSpec
+from dataprep_converter.core.lists import is_ragged
 from dataprep_converter.core.tensors import Array, pc
 from dataprep_converter.records.batch import SAMPLE, Batch
 from dataprep_converter.records.columns import find_columns, without
@@ -27,11 +29,11 @@ class VocabularyStep:
         for name in self._columns:
             position = schema.get_field_index(name)
             kind = schema.field(position).type
-            if not _is_text(kind.value_type if _is_list(kind) else kind):
+            if not is_text(kind.value_type if is_ragged(kind) else kind):
                 raise BadSpec(f"The transform vocabulary takes text or lists of text, but the column {name!r} is {kind}.")
-            if not _is_list(kind) and self._options.unknown == "Drop":
+            if not is_ragged(kind) and self._options.unknown == "Drop":
                 raise BadSpec(f"The transform vocabulary: unknown: Drop works only on columns of lists, but the column {name!r} is {kind}.")
-            number_type = pa.list_(pa.int64()) if _is_list(kind) else pa.int64()
+            number_type = pa.list_(pa.int64()) if is_ragged(kind) else pa.int64()
             self._schema = self._schema.set(position, schema.field(position).with_type(number_type))
         self.terms: list[str] = []
         """The terms in the order of their numbers. The list is empty until the vocabulary is built."""
@@ -64,7 +66,7 @@ class VocabularyStep:
         for batch in batches:
             for name in self._columns:
                 column: Any = batch.records.column(name)
-                term_counts: Any = pc.value_counts(column.flatten() if _is_list(column.type) else column)
+                term_counts: Any = pc.value_counts(column.flatten() if is_ragged(column.type) else column)
                 for term, count in zip(term_counts.field(0).to_pylist(), term_counts.field(1).to_pylist(), strict=True):
                     if term is not None:
                         counts[term] += count
@@ -86,7 +88,7 @@ class VocabularyStep:
 
     def classes(self, by_column: Mapping[str, list[str]]) -> dict[str, list[str]]:
         """Returns the class names, keyed by column. If a column has one term per record, the terms are its class names."""
-        return {**by_column, **{name: self.terms for name in self._columns if not _is_list(self._schema.field(name).type)}}
+        return {**by_column, **{name: self.terms for name in self._columns if not is_ragged(self._schema.field(name).type)}}
 
     # --- applying --------------------------------------------------------------------------------------------------
 
@@ -106,7 +108,7 @@ class VocabularyStep:
 
     def _numbers(self, column: Array) -> tuple[Array, list[tuple[int, str, int | None]]]:
         """Returns the numbers and, if unknown terms make a record bad, a tuple (row, term, index in the list) for each unknown term."""
-        if not _is_list(column.type):
+        if not is_ragged(column.type):
             numbers = pc.index_in(column.cast(pa.string()), value_set=self._values).cast(pa.int64())
             is_unknown = pc.and_(pc.is_null(numbers), pc.is_valid(column))
             if self._options.unknown == "Last":
@@ -138,11 +140,3 @@ class VocabularyStep:
 
 def _true_rows(values: Array) -> Any:
     return np.flatnonzero(values.to_numpy(zero_copy_only=False))
-
-
-def _is_list(kind: pa.DataType) -> bool:
-    return pa.types.is_list(kind) or pa.types.is_large_list(kind)
-
-
-def _is_text(kind: pa.DataType) -> bool:
-    return pa.types.is_string(kind) or pa.types.is_large_string(kind)

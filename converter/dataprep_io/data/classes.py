@@ -13,9 +13,11 @@ import numpy as np
 import pyarrow as pa
 
 from dataprep_api.spec.transforms.vocabulary import MOST_TERMS
+from dataprep_converter.core.arrow_types import is_any_text, without_dictionary
 from dataprep_converter.core.errors import BadData, BadSpec, NoInput
 from dataprep_converter.core.tensors import pc
 from dataprep_converter.records.columns import similar
+from dataprep_io.data.parameters import shown
 from dataprep_io.data.streams import Stream
 
 Names = tuple[str, ...]
@@ -25,7 +27,6 @@ Wanted = Mapping[str, Names | None]
 
 UNLABELLED: Final = -1
 """Hugging Face's number of records without a label, which many test splits have."""
-_SHOWN: Final = 80
 _SHOWN_NAMES: Final = 10
 
 
@@ -121,15 +122,9 @@ def _type_of_numbers(column: str, kind: Any) -> pa.DataType:
     if pa.types.is_integer(kind):
         numbers: pa.DataType = kind
         return numbers
-    if not is_text(kind):
+    if not is_any_text(without_dictionary(kind)):
         raise BadSpec(f"classes: the column {column!r} is {kind}, so it can't have classes: expected whole numbers or texts.")
     return pa.int64()
-
-
-def is_text(kind: Any) -> bool:
-    """Whether a column has texts, or categories of texts."""
-    kind = kind.value_type if pa.types.is_dictionary(kind) else kind
-    return bool(pa.types.is_string(kind) or pa.types.is_large_string(kind) or pa.types.is_string_view(kind))
 
 
 def _shown(names: Names) -> str:
@@ -189,7 +184,6 @@ class _Column:
         row = pc.index(is_wrong, True).as_py()
         if row < 0:
             return
-        value = repr(values[row].as_py())
-        value = value if len(value) <= _SHOWN else f"{value[:_SHOWN]}…"
+        value = shown(values[row].as_py())
         expected = f"a number from {self._least} to {len(self._names) - 1}" if pa.types.is_integer(values.type) else "a class"
         raise BadData(f"Record {start + row}: {self.name!r} is {value}, expected {expected}. The classes are {_shown(self._names)}.")

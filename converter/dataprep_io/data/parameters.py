@@ -55,6 +55,12 @@ def schema(value: Any) -> pa.Schema | None:
     return value
 
 
+def shown(value: Any, most: int = 80) -> str:
+    """Returns a value for a message: at most this many characters of how Python writes it."""
+    text = repr(value)
+    return text if len(text) <= most else f"{text[:most]}…"
+
+
 def check_column_name(name: Any, of: str) -> None:
     """Raises BadSpec unless the name of a column is text. `of` says what has the column."""
     if not isinstance(name, str):

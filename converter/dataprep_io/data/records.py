@@ -12,7 +12,7 @@ import pyarrow as pa
 
 from dataprep_converter.core.errors import BadData, BadSpec
 from dataprep_io.data.arrays import as_numpy, column_of
-from dataprep_io.data.parameters import check_column_name
+from dataprep_io.data.parameters import check_column_name, shown
 from dataprep_io.data.shared import has_void
 
 _FIRST_RECORDS: Final = 1024
@@ -21,7 +21,6 @@ _MOST_RECORDS: Final = 16_384
 _BATCH_BYTES: Final = 8 << 20
 _SMALL: Final = frozenset({int, float, bool, type(None)})
 """The types whose values are so small that only their number counts."""
-_SHOWN: Final = 80
 _ERRORS: Final = (pa.ArrowException, OverflowError, TypeError, ValueError, KeyError)
 """What conversions of values raise."""
 _POSSIBLE: Final = "a number of at most 64 bits, a decimal, text, bytes, a time, or lists, dictionaries or arrays of these"
@@ -127,10 +126,9 @@ def _column(name: str, values: Sequence[Any], start: int, kind: pa.DataType | No
             return _column(name, known, start, kind)
         expected = kind if kind is not None else _type_of_first(values)
         number = next((number for number, value in enumerate(values, start) if not _fits(value, expected)), start)
-        value = repr(values[number - start])
-        shown = value if len(value) <= _SHOWN else f"{value[:_SHOWN]}…"
+        value = shown(values[number - start])
         raise BadData(
-            f"Record {number}: {name!r} is {shown}, expected {expected or _POSSIBLE}. The types are those of the first records; pass schema= to "
+            f"Record {number}: {name!r} is {value}, expected {expected or _POSSIBLE}. The types are those of the first records; pass schema= to "
             "set them."
         ) from exc
 

@@ -15,13 +15,12 @@ from dataprep_api.dataset.messages import CommitResult
 from dataprep_api.errors import SpecError
 from dataprep_converter.core.errors import BadSpec, ConvertError, Unreachable
 from dataprep_converter.dataset.frame_rows import PYTHON
-from dataprep_converter.pipeline.pipeline import Pipeline
 from dataprep_converter.stores import StoreSettings
 from dataprep_frames import attempts, columns, publishing
 from dataprep_frames.attempts import WrittenPartition
 from dataprep_frames.families import may_become
 from dataprep_frames.messages import in_words, in_words_of
-from dataprep_frames.options import SPLIT, Mode, WriteOptions, check_format, location, spec_of
+from dataprep_frames.options import SPLIT, Mode, WriteOptions, check_format, checked_split_name, location, spec_of
 from dataprep_frames.rows import has_void
 from dataprep_frames.writing import Write
 
@@ -34,7 +33,6 @@ __all__ = [
     "WrittenPartition",
     "abort",
     "begin_write",
-    "class_names",
     "commit",
     "has_void",
     "may_become",
@@ -90,8 +88,7 @@ def write_options(
             raise
         faults = exc.__cause__.faults
         raise SpecError([replace(fault, path=fault.path.removeprefix("spec.output.")) for fault in faults]) from exc
-    options = WriteOptions(spec=spec, mode=MODES[mode], engine=PYTHON, split_column=split_column)
-    return replace(options, split=options.with_split_name(split))
+    return WriteOptions(spec=spec, mode=MODES[mode], engine=PYTHON, split=checked_split_name(split), split_column=split_column)
 
 
 @_in_words_of_write
@@ -131,12 +128,6 @@ def write_partition(write: Write, batches: Sequence[pa.RecordBatch], *, number: 
 def commit(write: Write, written: Sequence[WrittenPartition]) -> CommitResult | None:
     """See `publishing.commit`."""
     return publishing.commit(write, written)
-
-
-def class_names(write: Write) -> dict[str, list[str]]:
-    """Returns the names of the classes of each feature, as the manifest has them."""
-    with Pipeline(write.spec, write.state, write.access()) as pipeline:
-        return pipeline.class_names()
 
 
 abort = publishing.abort

@@ -8,9 +8,11 @@ from typing import Any, Final
 
 import pyarrow as pa
 
+from dataprep_converter.core.arrow_types import is_any_text, without_dictionary
 from dataprep_converter.core.errors import BadSpec, ConvertError, NoInput
 from dataprep_io.data.arrays import is_array
-from dataprep_io.data.classes import Wanted, is_text, with_classes
+from dataprep_io.data.classes import Wanted, with_classes
+from dataprep_io.data.parameters import shown
 from dataprep_io.data.streams import Options, Stream, conformed, is_of, stream_of
 
 _SHOWN: Final = 60
@@ -50,17 +52,12 @@ def _stream_of_split(split: str, rows: Any, options: Options, wanted: Wanted) ->
     )
     if is_value:
         raise TypeError(
-            f"Each key of a dictionary is a split, and its value has the records of the split, but {split!r} has {_shown(rows)}. If the keys are "
+            f"Each key of a dictionary is a split, and its value has the records of the split, but {split!r} has {shown(rows, _SHOWN)}. If the keys are "
             "columns, pass a table or arrays, such as pyarrow.table(data). If the dictionary is a record, pass a list of records."
         )
     with _naming_split(split):
         stream = with_classes(stream_of(rows, options), wanted)
     return replace(stream, batches=_named_batches(split, stream.batches))
-
-
-def _shown(value: Any) -> str:
-    text = repr(value)
-    return text if len(text) <= _SHOWN else f"{text[:_SHOWN]}…"
 
 
 def _named_batches(split: str, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
@@ -98,7 +95,7 @@ def _with_split_column(streams: dict[str, Stream]) -> tuple[Stream, str]:
 def _with_texts(stream: Stream, column: str) -> Stream:
     """Returns the stream with texts of the usual type in a column. Libraries have texts of several types, and dictionaries of texts."""
     place = stream.schema.get_field_index(column)
-    if place < 0 or not is_text(kind := stream.schema.field(place).type) or kind == pa.string():
+    if place < 0 or not is_any_text(without_dictionary(kind := stream.schema.field(place).type)) or kind == pa.string():
         return stream
     field = pa.field(column, pa.string())
     batches = (batch.set_column(place, field, batch.column(place).cast(pa.string())) for batch in stream.batches)

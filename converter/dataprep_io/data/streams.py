@@ -12,6 +12,7 @@ from typing import Any, Final
 
 import pyarrow as pa
 
+from dataprep_converter.core.arrow_types import without_dictionary
 from dataprep_converter.core.errors import BadData, BadSpec, NoInput
 from dataprep_io.data import hugging_face, polars_frames, views
 from dataprep_io.data.arrays import array_batches, is_array
@@ -265,7 +266,7 @@ def conformed(stream: Stream, schema: pa.Schema, *, what: str, known: str) -> It
         raise BadData(f"{what} has the columns {', '.join(stream.schema.names)}, expected those of {known}: {', '.join(schema.names)}.")
     for wanted in schema:
         kind = stream.schema.field(wanted.name).type
-        if kind != wanted.type and not may_become(_decoded(kind), _decoded(wanted.type)):
+        if kind != wanted.type and not may_become(without_dictionary(kind), without_dictionary(wanted.type)):
             raise BadData(f"{what} has the column {wanted.name!r} as {kind}, expected {wanted.type}, as in {known}.")
     return _cast(stream.batches, schema, what, known)
 
@@ -276,11 +277,6 @@ def _cast(batches: Iterator[pa.RecordBatch], schema: pa.Schema, what: str, known
             yield pa.RecordBatch.from_arrays([batch.column(field.name).cast(field.type) for field in schema], schema=schema)
         except pa.ArrowException as exc:
             raise BadData(f"{what} has a value that doesn't fit the types of {known}: {'; '.join(map(str, exc.args))}.") from exc
-
-
-def _decoded(kind: Any) -> Any:
-    """Returns the type of a dictionary's values."""
-    return kind.value_type if pa.types.is_dictionary(kind) else kind
 
 
 def _is_arrays(data: Any) -> bool:

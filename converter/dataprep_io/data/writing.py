@@ -123,7 +123,9 @@ def _written(write: "shared.Write", stream: Stream, full: Limits, workers: int) 
     bar.show(Written(result.files, result.records.out, is_finished=True))
     for warning in result.warnings:
         logger.warning("%s", warning)
-    return results.of_commit(write.spec.output.uri, result, classes=shared.class_names(write))
+    # The features are the columns, with the same names.
+    classes = dict(sorted(write.options.classes.items()))
+    return results.of_commit(write.spec.output.uri, result, classes=classes)
 
 
 def _existing(write: "shared.Write") -> Result:

@@ -17,6 +17,7 @@ from dataprep_io.jobs.status import Event
 
 _EXPIRED: Final = 401
 _GONE: Final = 404
+_CONFLICT: Final = 409
 _TOO_MANY: Final = 429
 _FAULT: Final = 500
 _NEXT_POD_SECONDS: Final = 1.0
@@ -31,7 +32,7 @@ async def create(definition: Definition, place: Place) -> Place:
         try:
             await cluster.create(JOBS, definition.body(cluster.namespace))
         except ClusterError as exc:
-            if exc.status != 409:
+            if exc.status != _CONFLICT:
                 raise
             raise ClusterError(await _why_refused(cluster, definition.name), status=exc.status) from exc
         return place.within(cluster.namespace)

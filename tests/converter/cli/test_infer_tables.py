@@ -7,18 +7,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import yaml
 from tests.converter.cli.commandline import code_of
+from tests.converter.cli.inference import inferred
 
 from dataprep_converter.inputs.access import Access
 from dataprep_converter.tools.verification import verify
-
-
-def inferred(source: Path, folder: Path) -> tuple[str, dict[str, Any]]:
-    assert code_of("infer", source, "--output", folder / "job.yaml", "--to", folder / "out") == 0
-    written = (folder / "job.yaml").read_text()
-    spec: dict[str, Any] = yaml.safe_load(written)["spec"]
-    return written, spec
 
 
 def records(folder: Path, capsys: pytest.CaptureFixture[str]) -> list[dict[str, Any]]:

@@ -1,11 +1,8 @@
 """Times and decimals from every table source keep their types in Parquet and Arrow. In all other formats they become numbers."""
 
-import io
 import json
 import re
-import runpy
-from collections.abc import Iterator, Sequence
-from decimal import Context, Decimal
+from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
@@ -20,109 +17,28 @@ from tests.builders.columnar import write_table
 from tests.builders.examples import examples
 from tests.builders.jobs import run_job, verified_run
 from tests.builders.specs import parse_job
-from tests.converter.cli.commandline import code_of
-from tests.reader.fake_torch import FakeTorch
+from tests.converter.steps.kept_types import (
+    DECIMALS,
+    EXACT,
+    IN_PARQUET,
+    MOMENTS,
+    PRICES,
+    TABLE,
+    TIMES,
+    a_job,
+    decimals,
+    made,
+    manifest_of,
+    records_in,
+)
 
-from dataprep_api import names
-from dataprep_api.dataset import run_id
-from dataprep_api.dataset.report import Manifest
-from dataprep_api.resources.job import DataPrepJob
-from dataprep_converter.core.errors import BadData, BadSpec, RoundedDefault
-from dataprep_converter.inputs.access import Access
-from dataprep_converter.readers.columnar import tables
+from dataprep_converter.core.errors import BadData, BadSpec
 from dataprep_converter.records.kept_types import as_kept, kept_name
 from dataprep_converter.records.lossy import SAFE_DIGITS, lost_digits
-from dataprep_converter.steps.plan_step import run_plan_step
-from dataprep_converter.tools import repair
-from dataprep_converter.tools.inspect import inspection
-from dataprep_converter.tools.verification import verify
-from dataprep_reader import open as open_data_set
 
 _pq: Any = pq  # the module has no type stubs
 _orc: Any = pyarrow.orc
 _arrow: Any = pa
-
-ZONES = (None, "UTC", "Europe/Berlin")
-UNITS = ("s", "ms", "us", "ns")
-TIMES: list[Any] = [
-    pa.date32(),
-    pa.date64(),
-    pa.time32("s"),
-    pa.time32("ms"),
-    pa.time64("us"),
-    pa.time64("ns"),
-    *(_arrow.timestamp(unit, tz=zone) for unit in UNITS for zone in ZONES),
-    *(_arrow.duration(unit) for unit in UNITS),
-]
-DECIMALS: list[Any] = [
-    _arrow.decimal32(9, 2),
-    _arrow.decimal64(18, 2),
-    pa.decimal128(1, 0),
-    pa.decimal128(15, 0),
-    pa.decimal128(15, 15),
-    pa.decimal128(16, 4),
-    pa.decimal128(38, 10),
-    _arrow.decimal256(10, 2),
-    _arrow.decimal256(76, 5),
-]
-IN_PARQUET: dict[Any, Any] = {
-    pa.date64(): pa.date32(),
-    pa.time32("s"): pa.time32("ms"),
-    **{_arrow.timestamp("s", tz=zone): _arrow.timestamp("ms", tz=zone) for zone in ZONES},
-    _arrow.decimal32(9, 2): pa.decimal128(9, 2),
-    _arrow.decimal64(18, 2): pa.decimal128(18, 2),
-    _arrow.decimal256(10, 2): pa.decimal128(10, 2),
-}
-"""Maps each type that Parquet lacks to the type that replaces it."""
-EXACT = Context(prec=100)
-
-
-def values_of(kind: Any) -> Any:
-    """Five values of a type, one of them null. They include the least and the greatest value, or values that steps easily get wrong."""
-    if pa.types.is_decimal(kind):
-        most = Decimal(10**kind.precision - 1).scaleb(-kind.scale, EXACT)
-        third = Decimal(10**kind.precision // 3).scaleb(-kind.scale, EXACT)
-        return _arrow.array([most, most.copy_negate(), None, third, Decimal(0)], kind)
-    day = 86_400_000
-    numbers = [0, 1, None, 5, 86_399] if pa.types.is_time(kind) else [0, -5, None, 1_704_067_201, 2**31 - 1]
-    if kind == pa.date64():
-        numbers = [0, -day, None, day, 20_000 * day]
-    return _arrow.array(numbers, pa.int32() if kind.bit_width == 32 else pa.int64()).cast(kind)
-
-
-TABLE = pa.table({str(kind): values_of(kind) for kind in (*TIMES, *DECIMALS)})
-
-
-def a_job(folder: Path, format_: str, *, source: str = "parquet", out: str = "out", reading: Any = None, output: Any = None, **spec: Any) -> DataPrepJob:  # fmt: skip
-    written = {source: {"uris": [str(folder / "in")]} | (reading or {})}
-    options = {"uri": str(folder / out), "format": format_, "shards": {"count": 1}, "overwrite": "IfChanged"} | (output or {})
-    return parse_job({"source": written, "output": options} | spec)
-
-
-def records_in(folder: Path) -> pa.Table:
-    """All records of a finished data set of Parquet or Arrow files, as read by pyarrow."""
-    files = sorted(folder.glob("*.parquet")) + sorted(folder.glob("*.arrow"))
-    tables = [_pq.read_table(file) if file.suffix == ".parquet" else _arrow.ipc.open_file(file).read_all() for file in files]
-    table: pa.Table = pa.concat_tables(tables)
-    return table
-
-
-def made(job: DataPrepJob) -> pa.Table:
-    """The records of the data set that the job makes, after all of them have been verified."""
-    verified_run(job)
-    return records_in(Path(job.spec.output.uri))
-
-
-def manifest_of(folder: Path) -> Manifest:
-    return verify(str(folder), Access(), every_record=True)
-
-
-def decimals(*values: str | None, precision: int = 20, scale: int = 2) -> Any:
-    return _arrow.array([None if value is None else Decimal(value) for value in values], pa.decimal128(precision, scale))
-
-
-MOMENTS = pa.array([1_704_067_200_123, None, -1], pa.timestamp("ms", tz="UTC"))
-PRICES = decimals("12345678901234567.89", None, "-0.10")
 
 
 # --- every type ---------------------------------------------------------------------------------------------------
@@ -347,93 +263,6 @@ def test_dates_and_times_of_day_that_are_none_make_their_records_bad(tmp_path: P
     assert [json.loads(line)["d"] for line in file.read_text().splitlines()] == [3 * day + 5, None, day, -5]
 
 
-@pytest.mark.parametrize(("default", "rounded"), [("12345678901234567.25", "1.2345678901234568e+16"), ("1e400", "inf")])
-def test_a_default_of_decimals_that_would_be_rounded_is_refused(tmp_path: Path, default: str, rounded: str) -> None:
-    write_table(tmp_path / "in", pa.table({"t": decimals(None, "5")}), "parquet")
-    message = (
-        f"source.parquet.defaults: the default '{default}' of 't', a column of decimal128(20, 2), would be rounded to {rounded}; "
-        "write a number of at most 15 digits."
-    )
-    for format_ in ("parquet", "jsonl"):
-        with pytest.raises(BadSpec) as refused:
-            run_job(a_job(tmp_path, format_, reading={"defaults": {"t": default}}))
-        assert str(refused.value) == message
-
-
-ROUNDED = "12345678901234567.25"
-
-
-def a_rounding_job(folder: Path, **output: Any) -> DataPrepJob:
-    return a_job(folder, "parquet", reading={"defaults": {"t": ROUNDED}}, output=output)
-
-
-@pytest.fixture
-def earlier(monkeypatch: pytest.MonkeyPatch) -> Iterator[pytest.MonkeyPatch]:
-    """While this fixture is in use, defaults are rounded without a check, as in earlier releases."""
-    with monkeypatch.context() as then:
-        then.setattr(tables, "check_digits", lambda *_, **__: None)
-        yield then
-
-
-def rounded_data_set(folder: Path, earlier: pytest.MonkeyPatch, **output: Any) -> tuple[DataPrepJob, Path, bytes]:
-    """Makes a data set as an earlier release did, with a rounded default. Returns the job, the data set's only shard, and the shard's
-    bytes."""
-    write_table(folder / "in", pa.table({"t": decimals(None, "5")}), "parquet")
-    job = a_rounding_job(folder, **output)
-    run_job(job)
-    earlier.undo()
-    (file,) = (folder / "out").glob("*.parquet")
-    return job, file, file.read_bytes()
-
-
-@pytest.mark.parametrize("lost", [(), ("plan",), ("plan", "manifest")], ids=["nothing", "the plan", "the manifest too"])
-def test_a_data_set_with_a_rounded_default_is_repaired(tmp_path: Path, earlier: pytest.MonkeyPatch, lost: Sequence[str]) -> None:
-    job, file, before = rounded_data_set(tmp_path, earlier)
-    run = manifest_of(tmp_path / "out").run_id
-    for name in lost:
-        (tmp_path / "out" / (names.plan_file(run) if name == "plan" else names.manifest_file(run))).write_text("{}")
-    file.unlink()
-    assert repair.repair(str(tmp_path / "out"), Access(), job=job).shards == [file.name]
-    assert file.read_bytes() == before
-
-
-def test_a_data_set_with_a_rounded_default_is_extended(tmp_path: Path, earlier: pytest.MonkeyPatch) -> None:
-    job, file, before = rounded_data_set(tmp_path, earlier, overwrite="Extend")
-    run_job(job)
-    write_table(tmp_path / "in", pa.table({"t": decimals("7", None)}), "parquet", "rows2")
-    run_job(job)
-    assert file.read_bytes() == before
-    shards = [_pq.read_table(each).column("t").to_pylist() for each in sorted((tmp_path / "out").glob("*.parquet"))]
-    default = shards[0][0]
-    assert shards == [[default, Decimal(5)], [Decimal(7), default]]
-    assert default != Decimal(ROUNDED)
-    manifest_of(tmp_path / "out")
-
-
-def test_a_data_set_with_a_rounded_default_is_reused_unless_its_inputs_change(tmp_path: Path, earlier: pytest.MonkeyPatch) -> None:
-    job, file, before = rounded_data_set(tmp_path, earlier, overwrite="IfChanged")
-    run_job(job)
-    assert file.read_bytes() == before
-    write_table(tmp_path / "in", pa.table({"t": decimals("7", None)}), "parquet", "rows2")
-    with pytest.raises(RoundedDefault, match="would be rounded"):
-        run_job(job)
-    assert file.read_bytes() == before
-
-
-def test_an_unfinished_run_with_a_rounded_default_is_finished(tmp_path: Path, earlier: pytest.MonkeyPatch) -> None:
-    write_table(tmp_path / "in", pa.table({"t": decimals(None, "5")}), "parquet")
-    job = a_rounding_job(tmp_path)
-    run_plan_step(job, Access())
-    earlier.undo()
-    assert made(job).column("t").to_pylist()[1] == Decimal(5)
-
-
-def test_a_long_default_that_float64_holds_is_kept(tmp_path: Path) -> None:
-    write_table(tmp_path / "in", pa.table({"t": decimals(None, "5")}), "parquet")
-    found = made(a_job(tmp_path, "parquet", reading={"defaults": {"t": "12345678901234560.00"}}))
-    assert found.column("t").to_pylist() == [Decimal("12345678901234560.00"), Decimal(5)]
-
-
 def test_a_time_that_parquet_cannot_hold_makes_its_record_bad(tmp_path: Path) -> None:
     write_table(tmp_path / "in", pa.table({"t": pa.array([2**62, 1], pa.timestamp("s"))}), "arrow")
     with pytest.raises(BadData, match=rf"rows.arrow, record 0: t {2**62} does not fit timestamp\[ms\]"):
@@ -469,244 +298,3 @@ def test_splits_and_duplicates_are_the_same_as_those_of_numbers(tmp_path: Path, 
     assert kept.column("t").cast(pa.int64()).equals(read.column("t"))
     found: list[Any] = kept.column("price").to_pylist()
     assert sorted(found) == sorted(set(prices.to_pylist()))
-
-
-# --- readers ------------------------------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize("second", ["parquet", "arrow"])
-@pytest.mark.parametrize("first", ["parquet", "arrow"])
-def test_the_source_dataset_keeps_the_types_of_a_data_set(tmp_path: Path, first: str, second: str) -> None:
-    write_table(tmp_path / "in", TABLE, "arrow")
-    before = made(a_job(tmp_path, first, source="arrow"))
-    output = {"uri": str(tmp_path / "again"), "format": second, "shards": {"count": 1}}
-    after = made(parse_job({"source": {"dataset": {"uri": str(tmp_path / "out")}}, "output": output}))
-    assert sorted(after.schema.names) == sorted(before.schema.names)
-    for name in before.schema.names:
-        expected = before.column(name)
-        stored = IN_PARQUET.get(expected.type, expected.type) if second == "parquet" else expected.type
-        assert after.column(name).type == stored
-        assert after.column(name).equals(expected.cast(stored))
-
-
-def test_the_source_dataset_tells_what_another_format_stores_as_numbers(tmp_path: Path) -> None:
-    write_table(tmp_path / "in", pa.table({"t": MOMENTS, "price": PRICES}), "parquet")
-    run_job(a_job(tmp_path, "parquet"))
-    output = {"uri": str(tmp_path / "again"), "format": "jsonl"}
-    _, result = run_job(parse_job({"source": {"dataset": {"uri": str(tmp_path / "out")}}, "output": output}))
-    of_prices, of_times = result.warnings
-    assert of_prices == (
-        "column 'price': decimals of 1 record have more digits than float64 holds, such as 12345678901234567.89, read as 1.2345678901234568e+16"
-    )
-    assert of_times == (
-        "column 't': times of 2 records are stored as numbers of milliseconds since 1970 in UTC (timestamp[ms, tz=UTC]), "
-        "such as 2024-01-01 00:00:00.123Z, read as 1704067200123"
-    )
-
-
-@pytest.mark.parametrize("format_", ["parquet", "arrow"])
-def test_our_reader_returns_numbers(tmp_path: Path, format_: str) -> None:
-    write_table(tmp_path / "in", TABLE, "arrow")
-    run_job(a_job(tmp_path, format_, source="arrow"))
-    found = records_in(tmp_path / "out")
-    opened: Any = list(open_data_set(str(tmp_path / "out"), split="train", as_="arrow"))
-    read = pa.Table.from_batches(opened)
-    for name in found.schema.names:
-        column = found.column(name).combine_chunks()
-        number = pa.int32() if column.type.bit_width == 32 else pa.int64()
-        expected = column.cast(pa.float64()) if pa.types.is_decimal(column.type) else column.cast(number).cast(pa.int64())
-        assert read.column(name).combine_chunks().equals(expected)
-
-
-@pytest.mark.parametrize("format_", ["parquet", "arrow"])
-def test_the_torch_loader_has_numbers(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, format_: str) -> None:
-    """tests/interop/heavy/test_loaders.py loads other data sets with PyTorch itself."""
-    table = pa.table(
-        {
-            "t": pa.array([1, None], pa.timestamp("ns")),
-            "day": pa.array([3, 4], pa.int32()).cast(pa.date32()),
-            "price": decimals("0.50", "2"),
-        }
-    )
-    write_table(tmp_path / "in", table, "parquet")
-    run_job(a_job(tmp_path, format_))
-    FakeTorch().install_torch(monkeypatch)
-    loader = runpy.run_path(str(tmp_path / "out/_dataprep/loaders/load_torch.py"))
-    assert list(loader["Records"]("train")) == [{"t": 1, "day": 3, "price": 0.5}, {"t": None, "day": 4, "price": 2.0}]
-
-
-def test_the_spark_loader_names_the_columns_that_spark_cannot_read(tmp_path: Path) -> None:
-    kinds = [
-        pa.date32(),
-        pa.time32("ms"),
-        pa.timestamp("us"),
-        pa.timestamp("ns"),
-        pa.duration("s"),
-        pa.decimal128(38, 2),
-        pa.decimal256(39, 2),
-    ]
-    write_table(tmp_path / "in", pa.table({f"c{place}": values_of(kind) for place, kind in enumerate(kinds)}), "parquet")
-    run_job(a_job(tmp_path, "parquet"))
-    assert (tmp_path / "out/_dataprep/loaders/load_spark.py").read_text() == (
-        "raise SystemExit(\"load_spark.py: Spark can't read c1 (time32[ms]), c3 (timestamp[ns]), c6 (decimal256(39, 2)). "
-        'Give these features a dtype, int64 for times and float64 for decimals.")\n'
-    )
-
-
-def test_croissant_has_the_types_that_it_knows(tmp_path: Path) -> None:
-    kinds = {"day": pa.date32(), "t": pa.timestamp("us"), "price": pa.decimal128(5, 2), "time": pa.time32("ms"), "took": pa.duration("s")}
-    write_table(tmp_path / "in", pa.table({name: values_of(kind) for name, kind in kinds.items()}), "parquet")
-    run_job(a_job(tmp_path, "parquet"))
-    (file,) = (tmp_path / "out").rglob("croissant.json")
-    (records,) = [each for each in json.loads(file.read_text())["recordSet"] if each["@id"].startswith("records/")]
-    assert {field["name"]: field["dataType"] for field in records["field"]} == {"day": "sc:Date", "t": "sc:Date", "price": "sc:Float"}
-
-
-def test_inspect_shows_times(tmp_path: Path) -> None:
-    write_table(tmp_path / "in", pa.table({"t": MOMENTS, "price": decimals("0.50", "1", "2")}), "parquet")
-    run_job(a_job(tmp_path, "arrow"))
-    shown = io.StringIO()
-    inspection.show(str(tmp_path / "out"), Access(), records=2, as_json=False, stream=shown)
-    assert "t: 2024-01-01 00:00:00.123Z\n" in shown.getvalue()
-    assert "price: 0.50\n" in shown.getvalue()
-
-
-@pytest.mark.parametrize("format_", ["parquet", "arrow"])
-def test_records_are_shown_with_all_digits(tmp_path: Path, format_: str, capsys: pytest.CaptureFixture[str]) -> None:
-    prices = {"wide": decimals("12345678901234567890.12", None, precision=22), "small": decimals("1E-10", "0.5", scale=10)}
-    write_table(tmp_path / "in", pa.table(prices), "parquet")
-    run_job(a_job(tmp_path, format_))
-    (file,) = (tmp_path / "out").glob(f"*.{format_}")
-    raw = tmp_path / "raw" / file.name
-    raw.parent.mkdir()
-    raw.write_bytes(file.read_bytes())
-    capsys.readouterr()
-    for place in (tmp_path / "out", raw):
-        for command in ("inspect", "head"):
-            assert code_of(command, place) == 0
-            shown = capsys.readouterr().out
-            assert "wide: 12345678901234567890.12\n" in shown
-            assert "small: 0.0000000001\n" in shown
-        assert code_of("head", place, "--json") == 0
-        first = json.loads(capsys.readouterr().out)[0]
-        values = ["12345678901234567890.12", "0.0000000001"]
-        assert [first["wide"], first["small"]] == (values if place == raw else [[value] for value in values])
-    assert code_of("inspect", tmp_path / "out", "--html", tmp_path / "report.html") == 0
-    assert "12345678901234567890.12" in (tmp_path / "report.html").read_text()
-
-
-def test_hugging_face_has_the_types(tmp_path: Path) -> None:
-    write_table(tmp_path / "in", pa.table({"t": MOMENTS, "price": PRICES}), "parquet")
-    found = made(a_job(tmp_path, "parquet", output={"parquet": {"huggingFace": {}}}))
-    assert found.to_pylist() == pa.table({"t": MOMENTS, "price": PRICES}).to_pylist()
-
-
-# --- jobs and data sets of earlier releases -----------------------------------------------------------------------
-
-
-def made_before(job: DataPrepJob, monkeypatch: pytest.MonkeyPatch) -> Manifest:
-    """The data set as made by a release without the part `types`."""
-    with monkeypatch.context() as then:
-        then.setattr(run_id, "versions", lambda _spec: {})
-        return verified_run(job)
-
-
-NUMBERS = [pa.int64(), pa.float64()]
-
-
-def a_table_of(tmp_path: Path) -> None:
-    write_table(tmp_path / "in", pa.table({"t": MOMENTS, "price": PRICES}), "parquet")
-
-
-def test_only_a_job_that_keeps_a_type_has_another_run_id(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    a_table_of(tmp_path)
-    features = [{"name": "t", "dtype": "int64"}, {"name": "price", "dtype": "float64"}]
-    numbers = a_job(tmp_path, "parquet", out="numbers", features=features)
-    before = made_before(numbers, monkeypatch)
-    assert verified_run(numbers) == before
-    before = made_before(a_job(tmp_path, "jsonl", out="lines"), monkeypatch)
-    assert verified_run(a_job(tmp_path, "jsonl", out="lines")) == before
-    before = made_before(a_job(tmp_path, "parquet"), monkeypatch)
-    after = verified_run(a_job(tmp_path, "parquet"))
-    assert (before.parts, after.parts, after.run_id == before.run_id) == ({}, {"types": 2}, False)
-    assert b'"version":5' in after.to_bytes()
-
-
-def test_a_data_set_with_numbers_is_repaired_and_extended_as_it_is(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    a_table_of(tmp_path)
-    job = a_job(tmp_path, "parquet", output={"overwrite": "Extend"})
-    before = made_before(job, monkeypatch)
-    (tmp_path / "out" / before.files[0].file).unlink()
-    repair.repair(str(tmp_path / "out"), Access())
-    assert manifest_of(tmp_path / "out") == before
-    (tmp_path / "in/sequel.parquet").write_bytes((tmp_path / "in/rows.parquet").read_bytes())
-    assert verified_run(job).records_out == 6
-    assert records_in(tmp_path / "out").schema.types == NUMBERS
-
-
-def test_a_data_set_that_keeps_types_is_extended(tmp_path: Path) -> None:
-    a_table_of(tmp_path)
-    job = a_job(tmp_path, "parquet", output={"overwrite": "Extend"})
-    run_job(job)
-    (tmp_path / "in/sequel.parquet").write_bytes((tmp_path / "in/rows.parquet").read_bytes())
-    found = made(job)
-    assert found.to_pylist() == pa.table({"t": MOMENTS, "price": PRICES}).to_pylist() * 2
-
-
-def test_a_data_set_with_numbers_is_extended_with_numbers_of_other_types(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    write_table(tmp_path / "in", pa.table({"price": decimals("1.25", precision=5)}), "parquet")
-    job = a_job(tmp_path, "parquet", output={"overwrite": "Extend"})
-    made_before(job, monkeypatch)
-    write_table(tmp_path / "in", pa.table({"price": pa.array([7])}), "parquet", "sequel")
-    assert made(job).column("price").to_pylist() == [1.25, 7.0]
-
-
-@pytest.mark.parametrize(
-    ("first", "second", "features", "message"),
-    [
-        (PRICES, decimals("0.0001", precision=22, scale=4), None, r"'x' would be decimal128(22, 4), .* with decimal128(20, 2)"),
-        (PRICES, pa.array([0.5]), None, r"'x' would be float64, .* with decimal128(20, 2)"),
-        (MOMENTS, MOMENTS.cast(pa.timestamp("ms", tz="Asia/Tokyo")), None, r"'x' would be timestamp[ms, tz=Asia/Tokyo], .* tz=UTC]"),
-        (
-            MOMENTS,
-            MOMENTS.cast(pa.timestamp("us", tz="UTC")),
-            [{"name": "x", "dtype": "int64"}],
-            r"times of the column 'x' would be us, .* ms",
-        ),
-    ],
-    ids=["digits", "float", "zone", "unit of numbers"],
-)
-def test_an_extension_that_would_change_a_type_is_refused(tmp_path: Path, first: Any, second: Any, features: Any, message: str) -> None:
-    write_table(tmp_path / "in", pa.table({"x": first}), "parquet")
-    job = a_job(tmp_path, "parquet", output={"overwrite": "Extend"}, **({"features": features} if features else {}))
-    before = verified_run(job)
-    write_table(tmp_path / "in", pa.table({"x": second}), "parquet", "a file that comes first")
-    with pytest.raises(BadSpec, match=re.sub(r"[][()]", r"\\\g<0>", message)):
-        run_job(job)
-    assert manifest_of(tmp_path / "out") == before
-
-
-@pytest.mark.parametrize("is_before", [True, False])
-@pytest.mark.parametrize("lost", ["plan.json", "manifest.json"])
-def test_a_lost_plan_or_manifest_is_made_again_by_its_own_rule(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, lost: str, is_before: bool
-) -> None:
-    a_table_of(tmp_path)
-    job = a_job(tmp_path, "parquet")
-    before = made_before(job, monkeypatch) if is_before else verified_run(job)
-    for file in (tmp_path / "out" / before.files[0].file, tmp_path / "out/_dataprep" / before.run_id / lost):
-        file.unlink()
-    repair.repair(str(tmp_path / "out"), Access(), job=job)
-    assert manifest_of(tmp_path / "out") == before
-
-
-def test_a_job_that_had_numbers_is_told_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    a_table_of(tmp_path)
-    before = made_before(a_job(tmp_path, "parquet"), monkeypatch)
-    planned, _ = run_job(a_job(tmp_path, "parquet"))
-    (told,) = planned.warnings
-    assert told == (
-        f"the data set of run {before.run_id}, which this job replaces, may have numbers in place of times and decimals. "
-        "Now these keep their types; set dtype (int64 for times, float64 for decimals) in features to have numbers as before"
-    )
-    assert run_job(a_job(tmp_path, "parquet"))[0].warnings == []

@@ -5,10 +5,11 @@ from pathlib import Path
 
 import pytest
 from tests.converter.stores.ftp import served
+from tests.converter.stores.hub_jobs import hub
 from tests.converter.stores.places import PLACES, Place, in_memory
 from tests.converter.stores.site import site
 
-__all__ = ["served", "site"]
+__all__ = ["hub", "served", "site"]
 
 
 @pytest.fixture

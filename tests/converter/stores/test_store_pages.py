@@ -586,7 +586,7 @@ def test_the_errors_of_fsspec_are_real(served: tuple[Path, str], tmp_path: Path)
         yield refused(page.settings(LOGIN), output, f"{server}/nothing"), here
         yield refused(page.settings(LOGIN), f"{server}/out"), here
 
-    # The errors of outputs on the Hub are tested with its fake, in test_hub_output.
+    # The errors of outputs on the Hub are tested with its fake, in test_hub_refusals.
     assert_quoted(
         "fsspec.md", found(), elsewhere={"a token with write access", "the permission to upload large files", "a repository for the output"}
     )

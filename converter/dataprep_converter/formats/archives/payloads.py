@@ -16,7 +16,7 @@ from dataprep_converter.core.errors import BadData
 from dataprep_converter.core.lists import flatten_lists, is_list, is_ragged, item_type, put_together
 from dataprep_converter.core.native import join
 from dataprep_converter.core.tensors import NUMPY_NAMES, Array, binary, is_tensor, pc, to_numpy
-from dataprep_converter.formats.tfrecord.contents import even_offsets, is_bytes, look_up
+from dataprep_converter.formats.tfrecord.contents import even_offsets, look_up
 
 _NAMES: Final = {"nan": "NaN", "inf": "Infinity", "-inf": "-Infinity"}
 """The names that Python's json module writes and reads for the floats that JSON can't represent."""
@@ -121,8 +121,3 @@ def _npy_header(dtype: Any, shape: tuple[int, ...]) -> bytes:
     descr = np.lib.format.dtype_to_descr(dtype.newbyteorder("<"))
     np.lib.format.write_array_header_1_0(file, {"descr": descr, "fortran_order": False, "shape": shape})
     return file.getvalue()
-
-
-def is_text_or_bytes(kind: pa.DataType) -> bool:
-    """Return whether each row is a single text or byte string."""
-    return is_bytes(kind.value_type if isinstance(kind, pa.DictionaryType) else kind)

@@ -25,6 +25,7 @@ import pyarrow as pa
 from dataprep_api.dataset.plan import Shard
 from dataprep_api.spec import Output
 from dataprep_api.spec.formats.webdataset import WebdatasetOptions
+from dataprep_converter.core.arrow_types import is_text_or_bytes, without_dictionary
 from dataprep_converter.core.errors import BadData, BadSpec
 from dataprep_converter.core.native import Bytes, Piece, join
 from dataprep_converter.core.tensors import Array, binary, binary_data, null_mask, pc
@@ -226,8 +227,8 @@ class WebdatasetEncoder(SingleFile):
         column = batch.column(self._key)
         if column.null_count:
             raise BadData(f"The feature {self._key!r} has no value in some records, so these records have no key.")
-        is_text = payloads.is_text_or_bytes(column.type)
-        values: Any = payloads.as_it_is(column) if is_text else payloads.text(column)
+        is_written = is_text_or_bytes(without_dictionary(column.type))
+        values: Any = payloads.as_it_is(column) if is_written else payloads.text(column)
         keys = [key_of(value) for value in values.to_pylist()]
         for key in keys:
             if hash(key) in self._seen:

@@ -14,6 +14,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from dataprep_converter.core.arrow_types import is_bytes, is_text
 from dataprep_converter.core.errors import BadData
 from dataprep_converter.core.lists import flatten_lists, is_list
 from dataprep_converter.core.native import Lengths
@@ -258,9 +259,9 @@ def leaves(column: Array) -> Array:
 
 def _nothing(kind: pa.DataType) -> Any:
     """Return the value that is stored in place of a null."""
-    if pa.types.is_string(kind) or pa.types.is_large_string(kind):
+    if is_text(kind):
         return _arrow.scalar("", kind)
-    if pa.types.is_binary(kind) or pa.types.is_large_binary(kind):
+    if is_bytes(kind):
         return _arrow.scalar(b"", kind)
     return _arrow.scalar(0, pa.int8()).cast(kind)
 

@@ -20,6 +20,7 @@ import pyarrow as pa
 
 from dataprep_api.dataset.plan import Shard
 from dataprep_api.spec import Output
+from dataprep_converter.core.arrow_types import is_text
 from dataprep_converter.core.errors import BadData
 from dataprep_converter.core.native import Lengths
 from dataprep_converter.core.tensors import Array, pc
@@ -120,8 +121,7 @@ class MapFileEncoder(SingleFile):
 
     def _check_sorted(self, column: Array) -> None:
         # Java compares Text and BytesWritable byte by byte, as Arrow compares binary columns.
-        is_text = pa.types.is_string(column.type) or pa.types.is_large_string(column.type)
-        keys: Any = column.cast(pa.large_binary()) if is_text else column
+        keys: Any = column.cast(pa.large_binary()) if is_text(column.type) else column
         with_last = keys if self._last_key is None else pa.concat_arrays([self._last_key, keys])
         less = np.flatnonzero(pc.less(with_last[1:], with_last[:-1]).to_numpy(zero_copy_only=False))
         if len(less):

@@ -14,6 +14,8 @@ from typing import Any, Final
 
 import pyarrow as pa
 
+from dataprep_converter.core.arrow_types import is_any_bytes, is_any_text
+from dataprep_converter.core.lists import is_list
 from dataprep_converter.core.tensors import NUMPY_NAMES
 from dataprep_converter.records.batch import NESTED
 
@@ -58,9 +60,9 @@ def _plain_value_type(kind: Any) -> pa.DataType | None:
     plain: pa.DataType | None = kind
     if kind in NUMPY_NAMES or _types.is_null(kind) or kind == pa.uint64():
         return plain
-    if _types.is_string(kind) or _types.is_large_string(kind) or _types.is_string_view(kind):
+    if is_any_text(kind):
         return pa.string()
-    if is_binary(kind):
+    if is_any_bytes(kind):
         return pa.binary()
     if _types.is_decimal(kind):
         return pa.decimal128(kind.precision, kind.scale) if kind.precision <= _SMALL_DECIMAL else pa.decimal256(kind.precision, kind.scale)
@@ -89,16 +91,6 @@ def has_maps(kind: Any) -> bool:
     if _types.is_struct(kind):
         return any(has_maps(field.type) for field in kind)
     return bool(_types.is_map(kind)) or (is_list(kind) and has_maps(kind.value_type))
-
-
-def is_list(kind: pa.DataType) -> bool:
-    """Returns whether the type is a list, of variable or fixed size."""
-    return bool(_types.is_list(kind) or _types.is_large_list(kind) or _types.is_fixed_size_list(kind))
-
-
-def is_binary(kind: pa.DataType) -> bool:
-    """Returns whether the type is any kind of bytes."""
-    return bool(_types.is_binary(kind) or _types.is_large_binary(kind) or _types.is_binary_view(kind) or _types.is_fixed_size_binary(kind))
 
 
 def description(kind: pa.DataType) -> Any:

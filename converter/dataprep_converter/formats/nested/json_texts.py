@@ -19,9 +19,10 @@ from typing import Any, Final
 import numpy as np
 import pyarrow as pa
 
-from dataprep_converter.core.lists import flatten_lists
+from dataprep_converter.core.arrow_types import is_any_bytes, is_any_text
+from dataprep_converter.core.lists import flatten_lists, is_list
 from dataprep_converter.core.tensors import Array, binary_data, pc
-from dataprep_converter.formats.nested.descriptions import NON_FINITE, has_text_keys, is_binary, is_list, plain_type
+from dataprep_converter.formats.nested.descriptions import NON_FINITE, has_text_keys, plain_type
 from dataprep_converter.formats.text import texts
 
 _FIRST_PLAIN: Final = 0x20
@@ -60,9 +61,9 @@ def _texts_of_valid(values: Any) -> Array:
     if is_list(kind):
         lists = flatten_lists(values)
         return array(json_texts(lists.items), _ends(lists.counts))
-    if _types.is_string(kind) or _types.is_large_string(kind) or _types.is_string_view(kind):
+    if is_any_text(kind):
         return quote(escape(values.cast(pa.large_string())))
-    if is_binary(kind):
+    if is_any_bytes(kind):
         return quote(texts.base64(values.cast(pa.large_binary())))
     if _types.is_floating(kind):
         return _floats(values)

@@ -11,8 +11,9 @@ import numpy.typing as npt
 import pyarrow as pa
 from pyarrow import json as arrow_json
 
+from dataprep_converter.core.lists import is_list
 from dataprep_converter.core.tensors import Array, pc, to_arrow
-from dataprep_converter.formats.nested.descriptions import NON_FINITE, has_text_keys, is_list
+from dataprep_converter.formats.nested.descriptions import NON_FINITE, has_text_keys
 
 _WORDS: Final[Mapping[Any, float]] = {word: float(word) for _, word in NON_FINITE}
 _AT_ONCE: Final = 8 << 20

@@ -14,6 +14,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from dataprep_converter.core.arrow_types import is_bytes, is_text_or_bytes
 from dataprep_converter.core.errors import BadSpec
 from dataprep_converter.core.lists import is_list, is_ragged, item_type
 from dataprep_converter.core.native import Bytes, DictionaryColumn, Lengths, join, varints
@@ -114,14 +115,9 @@ def is_whole(kind: pa.DataType) -> bool:
     return pa.types.is_boolean(kind) or (pa.types.is_integer(kind) and kind != pa.uint64())
 
 
-def is_bytes(kind: pa.DataType) -> bool:
-    """Return whether the type is text or bytes."""
-    return any(check(kind) for check in (pa.types.is_binary, pa.types.is_large_binary, pa.types.is_string, pa.types.is_large_string))
-
-
 def is_raw(kind: pa.DataType) -> bool:
     """Return whether values of this type can be stored as a tensor's bytes, or already are a tensor's bytes."""
-    return kind in NUMPY_NAMES or is_bytes(kind)
+    return kind in NUMPY_NAMES or is_text_or_bytes(kind)
 
 
 def _raw_part(column: Array) -> Fixed:
@@ -276,7 +272,7 @@ def even_offsets(rows: int, width: int) -> Lengths:
 
 def _large_binary(column: Array) -> Array:
     if column.null_count:
-        column = pc.fill_null(column, b"" if pa.types.is_binary(column.type) or pa.types.is_large_binary(column.type) else "")
+        column = pc.fill_null(column, b"" if is_bytes(column.type) else "")
     if pa.types.is_large_binary(column.type):
         return column
     if pa.types.is_string(column.type) or pa.types.is_binary(column.type):

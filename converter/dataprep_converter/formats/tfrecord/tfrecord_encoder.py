@@ -34,6 +34,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from dataprep_api.spec import Output
+from dataprep_converter.core.arrow_types import is_text_or_bytes, without_dictionary
 from dataprep_converter.core.buffers import Buffer
 from dataprep_converter.core.compression import Compressor, GzipMembers, Plain
 from dataprep_converter.core.errors import BadSpec
@@ -54,7 +55,6 @@ from dataprep_converter.formats.tfrecord.contents import (
     even_offsets,
     grouped,
     has_one_size,
-    is_bytes,
     is_raw,
     is_whole,
     look_up,
@@ -127,17 +127,18 @@ class _Field:
 
     def _check(self, kind: pa.DataType) -> None:
         """Check that the feature can hold a column of this type, and store whether each row or step is a list of byte strings."""
-        rows: Any = kind.value_type if isinstance(kind, pa.DictionaryType) else kind
+        rows: Any = without_dictionary(kind)
         is_as_deep = not self.feature.sequence or is_list(rows)
         if self.feature.sequence and is_as_deep:
             rows = rows.value_type
         is_as_deep = is_as_deep and not (is_list(rows) and is_list(rows.value_type))
         value = item_type(rows)
-        fits = {"int64": is_whole, "float": pa.types.is_floating, "bytes": is_raw if self.feature.raw else is_bytes}[self.feature.kind]
+        fits_bytes = is_raw if self.feature.raw else is_text_or_bytes
+        fits = {"int64": is_whole, "float": pa.types.is_floating, "bytes": fits_bytes}[self.feature.kind]
         if not is_as_deep or not fits(value) or (value in NUMPY_NAMES and self.feature.raw and not has_one_size(rows)):
             expectation = f"{'steps of ' if self.feature.sequence else ''}{self.feature.kind}"
             raise BadSpec(f"The feature {self.feature.name!r} must hold {expectation}, but the type of its column is {kind}.")
-        self._holds_list = is_list(rows) and is_bytes(value) and not self.feature.record
+        self._holds_list = is_list(rows) and is_text_or_bytes(value) and not self.feature.record
         self.prefix = LookUp(self._prefix, first=MISSING)
 
 

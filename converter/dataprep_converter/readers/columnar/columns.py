@@ -16,8 +16,9 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from dataprep_api.dataset.run_id import FLAT, StructRule
+from dataprep_converter.core.arrow_types import is_bytes, is_text, is_text_or_bytes
 from dataprep_converter.core.errors import BadSpec
-from dataprep_converter.core.lists import row_shape
+from dataprep_converter.core.lists import is_list, row_shape
 from dataprep_converter.core.tensors import NUMPY_NAMES, Array, is_tensor, null_mask, pc, to_arrow
 from dataprep_converter.formats.nested.descriptions import has_maps, nested_field, plain_type
 from dataprep_converter.formats.nested.json_texts import json_column
@@ -179,7 +180,7 @@ def _batch_type(kind: pa.DataType) -> pa.DataType | None:
         return _batch_type(kind.storage_type)
     if types.is_dictionary(kind):
         return _batch_type(inner.value_type)
-    if types.is_list(kind) or types.is_large_list(kind) or types.is_fixed_size_list(kind):
+    if is_list(kind):
         value = _batch_type(inner.value_type)
         if value is None or is_tensor(value) or types.is_list(value) or types.is_large_list(value):
             return None
@@ -192,7 +193,7 @@ def _batch_type(kind: pa.DataType) -> pa.DataType | None:
 
 def _was(kind: Any) -> pa.DataType | None:
     """The type of a column's single values if they are times or decimals; otherwise None."""
-    while isinstance(kind, pa.BaseExtensionType | pa.DictionaryType) or _is_list(kind):
+    while isinstance(kind, pa.BaseExtensionType | pa.DictionaryType) or is_list(kind):
         kind = kind.storage_type if isinstance(kind, pa.BaseExtensionType) else kind.value_type
     is_read_otherwise = pa.types.is_decimal(kind) or pa.types.is_temporal(kind)
     return kind if is_read_otherwise else None
@@ -205,7 +206,7 @@ def digits(kind: Any) -> int:
 
 def _batch_value_type(kind: pa.DataType) -> pa.DataType | None:
     types: Any = pa.types
-    if kind in NUMPY_NAMES or types.is_string(kind) or types.is_large_string(kind) or types.is_binary(kind) or types.is_large_binary(kind):
+    if kind in NUMPY_NAMES or is_text_or_bytes(kind):
         return kind
     if types.is_string_view(kind):
         return pa.large_string()
@@ -232,7 +233,7 @@ def _named(kind: Any) -> str:
 
 def _has_union(kind: Any) -> bool:
     """Whether a type is a union, or a list or map of unions."""
-    while _is_list(kind) or pa.types.is_map(kind):
+    while is_list(kind) or pa.types.is_map(kind):
         kind = kind.item_type if pa.types.is_map(kind) else kind.value_type
     return bool(pa.types.is_union(kind))
 
@@ -305,7 +306,7 @@ def lost(records: pa.RecordBatch, column: Column, converted: Array) -> "Array | 
             original, values = original.storage, values.storage if isinstance(values, pa.ExtensionArray) else values
         elif isinstance(kind, pa.DictionaryType):
             original = original.dictionary_decode()
-        elif _is_list(kind):
+        elif is_list(kind):
             rows = pc.list_parent_indices(original).to_numpy()
             original = pc.list_flatten(original)
             values = pc.list_flatten(values.storage if isinstance(values, pa.ExtensionArray) else values)
@@ -324,9 +325,9 @@ def lost(records: pa.RecordBatch, column: Column, converted: Array) -> "Array | 
 def default_of(text: str, kind: pa.DataType, *, column: str, of: str, called: str) -> Any:
     """A default as an Arrow scalar. The default of a string or bytes column is written as plain text, and that of any other column as
     JSON. Raises BadSpec for an invalid default; `called` is the name of the type in the message."""
-    if pa.types.is_string(kind) or pa.types.is_large_string(kind):
+    if is_text(kind):
         return pa.scalar(text, kind)
-    if pa.types.is_binary(kind) or pa.types.is_large_binary(kind):
+    if is_bytes(kind):
         return pa.scalar(text.encode(), kind)
     try:
         value = json.loads(text)
@@ -339,13 +340,13 @@ def default_of(text: str, kind: pa.DataType, *, column: str, of: str, called: st
 
 def _is_of(value: Any, kind: Any) -> bool:
     """Whether a JSON value is of a column's type. The type is checked here because Arrow would silently truncate a fraction."""
-    if _is_list(kind):
+    if is_list(kind):
         return isinstance(value, list) and all(_is_of(item, kind.value_type) for item in value)
     if pa.types.is_boolean(kind) or isinstance(value, bool):
         return pa.types.is_boolean(kind) and isinstance(value, bool)
     if pa.types.is_integer(kind) or pa.types.is_floating(kind):
         return isinstance(value, int if pa.types.is_integer(kind) else (int, float))
-    return isinstance(value, str) and (pa.types.is_string(kind) or pa.types.is_large_string(kind))
+    return isinstance(value, str) and is_text(kind)
 
 
 def settled(
@@ -382,28 +383,24 @@ def settled(
     return out, wrong
 
 
-def _is_list(kind: pa.DataType) -> bool:
-    return pa.types.is_list(kind) or pa.types.is_large_list(kind) or pa.types.is_fixed_size_list(kind)
-
-
 def _inner(column: Any) -> Any:
     """The single values of a column, with lists flattened."""
     storage = column.storage if isinstance(column, pa.ExtensionArray) else column
-    return pc.list_flatten(storage) if _is_list(storage.type) else column
+    return pc.list_flatten(storage) if is_list(storage.type) else column
 
 
 def _rows(column: Any) -> npt.NDArray[np.int64]:
     """For each single value of a column, the number of the row that contains the value."""
     storage = column.storage if isinstance(column, pa.ExtensionArray) else column
     rows: npt.NDArray[np.int64] = (
-        pc.list_parent_indices(storage).to_numpy() if _is_list(storage.type) else np.arange(len(column), dtype=np.int64)
+        pc.list_parent_indices(storage).to_numpy() if is_list(storage.type) else np.arange(len(column), dtype=np.int64)
     )
     return rows
 
 
 def _not_utf8(column: Any) -> npt.NDArray[np.int64]:
     """The positions of the strings that are not UTF-8. Examines strings one by one only if at least one of them is not UTF-8."""
-    if not (pa.types.is_string(column.type) or pa.types.is_large_string(column.type)):
+    if not is_text(column.type):
         return np.empty(0, np.int64)
     try:
         column.validate(full=True)

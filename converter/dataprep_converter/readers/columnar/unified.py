@@ -22,6 +22,7 @@ import numpy as np
 import pyarrow as pa
 
 from dataprep_api.dataset.run_id import FLAT, StructRule
+from dataprep_converter.core.arrow_types import is_bytes, is_text
 from dataprep_converter.core.errors import BadSpec
 from dataprep_converter.core.tensors import NUMPY_NAMES, is_tensor
 from dataprep_converter.formats.nested.descriptions import plain_type
@@ -333,11 +334,8 @@ def unified_type(one: Any, other: Any) -> pa.DataType | None:
         return unchanged
     if one in NUMPY_NAMES and other in NUMPY_NAMES and not types.is_boolean(one) and not types.is_boolean(other):
         return _unified_number(one, other)
-    for is_small, is_large, large in (
-        (types.is_string, types.is_large_string, pa.large_string()),
-        (types.is_binary, types.is_large_binary, pa.large_binary()),
-    ):
-        if all(is_small(kind) or is_large(kind) for kind in (one, other)):
+    for is_kind, large in ((is_text, pa.large_string()), (is_bytes, pa.large_binary())):
+        if is_kind(one) and is_kind(other):
             return large
     if is_tensor(one) and is_tensor(other) and one.shape == other.shape and len(one.shape) == 1:
         value = unified_type(one.value_type, other.value_type)

@@ -9,6 +9,7 @@ from typing import Any, Final
 
 import pyarrow as pa
 
+from dataprep_converter.core.arrow_types import is_text
 from dataprep_converter.core.lists import is_list, item_type
 from dataprep_converter.core.tensors import Array
 
@@ -38,7 +39,7 @@ def is_plain(kind: pa.DataType) -> bool:
     if is_list(kind):
         return is_plain(item_type(kind))
     is_number = pa.types.is_integer(kind) or pa.types.is_float32(kind) or pa.types.is_float64(kind)
-    return is_number or bool(pa.types.is_boolean(kind) or pa.types.is_string(kind) or pa.types.is_large_string(kind))
+    return is_number or pa.types.is_boolean(kind) or is_text(kind)
 
 
 class Extras:

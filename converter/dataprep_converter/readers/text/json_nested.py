@@ -7,7 +7,8 @@ from typing import Any, Final
 
 import pyarrow as pa
 
-from dataprep_converter.formats.nested.descriptions import description, is_list, parse_description, plain_type
+from dataprep_converter.core.lists import is_list
+from dataprep_converter.formats.nested.descriptions import description, parse_description, plain_type
 
 _INT64: Final = range(-(2**63), 2**63)
 _arrow: Any = pa  # the type stubs lack some functions

@@ -21,6 +21,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from dataprep_converter.core.errors import BadData, BrokenRecord, NotWhole
+from dataprep_converter.core.lists import is_list
 from dataprep_converter.formats.tfrecord import records as tfrecords
 from dataprep_converter.inputs.compressions import Compression
 from dataprep_converter.inputs.pinned import ForwardReader
@@ -136,7 +137,7 @@ def _value(scalar: Any) -> Any:
     kind = scalar.type
     if pa.types.is_struct(kind):
         return {name: _value(each) for name, each in scalar.items()}
-    if pa.types.is_list(kind) or pa.types.is_large_list(kind) or pa.types.is_fixed_size_list(kind):
+    if is_list(kind):
         return [_value(each) for each in scalar.values]
     if pa.types.is_map(kind):
         return [(_value(each[kind.key_field.name]), _value(each[kind.item_field.name])) for each in scalar.values]
