@@ -137,7 +137,7 @@ def intermediate_folder(run_id: str) -> str:
 
 
 def scan_folder(digest: str) -> str:
-    """Return the folder for the results of a scan. The plan step removes these files when it has stored the plan.
+    """Return the folder for the listing and the results of a scan. The plan step removes these files when it has stored the plan.
 
     `digest` is the digest of the rules by which the inputs are examined.
     """
@@ -147,6 +147,16 @@ def scan_folder(digest: str) -> str:
 def scan_file(digest: str, part: int, number: int) -> str:
     """Return the path of a file with results of one part of a scan. The files of a part are numbered from 0."""
     return f"{scan_folder(digest)}/{part:05}-{number}.json"
+
+
+def scan_listing(digest: str, listing: str) -> str:
+    """Return the path of the stored listing of a scan, without the extensions of its two files. `listing` is the digest of the listing."""
+    return f"{scan_folder(digest)}/listing-{listing}"
+
+
+def is_of_scan_listing(path: str) -> bool:
+    """Return whether a file in the folder of a scan belongs to a stored listing. The other files have results."""
+    return path.rpartition("/")[2].startswith("listing-")
 
 
 def join_folder(digest: str) -> str:

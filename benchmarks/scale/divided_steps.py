@@ -6,9 +6,11 @@ Each function runs in a process of its own (`measured_process`), so the memory o
 from pathlib import Path
 from typing import Final
 
+from benchmarks.scale.played_files import INPUT
 from benchmarks.scale.played_job import MIB, Fields, Figures, access_to, job_of, requests, spec_of, stored_plan, timed
 from benchmarks.scale.played_store import OUTPUT, PlayedAccess
 
+from dataprep_api import names
 from dataprep_api.dataset.messages import ScanRequest
 from dataprep_converter.runtime import allocator
 from dataprep_converter.steps.conversion.scan_step import run_scan_step, scan_request
@@ -17,6 +19,21 @@ from dataprep_converter.steps.kinds import kind_of
 
 _ONE_POD: Final[Fields] = {"workers": {"parallelism": 1}}
 """Only one pod scans at a time, so the parts are as large as possible."""
+
+
+def divide_source(disk: str, kind: str, count: int) -> Figures:
+    """Lists `count` files, divides them into the parts of a scan, and stores the listing for the pods of the scan."""
+    allocator.tune_allocator()
+    access, figures = access_to(Path(disk), kind, count), Figures()
+    with timed(figures, "played"):
+        for _ in access.played.list(INPUT):
+            pass
+    access.played.requests.clear()
+    with timed(figures, "plan"):
+        request = _request(access, kind)
+    figures |= requests("plan", access.played)
+    stored = sum(entry.size for entry in access.played.list(f"{OUTPUT}/{names.SIDE}"))
+    return figures | {"parts": request.parts, "stored_mib": stored / MIB}
 
 
 def scan(disk: str, kind: str, count: int) -> Figures:

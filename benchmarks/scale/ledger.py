@@ -41,6 +41,8 @@ _UNITS_OF_A_FILE: Final[Mapping[Kind, int]] = {"images": 1, "parquet": 4, "csv":
 
 _FILES_AT_ONCE: Final = 8
 """The number of files that a process examines or reads at the same time, if each file takes one or two requests."""
+LISTING_REQUESTS: Final = 3
+"""The requests of a part of a scan for its slice of the stored listing."""
 _RANGES_AT_ONCE: Final = 4
 """The number of ranges of a shuffle's first round that a worker reads at the same time."""
 _BUNDLES_AT_ONCE: Final = 4
@@ -160,6 +162,11 @@ class Coefficients:
         """CPU seconds of the merge step for each unit."""
         return self.line("merge-csv", "merge_cpu_seconds")[1] * self.per("merge-csv", "files", "units")
 
+    @property
+    def divide_cpu(self) -> float:
+        """CPU seconds of the plan step for each listed file whose entry is stored for a scan, not counting the time of the played store."""
+        return self.per_file("divide-parquet", "plan_cpu_seconds") - self.per_file("divide-parquet", "played_cpu_seconds")
+
     def fraction_cpu(self, kind: Kind) -> float:
         """Additional CPU seconds for each sample if the splits are fractions."""
         row = "plan-images" if kind == "images" else "plan-csv"
@@ -220,11 +227,11 @@ def costs(job: Job, known: Coefficients) -> Iterator[Cost]:
     if job.kind == "parquet":
         requests = job.files * known.footer_requests
         footers: dict[Limit, float] = {"answers": requests * ANSWER_SECONDS / _FILES_AT_ONCE, "CPU": job.files * known.footer_cpu}
-        yield _scan(job, "read the footers", footers, requests, job.files * examined.FILE_BYTES, listing)
+        yield _scan("read the footers", footers, requests, job.files * examined.FILE_BYTES)
     if job.kind == "csv":
         text: dict[Limit, float] = {"bandwidth": job.mib / TEXT_CONNECTIONS / STREAM_MIB, "CPU": job.mib / known.text_mib}
         peak = known.figure("scan-csv", "peak_mib")
-        yield _scan(job, "read all text for the ends of records", text, job.size / AHEAD_BYTES, job.size, listing, peak)
+        yield _scan("read all text for the ends of records", text, job.size / AHEAD_BYTES, job.size, peak)
         merged = Time(units * known.merge_cpu, "CPU")
         # The results of the last files are in memory. The units are not.
         peak = known.figure("merge-csv", "peak_mib") + growth * units
@@ -248,8 +255,8 @@ def _parts(size: int) -> int:
     return max(1, min(most, size // scans.LEAST_PART_BYTES))
 
 
-def _scan(job: Job, step: str, alone: Mapping[Limit, float], requests: float, size: int, listing: Time, peak: float | None = None) -> Cost:
-    """Returns the cost of a scan. Each part lists the source. If there is only one part, it is examined in the plan step.
+def _scan(step: str, alone: Mapping[Limit, float], requests: float, size: int, peak: float | None = None) -> Cost:
+    """Returns the cost of a scan. Each part reads its slice of the listing. If there is only one part, it is examined in the plan step.
 
     `alone` contains the times if one process does all the work, and `size` is the number of bytes that the scan divides into parts.
     """
@@ -257,9 +264,9 @@ def _scan(job: Job, step: str, alone: Mapping[Limit, float], requests: float, si
     if parts < 2:
         return Cost(step, "scan", Time.longest(alone), requests, peak)
     rounds = -(-parts // WORKERS)
-    requests += parts * -(-job.files // KEYS_OF_A_PAGE)
+    requests += parts * LISTING_REQUESTS
     times: dict[Limit, float] = {limit: seconds * rounds / parts for limit, seconds in alone.items()}
-    times[listing.limit] = times.get(listing.limit, 0.0) + rounds * listing.seconds
+    times["answers"] = times.get("answers", 0.0) + rounds * LISTING_REQUESTS * ANSWER_SECONDS
     times["requests"] = requests / REQUESTS
     return Cost(step, "scan", Time.longest(times), requests, peak)
 

@@ -8,13 +8,13 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, Final
 
-from benchmarks.scale.divided_steps import divide, merge, scan, scan_all
+from benchmarks.scale.divided_steps import divide, divide_source, merge, scan, scan_all
 from benchmarks.scale.measurements import commit, plan, prepare_commit, work
 from benchmarks.scale.played_job import MIB, Figures
 
 ROOT: Final = Path(__file__).resolve().parents[2]
 MEASUREMENTS: Final[Mapping[str, Callable[..., Figures]]] = {
-    function.__name__: function for function in (plan, scan, scan_all, merge, work, divide, prepare_commit, commit)
+    function.__name__: function for function in (plan, divide_source, scan, scan_all, merge, work, divide, prepare_commit, commit)
 }
 
 

@@ -6,6 +6,7 @@ from typing import Final
 from benchmarks.scale.ledger import (
     ANSWER_SECONDS,
     FILE_BYTES,
+    LISTING_REQUESTS,
     MIB,
     PAGE_SECONDS,
     REQUESTS,
@@ -97,9 +98,12 @@ def _formulas(known: Coefficients) -> str:
     reads, pages = (1000 * known.per("commit", f"commit_{kind}_requests", "shards") for kind in ("get", "list"))
     rows = [
         ("list", "plan", "F / 1000 pages, one after another; CPU for each file", f"{1e6 * known.list_cpu:.1f} CPU s per million files"),
-        ("read footers (Parquet; ORC alike)", "scan", "F · requests · answer time / (8 P) and a listing for each part; CPU for each file",
+        ("list, and store the listing for the pods of a scan", "plan", "F / 1000 pages, one after another; CPU for each file",
+         f"{1e6 * known.divide_cpu:.1f} CPU s per million files, {MIB * known.per_file('divide-parquet', 'stored_mib'):.0f} bytes stored per file"),
+        ("read a part of the listing", "scan", "a constant number of requests for each part", f"{LISTING_REQUESTS} requests"),
+        ("read footers (Parquet; ORC alike)", "scan", "F · requests · answer time / (8 P); CPU for each file",
          f"{known.footer_requests:.1f} requests and {1e3 * known.footer_cpu:.2f} CPU ms per file"),
-        ("read text for record ends (CSV, JSONL, text, libsvm)", "scan", f"N / (P · min({TEXT_CONNECTIONS} b, rate)) and a listing for each part",
+        ("read text for record ends (CSV, JSONL, text, libsvm)", "scan", f"N / (P · min({TEXT_CONNECTIONS} b, rate))",
          f"{known.text_mib:,.0f} MiB per CPU s"),
         ("plan from the results of the scan", "merge", "U · CPU", f"{1e6 * known.merge_cpu:.0f} CPU µs per unit"),
         ("memory of the merge pod", "merge", "constant + U · bytes, as in the plan pod", _peaks(known, "merge-csv", "files of 64 MiB")),
@@ -230,8 +234,8 @@ _LIMITS: Final = f"""\
 
 - **A listing is one sequence of pages**, from one pod. At {1000 * PAGE_SECONDS:.0f} ms a page, a billion names take {1e6 * PAGE_SECONDS / 3600:.0f} hours. Fewer, larger files
   (WebDataset, Parquet, TFRecord) avoid this, and also the two requests for each image.
-- **Each part of a scan lists the complete source**, one page after another, so a scan takes at least as long as the listing. The workers then
-  read text, TFRecord, Avro and tar files a second time. Members of archives are examined by one process.
+- **A source that is scanned is listed twice**, by the plan pod and by the merge pod. The workers then read text, TFRecord, Avro and tar files a
+  second time. Members of archives are examined by one process.
 - **Each of the following reads the complete input once more in the plan pod**: a split rule on a column, `groupBy`, `stratifyBy`,
   `deduplicate`, a vocabulary, and a `standardize` that collects statistics. The bandwidth of one pod limits them.
 - **A shuffle of a source that is decoded in units** (CSV, Parquet, TFRecord and so on) decodes 2 · N bytes if it has a

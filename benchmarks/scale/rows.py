@@ -37,6 +37,10 @@ class Bench:
             self.plans[key] = disk, self.measured("plan", disk=str(disk), kind=kind, count=count, fields=fields)
         return self.plans[key]
 
+    def divide_source(self, kind: str, count: int) -> Figures:
+        """Lists a job's source, and stores the listing for a scan."""
+        return self.measured("divide_source", disk=str(self.fresh()), kind=kind, count=count)
+
     def scan(self, kind: str, count: int) -> Figures:
         """Scans one part of a job's source."""
         return self.measured("scan", disk=str(self.fresh()), kind=kind, count=count)
@@ -173,6 +177,15 @@ ROWS: Final = (
         lambda bench, size: bench.plan("csv", size, _FRACTIONS)[1],
         usual=(32,),
         small=(1,),
+    ),
+    Row(
+        "divide-parquet",
+        "plan: list Parquet files, store the listing for the pods of a scan",
+        lambda bench, size: bench.divide_source("parquet", size),
+        usual=(20_000, 100_000),
+        small=(20_000,),
+        large=(1_000_000, 10_000_000),
+        grows_per_item={"plan_cpu_seconds": 1.5},
     ),
     Row(
         "scan-csv",

@@ -1,6 +1,6 @@
 """Scans of a source by several processes, and the plans that are made from them."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -9,11 +9,14 @@ import pytest
 from dataprep_api.dataset import run_id
 from dataprep_api.resources.job import DataPrepJob
 from dataprep_converter.core.errors import ConvertError
+from dataprep_converter.dataset.output_folder import OutputFolder
 from dataprep_converter.inputs.access import Access
 from dataprep_converter.planning.scan import divide
+from dataprep_converter.planning.scan_listing import NewListing
 from dataprep_converter.readers import reader_class
-from dataprep_converter.steps.conversion.scan_step import run_scan_step, scanned_before
+from dataprep_converter.steps.conversion.scan_step import listing_of, name_of, run_scan_step, scanned_before
 from dataprep_converter.steps.kinds import Conversion
+from dataprep_converter.stores import FolderFiles
 from dataprep_converter.stores.files import FileStore
 
 
@@ -41,12 +44,23 @@ def discovered(job: DataPrepJob) -> tuple[list[dict[str, Any]], dict[str, Any]]:
     return [vars(units.unit(number)) for number in range(len(units))], state
 
 
-def scan(job: DataPrepJob, parts: Iterable[int] | None = None) -> int:
-    """Scans the parts in this order, or all of them. Returns the number of parts."""
-    division = divide(job.spec, Access())
-    for part in range(division.parts) if parts is None else parts:
-        run_scan_step(job.spec, Access(), part, scan=f"{division.part_bytes:056x}")
-    return division.parts
+def begun_scan(job: DataPrepJob, *, most: int | None = None, is_listed: bool = True) -> tuple[str, int]:
+    """Divides the source into at most `most` parts, by default into as many as one pod would scan, and stores the listing unless `is_listed`
+    is false. Returns the name of the scan and the number of parts. Unlike `scan_request`, also begins a scan of a small source."""
+    with NewListing() as listing:
+        division = divide(job.spec, Access(), most=most, listing=listing)
+        name = name_of(job.spec, division)
+        if is_listed and division.parts:
+            listing.put(OutputFolder(job.spec.output.uri, Access()), listing_of(name))
+    return name, division.parts
+
+
+def scan(job: DataPrepJob, parts: Iterable[int] | None = None, *, most: int | None = None, is_listed: bool = True) -> int:
+    """Scans the parts in this order, or all of them. See `begun_scan` for `most` and `is_listed`. Returns the number of parts."""
+    name, count = begun_scan(job, most=most, is_listed=is_listed)
+    for part in range(count) if parts is None else parts:
+        run_scan_step(job.spec, Access(), part, scan=name)
+    return count
 
 
 def scan_files(folder: Path) -> list[Path]:
@@ -66,3 +80,16 @@ def opened_files(monkeypatch: pytest.MonkeyPatch) -> list[str]:
 
     monkeypatch.setattr(FileStore, "open", counted)
     return opened
+
+
+def listings(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """The folders that are listed from now on."""
+    listed: list[str] = []
+    really = FileStore.list_folders
+
+    def noted(self: FileStore, uri: str, *, recursive: bool = True) -> Iterator[FolderFiles]:
+        listed.append(uri)
+        return really(self, uri, recursive=recursive)
+
+    monkeypatch.setattr(FileStore, "list_folders", noted)
+    return listed

@@ -7,7 +7,7 @@
 <output>/_dataprep/<run id>/plan.json, units.parquet, splits.parquet, quarantine/, manifest.json, manifest-files.parquet
 <output>/_dataprep/<run id>/reports/        <shard>.json; from-<shard>.jsonl repeats the reports of consecutive shards
 <output>/_dataprep/<run id>/made/           files that the reader made during planning; deleted once the data set is finished
-<output>/_dataprep/scan-<digest>/           what the pods of a scan found in the inputs; deleted once the plan is stored
+<output>/_dataprep/scan-<digest>/           the listing for the pods of a scan, and what they found; deleted once the plan is stored
 <output>/_dataprep/join-<digest>/           the joined rows that Spark's executors lay down; deleted once the driver has read them
 <output>/_dataprep/<run id>/shuffle/        the records of a shuffle in two rounds; deleted once the data set is finished
 <output>/_dataprep/index/<shard>.idx        the offset of each record, for shards with such an index
@@ -55,8 +55,6 @@ from dataprep_converter.stores.publish import digest_of, write_file
 S = TypeVar("S", bound=StoredDocument)
 
 logger = logging.getLogger(__name__)
-
-_AT_ONCE = 4 << 20
 
 
 class OutputFolder(StoredFolder):
@@ -159,7 +157,7 @@ class OutputFolder(StoredFolder):
         return sorted(ids)
 
     def scan_files(self, digest: str) -> list[str]:
-        """Returns the paths of the results of a scan."""
+        """Returns the paths of the listing and the results of a scan."""
         return [path for path, _ in self._list(names.scan_folder(digest))]
 
     def parse(self, model: type[S], relative: str, content: bytes) -> S:
@@ -281,18 +279,10 @@ class RunFolder(OutputFolder):
 
     def put_plan(self, plan: Plan, tables: Tables) -> None:
         """Stores the plan. The head is written last."""
-        self._put_units(tables.units)
+        self.put_file(names.units_file(self.run_id), tables.units.pieces(), size=tables.units.size)
         if tables.codes is not None:
             self._store.put(self.at(names.codes_file(self.run_id)), tables.codes)
         self._store.put(self.at(names.plan_file(self.run_id)), plan.head.to_bytes())
-
-    def _put_units(self, units: UnitsFile) -> None:
-        """Writes the table of units. A small table is written in a single call."""
-        uri = self.at(names.units_file(self.run_id))
-        if units.size <= _AT_ONCE:
-            self._store.put(uri, b"".join(units.pieces()))
-        else:
-            write_file(self._store, uri, units.pieces())
 
     def put_intermediate(self, files: IntermediateFiles) -> None:
         """Stores the files that the reader made during planning, at the paths that the plan's units refer to."""

@@ -1,15 +1,19 @@
 """The files of an output folder, whatever they contain."""
 
 import logging
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
+from typing import Final
 
 from dataprep_api import names
 from dataprep_api.spec import HdfsOptions
 from dataprep_converter.core.errors import NotFound, NotPermitted
 from dataprep_converter.inputs.access import Access
 from dataprep_converter.stores import Entry, WritesAside
+from dataprep_converter.stores.publish import write_file
 
 logger = logging.getLogger(__name__)
+
+_AT_ONCE: Final = 4 << 20
 
 
 class StoredFolder:
@@ -67,6 +71,19 @@ class StoredFolder:
     def put_hidden(self, relative: str, data: bytes) -> None:
         """Writes a small hidden file."""
         self._store.put(self.at(relative), data)
+
+    def put_file(self, relative: str, pieces: Iterable[bytes], *, size: int) -> None:
+        """Writes a hidden file of any size. A small file is written in a single call."""
+        if size <= _AT_ONCE:
+            self._store.put(self.at(relative), b"".join(pieces))
+        else:
+            write_file(self._store, self.at(relative), pieces)
+
+    def stream(self, relative: str, offset: int, length: int) -> Iterator[bytes]:
+        """Yields `length` bytes of a file from `offset`, or fewer if the file ends earlier. Raises NotFound."""
+        with self._store.open(self.at(relative)) as source:
+            if offset < source.size:
+                yield from source.stream(offset, min(length, source.size - offset))
 
     def delete(self, relative: str) -> None:
         """Deletes a file."""

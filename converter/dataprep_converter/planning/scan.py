@@ -1,7 +1,7 @@
 """Scans a job's source before the job is planned (`runtime/scans.py`).
 
-`divide` and `scan_part` list the source in the same way as the planner, but ignore the units. A source is scanned if its reader class has a
-stored form (`readers.HasStoredForm`).
+`divide` lists the source in the same way as the planner, but ignores the units, and so does `scan_part` if no listing is stored
+(`scan_listing.py`). A source is scanned if its reader class has a stored form (`readers.HasStoredForm`).
 """
 
 from collections import deque
@@ -13,6 +13,7 @@ from dataprep_api.dataset.messages import MOST_TASKS
 from dataprep_api.spec import DataPrepJobSpec
 from dataprep_converter.core.errors import BadData, BadSpec, NotFound
 from dataprep_converter.inputs.access import Access, SkippedFiles
+from dataprep_converter.planning.scan_listing import NewListing
 from dataprep_converter.readers import reader_class, stored_form
 from dataprep_converter.readers.text import stretches
 from dataprep_converter.readers.text_scan import files
@@ -41,13 +42,14 @@ def digest_of_rules(spec: DataPrepJobSpec) -> str:
     return canonical.sha256(rules)[:16]
 
 
-def divide(spec: DataPrepJobSpec, access: Access, *, most: int | None = None) -> Division:
-    """Lists the job's source and divides it into at most `most` parts, by default into as many as the pods of the job scan.
+def divide(spec: DataPrepJobSpec, access: Access, *, most: int | None = None, listing: NewListing | None = None) -> Division:
+    """Lists the job's source and divides it into at most `most` parts, by default into as many as the pods of the job scan. Adds the pieces
+    to the listing, if one is given.
 
     If the source has a fault, returns no parts instead of raising an error, because the planner may find a fault in an earlier file first.
     Raises the errors of stores.
     """
-    division = Division()
+    division = Division(keep=listing.add if listing is not None else None)
     try:
         _examine(spec, access, division)
     except (BadData, BadSpec, NotFound):
@@ -62,7 +64,7 @@ def most_parts(length: int, *, pods: int) -> int:
     If that would be more than MOST_TASKS parts, returns the largest multiple up to MOST_TASKS, but at least `pods`.
 
     So all pods are busy until the end, unless `divide_into` makes fewer parts because they would be too short. There are as few parts as
-    possible, because a pod has to start and to list the source for each of them.
+    possible, because a pod has to start for each of them.
     """
     parts_of_a_pod = min(-(-length // (pods * scans.PART_BYTES)), MOST_TASKS // pods)
     return pods * max(1, parts_of_a_pod)

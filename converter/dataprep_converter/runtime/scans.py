@@ -1,14 +1,16 @@
 """A scan: several processes examine the files of a source before it is planned. Each process examines one part.
 
-A *piece* is a file, or a cell of a large file. Every process lists the source itself and gives each piece the number of its part, so the
-processes needn't communicate. What a process found in the pieces of its part is stored as JSON. The planner uses these results, and
-examines only the pieces that have none. So the plan doesn't depend on how the pieces were divided.
+A *piece* is a file, or a cell of a large file. The process that decides that a scan is needed has listed the source, and stores the pieces
+in the order of the listing (`planning/scan_listing.py`). Each other process reads only the pieces of its part. If no listing is stored, the
+process lists the source itself. In both cases, it gives each piece the number of its part, so the processes needn't communicate. What a
+process found in the pieces of its part is stored as JSON. The planner lists the source once more, uses these results, and examines only the
+pieces that have none. So the plan doesn't depend on how the pieces were divided, nor on the stored listing.
 """
 
 import hashlib
 import json
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, fields
 from typing import Any, Final, Protocol, TypeAlias
 
@@ -51,13 +53,17 @@ class Piece:
     """The number of bytes to be read."""
     rule: str = ""
     """The rule by which the piece is examined. Empty if the source and the release determine it."""
+    root: int = field(default=0, compare=False)
+    """The number of the source's URI below which the file was listed. Like `path`, it doesn't determine what is found in the piece."""
+    path: str = field(default="", compare=False)
+    """The path of the file below that URI."""
 
     def values(self) -> list[Any]:
-        """Returns the values of the fields, in order, as JSON values."""
-        return [getattr(self, name) for name in _FIELDS]
+        """Returns the values of the fields that are compared, in order, as JSON values."""
+        return [getattr(self, name) for name in _COMPARED]
 
 
-_FIELDS: Final = tuple(each.name for each in fields(Piece))
+_COMPARED: Final = tuple(each.name for each in fields(Piece) if each.compare)
 
 
 class Scan(Protocol):
@@ -65,6 +71,11 @@ class Scan(Protocol):
 
     lists_units: bool
     """Whether the units that follow from the results are needed. If not, only the results are needed."""
+
+    def listed(self) -> Iterator[Piece] | None:
+        """Yields pieces in the order of the listing, among them all that this process examines. Returns None if the source has to be listed.
+        Each call begins with the first piece."""
+        ...
 
     def takes(self, piece: Piece) -> bool:
         """Whether this process needs to know what is in the piece. Called once for each piece, in order."""
@@ -95,7 +106,12 @@ class Division(Scan):
     bytes: int = 0
     """The number of bytes in these pieces."""
     length: int = 0
-    """The same, where a piece counts as at most PART_BYTES. So a single large file doesn't make all parts large."""
+    """The same, where a piece counts as at most PART_BYTES. So a single large file doesn't make all parts large.
+
+    If only pieces from the middle of the listing are counted, this begins with the length of the pieces before them.
+    """
+    keep: Callable[[Piece, int], None] | None = None
+    """Called with each piece that `takes` counts, and with the length of the pieces before it."""
     _longest: int = 0
     _last_middle: int = 0
     _digest: Any = field(default_factory=hashlib.sha256)  # the type of hashlib's objects isn't public
@@ -126,8 +142,13 @@ class Division(Scan):
         digest: str = self._digest.hexdigest()
         return digest
 
+    def listed(self) -> None:
+        """Returns None."""
+
     def takes(self, piece: Piece) -> bool:
         """Counts the piece. Returns False."""
+        if self.keep is not None:
+            self.keep(piece, self.length)
         self.part_of(piece)
         return False
 
@@ -148,7 +169,7 @@ class Results(Protocol):
         ...
 
     def __len__(self) -> int:
-        """0 if no other process has stored anything."""
+        """0 if no other process has stored anything, and otherwise any larger number."""
         ...
 
 
@@ -161,6 +182,8 @@ class ScanOfPart(Scan):
     """The results that an earlier process stored for this part. Only the other pieces are examined."""
     lists_units: bool = False
     division: Division = field(default_factory=Division)
+    stored_listing: Callable[[], Iterator[Piece]] | None = None
+    """Yields the pieces of the stored listing with which `division` begins. None if the source has to be listed."""
     watch: Callable[[int], None] = lambda _: None
     """Called with the number of bytes in the pieces whose results are known so far."""
     store: Callable[[bytes], None] | None = None
@@ -172,6 +195,10 @@ class ScanOfPart(Scan):
     """Maps each common string of these results to its number."""
     _file_bytes: int = 0
     _bytes: int = 0
+
+    def listed(self) -> Iterator[Piece] | None:
+        """Yields pieces of the stored listing, if there is one."""
+        return self.stored_listing() if self.stored_listing is not None else None
 
     def takes(self, piece: Piece) -> bool:
         """Whether the piece is in the part. Looks up its earlier result, because threads call `known` in any order."""
@@ -220,8 +247,11 @@ class ScannedBefore(Scan):
 
     @property
     def has_results(self) -> bool:
-        """Whether other processes have stored results."""
+        """Whether other processes have stored files, even if these have no results."""
         return self._results is not None and len(self._results) > 0
+
+    def listed(self) -> None:
+        """Returns None, because the source may have changed since it was scanned."""
 
     def takes(self, piece: Piece) -> bool:
         """Returns True, because the plan needs every piece. Looks up the result, because threads call `known` in any order."""

@@ -41,7 +41,8 @@ _OF_A_RUN: Final = re.compile(
     r"|reports/\d{8,}\.json|reports/from-\d{8,}\.jsonl|quarantine/.+\.jsonl"
 )
 _OF_A_PLAN_STEP: Final = re.compile(
-    names.scan_folder("[0-9a-f]{16}") + r"/[\d-]+\.json|" + names.join_folder("[0-9a-f]{16}") + r"/(state\.json|[\w-]+\.arrow)"
+    names.scan_folder("[0-9a-f]{16}") + r"/([\d-]+\.json|listing-[0-9a-f]+\.\w+)"
+    r"|" + names.join_folder("[0-9a-f]{16}") + r"/(state\.json|[\w-]+\.arrow)"
 )
 
 
@@ -93,7 +94,7 @@ def remove(uri: str, access: Access, *, runs: Sequence[str]) -> RemoveResult:
     kept_paths = sorted(set(existing) - ours)
     removed_sizes = _delete(folder, ours, entries)
     removed_sizes += _delete(folder, [path for run in runs_files for path in run.beside() if path in entries], entries)
-    # A paused pod of a scan may have stored its results after the plan step removed the others, and so may an executor that joins tables.
+    # A paused pod of a scan may have stored its files after the plan step removed the others, and so may an executor that joins tables.
     removed_sizes += _delete(folder, filter(_OF_A_PLAN_STEP.fullmatch, entries), entries)
     # Reports are removed after the plan, because once the plan is gone, a second attempt needs the reports to identify the files.
     removed_sizes += _delete(folder, [path for run in runs_files for path in run.own if path.endswith("/plan.json")], entries)

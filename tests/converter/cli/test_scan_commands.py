@@ -155,4 +155,4 @@ def test_there_are_at_most_as_many_parts_as_tasks(
     assert (request.parts, request.scan[-12:]) == (3, f"{54:012x}")
     for part in range(3):
         assert code_of("scan", *job, "--scan", request.scan, "--parts", "3", "--index", str(part)) == 0
-    assert [len(file.read_text().split("/in/")) - 1 for file in sorted((tmp_path / "out/_dataprep").glob("scan-*/*"))] == [1, 2, 1]
+    assert [len(file.read_text().split("/in/")) - 1 for file in sorted((tmp_path / "out/_dataprep").glob("scan-*/*.json"))] == [1, 2, 1]

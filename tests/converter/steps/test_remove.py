@@ -108,9 +108,10 @@ def test_the_files_of_a_shuffles_first_round_go_too(place: Place, monkeypatch: p
     assert there(place) == []
 
 
-def test_the_results_of_a_scan_go_too(small: SmallJob) -> None:
+def test_the_listing_and_the_results_of_a_scan_go_too(small: SmallJob) -> None:
     run = make(small)
-    for name in ("scan-0123456789abcdef/00000.json", "scan-0123456789abcdef/00001-12.json", "scan-mine/00000.json"):
+    of_scan = ("00000.json", "00001-12.json", "listing-0123456789ab.zst", "listing-0123456789ab.index")
+    for name in (*(f"scan-0123456789abcdef/{file}" for file in of_scan), "scan-mine/00000.json"):
         small.place.store().put(small.place.at(f"out/_dataprep/{name}"), b"[]")
     removed(small, run)
     assert there(small.place) == ["_dataprep/scan-mine/00000.json"]

@@ -100,7 +100,7 @@ def test_the_results_of_a_part_are_in_several_files(tmp_path: Path, monkeypatch:
     monkeypatch.setattr(scans, "RESULTS_BYTES", 1)
     job, folder = a_job(tmp_path), tmp_path / "tmp"
     folder.mkdir()
-    PARTS(job.spec, part_bytes=1 << 20, folder=folder).begin(Access())(0, lambda _: None)
+    PARTS(job.spec, part_bytes=1 << 20, listed=tmp_path, folder=folder).begin(Access())(0, lambda _: None)
     assert len(list(folder.iterdir())) == 8
 
 

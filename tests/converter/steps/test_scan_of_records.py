@@ -20,7 +20,7 @@ from hypothesis import strategies as st
 from tests.builders.archives import a_tar
 from tests.builders.examples import examples
 from tests.builders.jobs import run_job
-from tests.builders.scans import discovered, opened_files, plan_or_error, scan, scan_files
+from tests.builders.scans import begun_scan, discovered, listings, opened_files, plan_or_error, scan, scan_files
 from tests.builders.sequence_files import block, head, numbered, records
 from tests.builders.specs import parse_job
 from tests.builders.tfrecords import example, message
@@ -36,7 +36,7 @@ from dataprep_converter.readers.foreign import webdataset
 from dataprep_converter.readers.hadoop import sequence_file
 from dataprep_converter.readers.tfrecord import tfrecord
 from dataprep_converter.runtime import scans
-from dataprep_converter.steps.conversion.scan_step import scanned_before
+from dataprep_converter.steps.conversion.scan_step import run_scan_step, scanned_before
 
 _pa: Any = pa  # the type stubs lack some functions
 FEATURES = [{"name": "x", "type": "Int64"}, {"name": "y", "type": "Float32"}]
@@ -204,7 +204,7 @@ def test_the_plan_or_the_error_is_that_of_one_process(kind: Kind, tmp_path_facto
         put(folder, kind, number, content[: data.draw(st.integers(0, len(content)), label="bytes left")])
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(scans, "PART_BYTES", data.draw(st.integers(1, 5), label="files of a part") * FILE_BYTES)
-        scan(job)
+        scan(job, is_listed=data.draw(st.booleans(), label="is listed"))
     for number in data.draw(st.sets(files, max_size=2), label="replaced files"):
         put(folder, kind, number, kind.content(number, 11))
     for file in data.draw(st.sets(st.sampled_from(stored), max_size=2)) if (stored := scan_files(folder)) else ():
@@ -226,6 +226,35 @@ def test_the_plan_step_opens_no_file_that_was_scanned(kind: Kind, tmp_path: Path
     opened = opened_files(monkeypatch)
     assert discovered(job) == expected
     assert opened == list(kind.opens)
+
+
+@pytest.mark.parametrize("kind", KINDS.values(), ids=KINDS)
+def test_a_part_does_not_list_the_source(kind: Kind, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    job = prepared(tmp_path, kind, [5, 8, 0, 7, 3])
+    expected = discovered(job)
+    name, parts = begun_scan(job)
+    with monkeypatch.context() as patch:
+        listed = listings(patch)
+        for part in range(parts):
+            run_scan_step(job.spec, Access(), part, scan=name)
+    assert listed == []
+    assert len(scan_files(tmp_path)) == parts >= 3
+    assert discovered(job) == expected
+
+
+@pytest.mark.parametrize("kind", KINDS.values(), ids=KINDS)
+def test_a_file_is_not_examined_in_another_version_than_listed(kind: Kind, tmp_path: Path) -> None:
+    """The plan step can find the listed version again, and must not use results of the version between."""
+    job = prepared(tmp_path, kind, [5, 8, 7])
+    expected = discovered(job)
+    name, parts = begun_scan(job)
+    listed = tmp_path / "in" / kind.name.format(2)
+    listed.rename(tmp_path / "away")
+    put(tmp_path, kind, 2, kind.content(2, 6))
+    for part in range(parts):
+        run_scan_step(job.spec, Access(), part, scan=name)
+    (tmp_path / "away").rename(listed)
+    assert discovered(job) == expected
 
 
 def test_every_source_whose_files_are_read_for_the_plan_is_scanned() -> None:

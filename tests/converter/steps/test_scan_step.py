@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from tests.builders.archives import a_tar
 from tests.builders.examples import examples
 from tests.builders.jobs import run_job
+from tests.builders.scans import begun_scan, discovered, listings, opened_files, scan, scan_files
 from tests.builders.specs import parse_job
 
 from dataprep_api import names
@@ -83,32 +84,6 @@ def planned(job: DataPrepJob) -> tuple[bytes, str, Any]:
         return plan.head.to_bytes(), plan.sha256, [vars(plan.units.unit(number)) for number in range(len(plan.units))]
 
 
-def scan(job: DataPrepJob, *, most: int | None = None) -> int:
-    """Scans all parts, by default as many as one pod would scan. Returns the number of parts."""
-    division = divide(job.spec, Access(), most=most)
-    for part in range(division.parts):
-        run_scan_step(job.spec, Access(), part, scan=f"{division.part_bytes:056x}")
-    return division.parts
-
-
-def scan_files(folder: Path) -> list[Path]:
-    return sorted((folder / "out" / "_dataprep").glob("scan-*/*.json"))
-
-
-def opened_files(monkeypatch: pytest.MonkeyPatch) -> list[str]:
-    """The names of the inputs that are opened from now on."""
-    opened: list[str] = []
-    really = FileStore.open
-
-    def counted(self: FileStore, uri: str) -> Any:
-        if "/in/" in uri:
-            opened.append(uri)
-        return really(self, uri)
-
-    monkeypatch.setattr(FileStore, "open", counted)
-    return opened
-
-
 @pytest.mark.slow
 @pytest.mark.parametrize("kind", SOURCES)
 @settings(max_examples=examples(40), deadline=None)
@@ -119,6 +94,7 @@ def opened_files(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     cell=st.integers(1, 8),
     most=st.integers(1, 20) | st.none(),
     size=st.sampled_from([1, 500, 1 << 20]),
+    is_listed=st.booleans(),
     fates=st.lists(st.sampled_from(["lost", "damaged", "kept"]), max_size=8),
 )
 def test_the_plan_is_that_of_one_process(
@@ -130,6 +106,7 @@ def test_the_plan_is_that_of_one_process(
     cell: int,
     most: int | None,
     size: int,
+    is_listed: bool,
     fates: list[str],
 ) -> None:
     """The plan is the same for any parts, even if some are lost or damaged, or if files have changed or are new since the scan."""
@@ -140,7 +117,7 @@ def test_the_plan_is_that_of_one_process(
         patch.setattr(scans, "PART_BYTES", cut)
         patch.setattr(scans, "RESULTS_BYTES", size)
         patch.setattr(files, "CELL_BYTES", 32 * cell)
-        scan(job, most=most)
+        scan(job, most=most, is_listed=is_listed)
         for fate, file in zip(fates, scan_files(folder), strict=False):
             if fate == "lost":
                 file.unlink()
@@ -168,6 +145,70 @@ def test_the_plan_step_reads_no_file_that_was_scanned(kind: str, tmp_path: Path,
     monkeypatch.setattr(files, "_open_and_examine", examine)
     assert planned(job) == expected
     assert examines == []
+
+
+@pytest.mark.parametrize("kind", SOURCES)
+def test_a_part_lists_the_source_only_if_no_listing_is_stored(kind: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Without a listing, because the plan pod of an earlier release began the scan, the results are the same."""
+    put(tmp_path, kind, [20, 30, 5, 10, 40])
+    job = a_job(tmp_path, kind)
+    found: list[dict[str, bytes]] = []
+    for is_listed in (True, False):
+        name, parts = begun_scan(job, is_listed=is_listed)
+        with monkeypatch.context() as patch:
+            listed = listings(patch)
+            for part in range(parts):
+                run_scan_step(job.spec, Access(), part, scan=name)
+        assert {str(tmp_path / "in")}.isdisjoint(listed) is is_listed
+        found.append({file.name: file.read_bytes() for file in scan_files(tmp_path)})
+        remove_scan(job.spec, Access())
+    assert found[0] == found[1]
+    assert len(found[0]) == parts > 3
+
+
+@pytest.mark.parametrize("change", ["removed", "shorter", "longer", "new"])
+@pytest.mark.parametrize("kind", SOURCES)
+def test_a_file_that_changes_between_the_listing_and_the_scan_is_examined_by_the_plan_step(kind: str, tmp_path: Path, change: str) -> None:
+    put(tmp_path, kind, [20, 30, 5, 10, 40])
+    job = a_job(tmp_path, kind)
+    name, parts = begun_scan(job)
+    if change == "removed":
+        next((tmp_path / "in").rglob("04")).unlink()
+    else:
+        put(tmp_path, kind, [{"shorter": 1, "longer": 90, "new": 9}[change]], first=5 if change == "new" else 4)
+    for part in range(parts):
+        run_scan_step(job.spec, Access(), part, scan=name)
+    assert len(scan_files(tmp_path)) == parts
+    found = planned(job)
+    remove_scan(job.spec, Access())
+    assert found == planned(job)
+
+
+@pytest.mark.parametrize("kind", SOURCES)
+def test_a_file_is_not_examined_in_another_version_than_listed(kind: str, tmp_path: Path) -> None:
+    """The plan step can find the listed version again, and must not use results of the version between."""
+    put(tmp_path, kind, [20, 30, 2])
+    job = a_job(tmp_path, kind)
+    name, parts = begun_scan(job)
+    (listed,) = (tmp_path / "in").rglob("02")
+    listed.rename(tmp_path / "away")
+    put(tmp_path, kind, [3], first=2)
+    for part in range(parts):
+        run_scan_step(job.spec, Access(), part, scan=name)
+    (tmp_path / "away").rename(listed)
+    found = discovered(job)
+    remove_scan(job.spec, Access())
+    assert found == discovered(job)
+
+
+def test_a_listing_without_results_is_removed_too(tmp_path: Path) -> None:
+    """A plan pod can be paused and store the listing after the plan was stored."""
+    put(tmp_path, "csv", [20, 30, 40])
+    job = a_job(tmp_path, "csv")
+    begun_scan(job)
+    assert [*(tmp_path / "out/_dataprep").glob("scan-*/listing-*")]
+    run_job(job)
+    assert [*(tmp_path / "out/_dataprep").glob("scan-*/*")] == []
 
 
 def test_results_of_other_versions_of_a_file_are_not_used(tmp_path: Path) -> None:
@@ -282,7 +323,7 @@ def test_the_results_are_removed_when_the_plan_is_stored(tmp_path: Path) -> None
     assert str(folder).endswith(names.scan_folder(digest_of_rules(job.spec)))
     planned_result, _ = run_job(job)
     assert planned_result.records == 90
-    assert scan_files(tmp_path) == []
+    assert list(folder.iterdir()) == []
     remove_scan(job.spec, Access())
 
 
@@ -308,7 +349,7 @@ def test_eight_results_are_removed_at_the_same_time(tmp_path: Path, monkeypatch:
     job = a_job(tmp_path, "text")
     monkeypatch.setattr(files, "CELL_BYTES", 1 << 20)
     monkeypatch.setattr(scans, "PART_BYTES", 1)
-    assert scan(job) == len(scan_files(tmp_path)) == 8
+    assert scan(job, is_listed=False) == len(scan_files(tmp_path)) == 8
     meeting, delete = threading.Barrier(8), FileStore.delete
 
     def meet_and_delete(store: FileStore, uri: str) -> None:

@@ -29,7 +29,7 @@ from dataprep_converter.inputs.access import Access
 from dataprep_converter.inputs.zips import Member, StoredMember
 from dataprep_converter.readers import Discovery, Listing
 from dataprep_converter.readers.arrays.rows import RowFiles, gathered
-from dataprep_converter.readers.base.examined import Form, cost_of_start, examined
+from dataprep_converter.readers.base.examined import Form, ListedFile, cost_of_start, examined, open_listed
 from dataprep_converter.readers.base.listing import input_files
 from dataprep_converter.records.batch import SAMPLE, Batch
 from dataprep_converter.runtime.scans import Document
@@ -182,6 +182,14 @@ class _Planner:
         """Yields the units of a source that names separate files for each column. A unit consists of the n-th file of every column."""
         # Sort the columns, because the API server doesn't keep the order of keys.
         names = sorted(arrays, key=str.encode)
+        each_file = examined(self._access, self._in_groups(arrays, names), self._only_array, form=_FORM)
+        for group in zip(*[each_file] * len(names), strict=True):
+            arrays_of_group = {name: file.result[VALUES] for name, file in zip(names, group, strict=True)}
+            yield from self._unit(0, group[0].path, [file.entry for file in group], arrays_of_group)
+
+    def _in_groups(self, arrays: Mapping[str, str], names: Sequence[str]) -> Iterator[ListedFile]:
+        """Yields the first file of every column, then the second file of every column, and so on. Nothing is listed before the first file is
+        needed."""
         files = {name: list(input_files(self._access, [arrays[name]])) for name in names}
         for name in names:
             if len(files[name]) != len(files[names[0]]):
@@ -189,19 +197,20 @@ class _Planner:
                     f"source.numpy.arrays: {names[0]} has {len(files[names[0]])} files and {name} has {len(files[name])}; "
                     "they need the same number of files."
                 )
-        in_groups = chain.from_iterable(zip(*files.values(), strict=True))
-        each_file = examined(self._access, in_groups, _only_array, form=_FORM)
-        for group in zip(*[each_file] * len(names), strict=True):
-            arrays_of_group = {name: file.result[VALUES] for name, file in zip(names, group, strict=True)}
-            yield from self._unit(0, group[0].path, [file.entry for file in group], arrays_of_group)
+        yield from chain.from_iterable(zip(*files.values(), strict=True))
 
     def _arrays(self, store: Store, entry: Entry) -> _Arrays:
         """The arrays of a file, keyed by column. Several threads may call this method."""
-        with store.open(entry.uri) as source:
+        with open_listed(self._access, store, entry) as source:
             if source.read_at(0, 2) == zips.MAGIC:
                 return _members(source, entry, self._source.members)
             if self._source.members is not None:
                 raise BadSpec(f"{entry.uri} is not a .npz file, but source.numpy.members selects arrays of .npz files.", uri=entry.uri)
+            return {VALUES: _whole_file(source, entry)}
+
+    def _only_array(self, store: Store, entry: Entry) -> _Arrays:
+        """The array of a .npy file. Several threads may call this method."""
+        with open_listed(self._access, store, entry) as source:
             return {VALUES: _whole_file(source, entry)}
 
     def _unit(self, root: int, path: str, entries: Sequence[Entry], arrays: _Arrays) -> Iterator[Unit]:
@@ -243,12 +252,6 @@ def _different_lengths(name: str, one: tuple[_Header, _Place], other_name: str, 
         f"{one[1].uri} has {one[0].shape[0]:,} records of {name!r}, {other[1].uri} has {other[0].shape[0]:,} of {other_name!r}: "
         "they don't belong together."
     )
-
-
-def _only_array(store: Store, entry: Entry) -> _Arrays:
-    """The array of a .npy file. Several threads may call this function."""
-    with store.open(entry.uri) as source:
-        return {VALUES: _whole_file(source, entry)}
 
 
 def _to_document(arrays: _Arrays) -> Document:

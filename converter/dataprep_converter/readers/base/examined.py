@@ -8,20 +8,19 @@ from itertools import groupby
 from typing import Final, Generic, TypeAlias, TypeVar, cast
 
 from dataprep_converter.core.closeable import Closeable
-from dataprep_converter.core.errors import BadData, BadSpec, ConvertError
+from dataprep_converter.core.errors import BadData, BadSpec, ConvertError, InputChanged, NotFound
 from dataprep_converter.inputs.access import Access
 from dataprep_converter.inputs.archive_uris import split_archive_uri
 from dataprep_converter.runtime.ahead import mapped_ahead
 from dataprep_converter.runtime.scans import Document, Piece, Scan
-from dataprep_converter.stores import Entry, Input, ReadsFiles, Store
+from dataprep_converter.stores import Entry, Input, PinnedInput, ReadsFiles, Store
 
 FILES_AT_ONCE: Final = 8
 FILE_BYTES: Final = 100 << 10
 """In a scan, opening a file counts as this many bytes, so a part has at most about 10,000 files (`scans.PART_BYTES`).
 
 If eight files are examined at a time, the two requests for a footer take about 5 ms for each file, as long as reading these bytes at 20
-MB/s. So a part with the maximum number of files takes 50 s. This is several times as long as starting its pod, and about half as long as
-listing a million files in the pod.
+MB/s. So a part with the maximum number of files takes 50 s. This is several times as long as starting its pod.
 """
 _SMALL_BYTES: Final = 1 << 20
 
@@ -104,6 +103,8 @@ def examined_parts(
     With a `form`, uses the results of other processes if there are any. Yields nothing if this process only examines a part of the files
     for another process.
     """
+    if form is not None:
+        parts = _listed_before(access) or parts
     # Look up stores here rather than in the threads: the first look-up of a store creates its client.
     with_stores = ((access.store(part.entry.uri), part) for part in parts)
     if form is not None and access.scan is not None:
@@ -115,6 +116,23 @@ def examined_parts(
         return part, examine(store, part)
 
     yield from _in_turn(call, with_stores, most=most)
+
+
+def first_file(access: Access, files: Iterable[ListedFile]) -> ListedFile | None:
+    """Returns the first file, or None if there are no files.
+
+    If this process only examines a part of the files, returns the first file that it knows, instead of listing the source.
+    """
+    first = next(_listed_before(access) or iter(()), None)
+    return (first.root, first.path, first.entry) if first is not None else next(iter(files), None)
+
+
+def _listed_before(access: Access) -> Iterator[FilePart] | None:
+    """Yields files and cells from the stored listing of a scan. Returns None if this process has to list the source."""
+    pieces = access.scan.listed() if access.scan is not None else None
+    if pieces is None:
+        return None
+    return (FilePart(piece.root, piece.path, Entry(piece.uri, piece.size, piece.pin), piece.cell) for piece in pieces)
 
 
 def _scanned(
@@ -137,8 +155,9 @@ def _scanned(
         if scan.lists_units:
             return part, examine(store, part) if document is None else form.from_document(document)
         if document is None:
-            # Ignore errors here: the planner examines such a file itself, and raises the file's error when it reaches the file.
-            with suppress(BadData, BadSpec):
+            # Ignore errors here: the planner examines such a file itself, and raises the file's error when it reaches the file. If a file was
+            # removed or replaced after it was listed, the planner may not even find an error.
+            with suppress(BadData, BadSpec, NotFound, InputChanged):
                 document = form.to_document(examine(store, part))
         return part, document
 
@@ -159,7 +178,8 @@ def _is_divided(entry: Entry) -> bool:
 
 
 def _piece(part: FilePart, form: Form[Result]) -> Piece:
-    return Piece(part.entry.uri, part.entry.pin, part.entry.size, part.cell, form.bytes_of(part), form.rule)
+    entry = part.entry
+    return Piece(entry.uri, entry.pin, entry.size, part.cell, form.bytes_of(part), form.rule, part.root, part.path)
 
 
 def _in_turn(call: Callable[[tuple[Store, FilePart]], Item], with_stores: Iterable[tuple[Store, FilePart]], *, most: int) -> Iterator[Item]:
@@ -201,9 +221,23 @@ def _is_read_in_order(store: Store, entry: Entry) -> bool:
     return isinstance(store, ReadsFiles) or split_archive_uri(entry.uri) is not None
 
 
-def open_once(store: Store, entry: Entry) -> Input:
-    """Opens a file that is read once from its beginning. A small file of a remote store is read in a single request."""
+def open_listed(access: Access, store: Store, entry: Entry) -> PinnedInput:
+    """Opens a file to examine it.
+
+    If the results are for another process, raises InputChanged if the file was replaced after it was listed, and if the store reports this
+    without a further request. Otherwise, the results would be stored for the listed version.
+    """
     source = store.open(entry.uri)
+    if access.only_scans and source.pin and source.pin != entry.pin:
+        source.close()
+        raise InputChanged(f"{entry.uri} has changed since it was listed: {entry.pin} then, {source.pin} now.", uri=entry.uri)
+    return source
+
+
+def open_once(store: Store, entry: Entry, access: Access | None = None) -> Input:
+    """Opens a file that is read once from its beginning. A small file of a remote store is read in a single request. With an access, checks
+    the file's version as `open_listed` does."""
+    source = open_listed(access, store, entry) if access is not None else store.open(entry.uri)
     # The file might have been replaced by a larger one since it was listed.
     if max(entry.size, source.size) > _SMALL_BYTES or _is_read_in_order(store, entry):
         return source

@@ -22,6 +22,7 @@ from dataprep_converter.core.errors import BadSpec, NotFound
 from dataprep_converter.core.tensors import Array
 from dataprep_converter.inputs.access import Access
 from dataprep_converter.readers import Discovery, Listing
+from dataprep_converter.readers.base.examined import first_file
 from dataprep_converter.readers.base.listing import input_files
 from dataprep_converter.readers.base.partition_filter import PartitionFilter
 from dataprep_converter.readers.columnar.columns import TYPES, default_of, shown
@@ -142,7 +143,7 @@ def _list_units(source: S, access: Access, of: str, units: Callable[[S, ListFile
         return conditions.keeps(keys_of(source.uris[root], path, uri), uri)
 
     files = partial(input_files, access, source.uris, is_kept if source.partitions else None)
-    root, path, entry = next(files(), None) or _no_file_left(conditions, source.uris)
+    root, path, entry = first_file(access, files()) or _no_file_left(conditions, source.uris)
     first = keys_of(source.uris[root], path, entry.uri)
     names = [name for name, _ in first]
     if not names:

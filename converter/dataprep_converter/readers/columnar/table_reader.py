@@ -12,7 +12,7 @@ from dataprep_converter.core.errors import BadData
 from dataprep_converter.inputs.access import Access
 from dataprep_converter.readers import Discovery, Listing
 from dataprep_converter.readers.base.blocks import BlockReader
-from dataprep_converter.readers.base.examined import FilePart, Form, cost_of_start, examined
+from dataprep_converter.readers.base.examined import FilePart, Form, cost_of_start, examined, open_listed
 from dataprep_converter.readers.base.partitions import (
     ListFiles,
     Partitions,
@@ -64,7 +64,7 @@ def discover_tables(
         int96 = common.int96 if access.version_of(INT96) > 1 else access.times_in_nanoseconds
 
         def open_and_examine(store: Store, entry: Entry) -> TableFile:
-            with store.open(entry.uri) as opened:
+            with open_listed(access, store, entry) as opened:
                 return examine(opened, entry.uri, common.selection)
 
         form = Form(bytes_of, to_document, from_document, _rule(common.selection, access))

@@ -27,7 +27,7 @@ from dataprep_converter.inputs.pinned import open_pinned
 from dataprep_converter.inputs.streamed import StreamInput, unpacked
 from dataprep_converter.readers import Discovery, Listing
 from dataprep_converter.readers.base.blocks import Block, BlockReader
-from dataprep_converter.readers.base.examined import FilePart, Form, ListedFile, cost_of_file, examined_parts
+from dataprep_converter.readers.base.examined import FilePart, Form, ListedFile, cost_of_file, examined_parts, open_listed
 from dataprep_converter.readers.base.listing import input_files
 from dataprep_converter.readers.foreign.values import (
     ForeignColumn,
@@ -261,7 +261,7 @@ class _Planner:
     def _examine(self, store: Store, part: FilePart) -> _TarFile:
         """Finds the samples of a file. Raises BadData for a file that can't be read."""
         entry = part.entry
-        with store.open(entry.uri) as file:
+        with open_listed(self._access, store, entry) as file:
             index = index_of(file, entry.uri)
         members = [place for place in index.files.values() if isinstance(place, TarMember)]
         if len(members) < len(index.files):

@@ -20,7 +20,7 @@ from dataprep_converter.inputs.pinned import open_pinned
 from dataprep_converter.readers import Discovery, Listing
 from dataprep_converter.readers.base.blocks import Block, BlockReader
 from dataprep_converter.readers.base.examined import Form as StoredForm
-from dataprep_converter.readers.base.examined import ListedFile, collect, cost_of_file, examined
+from dataprep_converter.readers.base.examined import ListedFile, collect, cost_of_file, examined, open_listed
 from dataprep_converter.readers.base.listing import input_folders
 from dataprep_converter.readers.hadoop.hadoop_columns import RECORD, SEQUENCE_RECORD, Form, Kind, form, kind
 from dataprep_converter.readers.hadoop.sequence_frames import Cells, Header, pairs, stretches
@@ -152,7 +152,7 @@ class _Planner:
 
     def _examine(self, store: Store, entry: Entry) -> _RecordFile:
         """Finds the records of a file. Several threads may call this method. Raises BadData for an invalid header."""
-        with store.open(entry.uri) as file:
+        with open_listed(self._access, store, entry) as file:
             header = Header.read(file, entry.uri)
 
             def sample(first: Stretch) -> Mapping[str, Any] | ConvertError | None:

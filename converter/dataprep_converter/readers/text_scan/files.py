@@ -74,7 +74,7 @@ def examined_texts(access: Access, files: Iterable[ListedFile], rule: TextRule[S
     cuts = access.version_of(TEXT_UNITS) > 1
     parts = (part for file in files for part in _parts_of(file, cuts=cuts))
     merge: CellMerge | None = None
-    examine = partial(_open_and_examine, rule, BoundedSemaphore(_AHEAD_AT_ONCE))
+    examine = partial(_open_and_examine, access, rule, BoundedSemaphore(_AHEAD_AT_ONCE))
     form = Form(_bytes_of, to_document, from_document)
     for part, found in examined_parts(access, parts, examine, form=form, most=_files_at_once(access)):
         if part.cell in (None, 0):
@@ -121,11 +121,11 @@ def _bytes_of(part: FilePart) -> int:
     return part.entry.size if part.cell is None else min(CELL_BYTES, part.entry.size - part.cell * CELL_BYTES)
 
 
-def _open_and_examine(rule: TextRule[ScanT], ahead: BoundedSemaphore, store: Store, part: FilePart) -> FoundText:
+def _open_and_examine(access: Access, rule: TextRule[ScanT], ahead: BoundedSemaphore, store: Store, part: FilePart) -> FoundText:
     is_ahead = part.entry.size > stretches.UNIT_BYTES and ahead.acquire(blocking=False)
     try:
         if part.cell is None:
-            with open_once(store, part.entry) as source:
+            with open_once(store, part.entry, access) as source:
                 return rule.examine(source, part.entry, ahead=is_ahead)
         with open_pinned(store, part.entry.uri, part.entry.pin) as source:
             return _examine_cell(rule, source, part.entry, part.cell, ahead=is_ahead)

@@ -32,7 +32,7 @@ from dataprep_converter.inputs.pinned import open_pinned
 from dataprep_converter.inputs.streamed import StreamInput, unpacked
 from dataprep_converter.readers import Discovery, Listing
 from dataprep_converter.readers.base.blocks import Block, BlockReader
-from dataprep_converter.readers.base.examined import Form, ListedFile, collect, cost_of_file, examined
+from dataprep_converter.readers.base.examined import Form, ListedFile, collect, cost_of_file, examined, open_listed
 from dataprep_converter.readers.base.listing import input_files
 from dataprep_converter.readers.tfrecord import sequence_examples
 from dataprep_converter.records.batch import Raw
@@ -207,7 +207,7 @@ class _Planner:
     def _examine(self, store: Store, entry: Entry) -> _RecordFile:
         """Finds the records of a file. Several threads may call this method. An error in the file becomes its fault."""
         is_far = scheme_of(entry.uri) not in ("", "file")
-        with store.open(entry.uri) as file, _contents(file, entry.uri) as (source, is_zipped):
+        with open_listed(self._access, store, entry) as file, _contents(file, entry.uri) as (source, is_zipped):
             size = file.size
             window = 1 << 20 if is_zipped else _FAR_WINDOW if is_far else _WINDOW
 

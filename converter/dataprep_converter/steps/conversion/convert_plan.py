@@ -37,7 +37,7 @@ class ConversionDraft(Draft):
     tables: Tables
     features: Sequence[FeatureSpec]
     is_scanned: bool = False
-    """Whether the results of a scan are stored in the output folder."""
+    """Whether files of a scan are stored in the output folder."""
 
     def close(self) -> None:
         """Removes temporary files."""
@@ -69,7 +69,7 @@ class ConversionDraft(Draft):
         folder.put_plan(self.plan, self.tables)
 
     def remove_scan(self) -> None:
-        """Removes the results of a scan that the plan was made from."""
+        """Removes the listing and the results of a scan that the plan was made from."""
         if self.is_scanned:
             remove_scan(self.spec, self.access)
 

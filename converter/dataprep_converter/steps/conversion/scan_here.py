@@ -18,8 +18,10 @@ from typing import Final
 from dataprep_api.resources.job import DataPrepJob
 from dataprep_api.spec import DataPrepJobSpec
 from dataprep_converter.core.errors import ConvertError
+from dataprep_converter.dataset.stored_folder import StoredFolder
 from dataprep_converter.inputs.access import Access
 from dataprep_converter.planning.scan import can_be_scanned, divide, scan_part
+from dataprep_converter.planning.scan_listing import NewListing, read_listing
 from dataprep_converter.runtime import ahead, scans
 from dataprep_converter.runtime.scanned_here import ScannedHere
 from dataprep_converter.runtime.scans import Division, ScanOfPart
@@ -30,8 +32,9 @@ from dataprep_converter.steps.processes import MOST_RESTARTS, DoTask, may_hang, 
 logger = logging.getLogger(__name__)
 
 _PARTS_OF_A_PROCESS: Final = 4
-"""Each process examines at most about this many parts, so that all processes end at about the same time. With more parts, the source would
-only be listed more often."""
+"""Each process examines at most about this many parts, so that all processes end at about the same time."""
+_LISTING: Final = "listing"
+"""The path of the stored listing in its temporary folder."""
 
 
 def scan_here(job: DataPrepJob, *, access: Access, workers: int, watch: Watch) -> None:
@@ -41,10 +44,19 @@ def scan_here(job: DataPrepJob, *, access: Access, workers: int, watch: Watch) -
     """
     if workers < 2 or not can_be_scanned(job.spec):
         return
-    division = divide(job.spec, access, most=workers * _PARTS_OF_A_PROCESS)
-    if division.bytes <= scans.PART_BYTES or division.parts < 2:
-        return
-    refuse_finished(job.spec, access)
+    with ExitStack() as cleanup:
+        listing = cleanup.enter_context(NewListing())
+        division = divide(job.spec, access, most=workers * _PARTS_OF_A_PROCESS, listing=listing)
+        if division.bytes <= scans.PART_BYTES or division.parts < 2:
+            return
+        refuse_finished(job.spec, access)
+        listed = Path(cleanup.enter_context(TemporaryDirectory(prefix="dataprep-listing-")))
+        listing.put(StoredFolder(str(listed), access), _LISTING)
+        _scan_listed(job, division, access, listed, workers=workers, watch=watch)
+
+
+def _scan_listed(job: DataPrepJob, division: Division, access: Access, listed: Path, *, workers: int, watch: Watch) -> None:
+    """Scans a source whose listing is stored in the folder `listed`."""
     progress, scanned = access.progress, dict[int, int]()
     progress.scanned, progress.to_scan = 0, division.bytes
 
@@ -56,18 +68,16 @@ def scan_here(job: DataPrepJob, *, access: Access, workers: int, watch: Watch) -
     try:
         with ExitStack() as cleanup:
             folder = Path(cleanup.enter_context(TemporaryDirectory(prefix="dataprep-scan-")))
-            _scan_parts(job, division, access, folder, workers=workers, show=show)
+            parts = _Parts(job.spec, division.part_bytes, listed, folder)
+            _scan_parts(job, parts, division.parts, access, workers=workers, show=show)
             access.scanned_here = ScannedHere(folder, cleanup.pop_all())
     finally:
         progress.to_scan = 0
 
 
-def _scan_parts(
-    job: DataPrepJob, division: Division, access: Access, folder: Path, *, workers: int, show: Callable[[int, int], None]
-) -> None:
+def _scan_parts(job: DataPrepJob, parts: "_Parts", count: int, access: Access, *, workers: int, show: Callable[[int, int], None]) -> None:
     """Examines all parts. Their results are in the folder."""
-    parts = _Parts(job.spec, division.part_bytes, folder)
-    remaining = list(range(division.parts))
+    remaining = list(range(count))
     for restarts in range(1 + MOST_RESTARTS):
         own = None if may_hang(job) or restarts else parts.begin(access)
         done = run_in_processes(job, parts, remaining, access, own=own, workers=workers, watch=show, stops_at_error=False, publishes=False)
@@ -93,6 +103,8 @@ class _Parts:
 
     spec: DataPrepJobSpec
     part_bytes: int
+    listed: Path
+    """The folder with the stored listing of the source."""
     folder: Path
 
     def begin(self, access: Access, *, is_stopped: Callable[[], bool] | None = None) -> DoTask[int, None]:
@@ -101,14 +113,14 @@ class _Parts:
             ahead.end_when(is_stopped)
 
         def do(part: int, tell: Callable[[int], None]) -> None:
-            division = Division(self.part_bytes)
             numbers = count()
 
             def store(content: bytes) -> None:
                 (self.folder / f"{part}-{next(numbers)}").write_bytes(content)
 
-            examination = ScanOfPart(part, division=division, watch=tell, store=store)
-            scan_part(self.spec, access, examination)
+            with read_listing(StoredFolder(str(self.listed), access), _LISTING, part, part_bytes=self.part_bytes) as listing:
+                examination = ScanOfPart(part, division=listing.division, stored_listing=listing.pieces, watch=tell, store=store)
+                scan_part(self.spec, access, examination)
             store(examination.to_bytes())
 
         return do

@@ -21,6 +21,7 @@ from dataprep_converter.core.errors import BadSpec
 from dataprep_converter.dataset.output_folder import OutputFolder
 from dataprep_converter.inputs.access import Access
 from dataprep_converter.planning.scan import can_be_scanned, digest_of_rules, divide, scan_part
+from dataprep_converter.planning.scan_listing import ListingOfPart, NewListing, read_listing
 from dataprep_converter.runtime import plugins, scans
 from dataprep_converter.runtime.ahead import mapped_ahead
 from dataprep_converter.runtime.scan_results import FILES_AT_ONCE, StoredResults
@@ -29,16 +30,18 @@ from dataprep_converter.steps.plan_step import check_stores, refuse_finished
 
 logger = logging.getLogger(__name__)
 
+_RULE_DIGITS: Final = 16
 _DIGITS: Final = 28
 """The number of digits of the listing's digest in the name of a scan."""
 _NAME: Final = re.compile("[0-9a-f]{56}")
 """The name of a scan: the digest of its rules (16 digits), the digest of its listing, and `Division.part_bytes` (12 digits). So all pods
-of the scan divide the source as the plan pod did, even if they run in a release that would choose another length. If a release changes
-the rules of the division, the digest of the rules changes."""
+of the scan read the stored listing, and divide the source as the plan pod did, even if they run in a release that would choose another
+length. If a release changes the rules of the division, the digest of the rules changes."""
 
 
 def scan_request(job: DataPrepJob, access: Access) -> ScanRequest | None:
-    """Returns the request for a scan by several pods, or None if this process can examine the source itself.
+    """Returns the request for a scan by several pods, or None if this process can examine the source itself. Before the request is returned,
+    the listing of the source is stored for these pods.
 
     Also returns None if the output's store keeps removed files: the results would take space there for good. Raises OutputExists
     when the output must not be replaced, and the errors of `check_stores` and of stores.
@@ -46,12 +49,24 @@ def scan_request(job: DataPrepJob, access: Access) -> ScanRequest | None:
     if not can_be_scanned(job.spec) or OutputFolder(job.spec.output.uri, access).keeps_removed_files:
         return None
     check_stores(job, access)
-    division = divide(job.spec, access)
-    if division.bytes <= scans.PART_BYTES or division.parts < 2:
-        return None
-    refuse_finished(job.spec, access)
-    scan = f"{digest_of_rules(job.spec)}{division.digest()[:_DIGITS]}{division.part_bytes:012x}"
+    with NewListing() as listing:
+        division = divide(job.spec, access, listing=listing)
+        if division.bytes <= scans.PART_BYTES or division.parts < 2:
+            return None
+        refuse_finished(job.spec, access)
+        scan = name_of(job.spec, division)
+        listing.put(OutputFolder(job.spec.output.uri, access), listing_of(scan))
     return ScanRequest(scan=scan, parts=division.parts, code_commit=plugins.commit())
+
+
+def name_of(spec: DataPrepJobSpec, division: Division) -> str:
+    """Returns the name of a scan."""
+    return f"{digest_of_rules(spec)}{division.digest()[:_DIGITS]}{division.part_bytes:012x}"
+
+
+def listing_of(scan: str) -> str:
+    """Returns the path of the stored listing of the scan with this name."""
+    return names.scan_listing(scan[:_RULE_DIGITS], scan[_RULE_DIGITS : _RULE_DIGITS + _DIGITS])
 
 
 def run_scan_step(spec: DataPrepJobSpec, access: Access, part: int, *, scan: str) -> None:
@@ -60,7 +75,6 @@ def run_scan_step(spec: DataPrepJobSpec, access: Access, part: int, *, scan: str
 
     `scan` is the name of the scan in its ScanRequest. Raises BadSpec for any other text.
     """
-    division = _division(spec, scan)
     folder, file = OutputFolder(spec.output.uri, access), partial(names.scan_file, digest_of_rules(spec), part)
     stored = list(takewhile(lambda path: folder.read(path) is not None, map(file, count())))
     numbers = count()
@@ -70,19 +84,23 @@ def run_scan_step(spec: DataPrepJobSpec, access: Access, part: int, *, scan: str
         if path not in stored or folder.read(path) != content:
             folder.put_hidden(path, content)
 
-    examination = ScanOfPart(part, earlier=_results_in_files(folder, stored), division=division, store=store)
-    scan_part(spec, access, examination)
+    with _listing(spec, folder, part, scan) as listing:
+        earlier = _results_in_files(folder, stored)
+        examination = ScanOfPart(part, earlier=earlier, division=listing.division, stored_listing=listing.pieces, store=store)
+        scan_part(spec, access, examination)
     store(examination.to_bytes())
 
 
-def _division(spec: DataPrepJobSpec, scan: str) -> Division:
-    """Returns the division of the source by the scan of this name, without any pieces yet."""
+def _listing(spec: DataPrepJobSpec, folder: OutputFolder, part: int, scan: str) -> ListingOfPart:
+    """Returns what the part needs from the stored listing of the scan with this name."""
     if _NAME.fullmatch(scan) is None:
         raise BadSpec(f"Expected the name of a scan, 56 hexadecimal digits as reported by the plan step, got {scan!r}.")
-    if scan[:16] != digest_of_rules(spec):
+    part_bytes = max(1, int(scan[-12:], 16))
+    if scan[:_RULE_DIGITS] != digest_of_rules(spec):
         # The step may run in a newer release than the plan step. The merge step then runs in the newer release, too.
         logger.warning("the job's source, or this release of dataprep, is not that of the scan %s", scan)
-    return Division(max(1, int(scan[-12:], 16)))
+        return ListingOfPart(part_bytes)
+    return read_listing(folder, listing_of(scan), part, part_bytes=part_bytes)
 
 
 def scanned_before(spec: DataPrepJobSpec, access: Access) -> ScannedBefore | None:
@@ -91,7 +109,7 @@ def scanned_before(spec: DataPrepJobSpec, access: Access) -> ScannedBefore | Non
 
 
 def remove_scan(spec: DataPrepJobSpec, access: Access) -> None:
-    """Removes the stored results of a scan."""
+    """Removes the stored listing and results of a scan."""
     folder = OutputFolder(spec.output.uri, access)
     with closing(mapped_ahead(folder.delete, folder.scan_files(digest_of_rules(spec)), most=FILES_AT_ONCE)) as removals:
         deque(removals, maxlen=0)
@@ -106,6 +124,8 @@ def _results(spec: DataPrepJobSpec, access: Access) -> Results:
 
 def _results_in_files(folder: OutputFolder, files: Sequence[str]) -> Results:
     def read(path: str) -> dict[Piece, Document]:
+        if names.is_of_scan_listing(path):
+            return {}
         found = results_in(folder.read(path) or b"")
         if not found:
             logger.warning("%s is damaged or empty; its files of the source are read again", folder.at(path))
