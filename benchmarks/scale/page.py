@@ -8,6 +8,7 @@ from benchmarks.scale.ledger import (
     FILE_BYTES,
     MIB,
     PAGE_SECONDS,
+    PAGES_AT_ONCE,
     REQUESTS,
     STREAM_MIB,
     TB,
@@ -96,7 +97,7 @@ def _formulas(known: Coefficients) -> str:
     table = known.per("plan-images", "table_mib", "units") * MIB
     reads, pages = (1000 * known.per("commit", f"commit_{kind}_requests", "shards") for kind in ("get", "list"))
     rows = [
-        ("list", "plan", "F / 1000 pages, one after another; CPU for each file", f"{1e6 * known.list_cpu:.1f} CPU s per million files"),
+        ("list", "plan", f"F / 1000 pages, about {PAGES_AT_ONCE} at the same time; CPU for each file", f"{1e6 * known.list_cpu:.1f} CPU s per million files"),
         ("read footers (Parquet; ORC alike)", "scan", "F · requests · answer time / (8 P) and a listing for each part; CPU for each file",
          f"{known.footer_requests:.1f} requests and {1e3 * known.footer_cpu:.2f} CPU ms per file"),
         ("read text for record ends (CSV, JSONL, text, libsvm)", "scan", f"N / (P · min({TEXT_CONNECTIONS} b, rate)) and a listing for each part",
@@ -228,9 +229,9 @@ def _count(requests: float) -> str:
 _LIMITS: Final = f"""\
 ## What doesn't scale yet
 
-- **A listing is one sequence of pages**, from one pod. At {1000 * PAGE_SECONDS:.0f} ms a page, a billion names take {1e6 * PAGE_SECONDS / 3600:.0f} hours. Fewer, larger files
-  (WebDataset, Parquet, TFRecord) avoid this, and also the two requests for each image.
-- **Each part of a scan lists the complete source**, one page after another, so a scan takes at least as long as the listing. The workers then
+- **A listing is made by one pod**, with at most eight requests at the same time. At {1000 * PAGE_SECONDS:.0f} ms a page, a billion names take {1e6 * PAGE_SECONDS / PAGES_AT_ONCE / 3600:.0f} hours. Fewer,
+  larger files (WebDataset, Parquet, TFRecord) avoid this, and also the two requests for each image.
+- **Each part of a scan lists the complete source**, so a scan takes at least as long as the listing. The workers then
   read text, TFRecord, Avro and tar files a second time. Members of archives are examined by one process.
 - **Each of the following reads the complete input once more in the plan pod**: a split rule on a column, `groupBy`, `stratifyBy`,
   `deduplicate`, a vocabulary, and a `standardize` that collects statistics. The bandwidth of one pod limits them.

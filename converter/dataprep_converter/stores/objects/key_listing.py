@@ -20,16 +20,16 @@ from dataprep_converter.stores.objects.page_guesses import common_length, follow
 
 ALONE: Final = 8
 """This many pages are requested one after another, so a listing of a few thousand keys needs no other requests."""
-_PAGES_AHEAD: Final = 32
-"""The largest number of pages in memory, including those that are requested."""
-_PAGES_OF_A_STRETCH: Final = 2
+_PAGES_AHEAD: Final = 64
+"""The largest number of pages in memory, including those that are requested. With a thousand keys each, they take about 25 MiB."""
+_PAGES_OF_A_STRETCH: Final = 6
 """The largest number of pages of one stretch in memory, so that there is room for the pages of nearer stretches."""
 _LONG: Final = 4
 """A stretch of this many pages is divided at its folders. So the requests for names of folders are few compared to the pages."""
 _FEW_FILES: Final = 5
 """The names of folders with fewer files than this aren't requested."""
-_PAGES_OF_A_MISS: Final = 8
-"""There is at most one wrong guess for this many pages."""
+_PAGES_OF_A_MISS: Final = 3
+"""There is at most one wrong guess for about this many pages."""
 
 
 def entries_in_turn(keys: Keys) -> Iterator[Entry]:
@@ -133,7 +133,7 @@ class _Ahead:
         are_tiny = names * _FEW_FILES > len(keys)
         # The names of tiny folders are almost as many as the keys, so they are guessed like the names of files.
         stretch.guesses = following(keys) if is_one_folder or are_tiny else iter(())
-        if are_tiny or len(level) < len(self._keys.prefix):
+        if are_tiny or level == stretch.level or len(level) < len(self._keys.prefix):
             return
         if stretch.listed >= _LONG and (stretch.folders is None or stretch.folders.prefix != level):
             stretch.folders = Folders(level, after=keys[-1])
@@ -194,7 +194,15 @@ class _Ahead:
         place = next(stretch.guesses, None)
         if place is None or not stretch.contains(place):
             return None
-        rest = Stretch(place, stretch.until, guesses=stretch.guesses, folders=stretch.folders, is_guess=True, is_guessed=True)
+        rest = Stretch(
+            place,
+            stretch.until,
+            is_guess=True,
+            is_guessed=True,
+            guesses=stretch.guesses,
+            folders=stretch.folders,
+            level=stretch.level,
+        )
         stretch.until, stretch.guesses, stretch.folders = place, iter(()), None
         self._open_guesses += 1
         return rest
@@ -206,8 +214,8 @@ class _Ahead:
         place = stretch.folders.next_after(stretch.position)
         if place is None or not stretch.contains(place):
             return None
-        rest = Stretch(place, stretch.until, folders=stretch.folders)
-        stretch.until, stretch.folders = place, None
+        rest = Stretch(place, stretch.until, folders=stretch.folders, level=stretch.level)
+        stretch.until, stretch.level, stretch.folders = place, stretch.folders.prefix, None
         return rest
 
     @property

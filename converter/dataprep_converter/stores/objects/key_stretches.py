@@ -71,12 +71,13 @@ class Folders:
         return not self.is_requested and not self.is_complete and len(self.names) < 2 * AT_ONCE * self.for_a_page
 
     def add(self, names: Sequence[str]) -> None:
-        """Adds the names of a response."""
+        """Adds the names of a response. Names that are known already don't count, because some servers ignore `after`."""
         self.is_requested = False
-        self.names.extend(names)
-        self.is_complete = not names
-        if names:
-            self.after = _behind(names[-1])
+        new = [name for name in names if name > self.after]
+        self.names.extend(new)
+        self.is_complete = not new
+        if new:
+            self.after = _behind(new[-1])
 
     def next_after(self, key: str) -> str | None:
         """Removes and returns the name of the folder at which the next stretch begins, if the keys before it probably fill a page."""
@@ -114,6 +115,8 @@ class Stretch:
     guesses: Iterator[str] = field(default_factory=lambda: iter(()))
     """Where later pages may begin within the current folder."""
     folders: Folders | None = None
+    level: str | None = None
+    """The prefix of folders at which the stretch ends, so that there are no more of these folders to look for."""
 
     def contains(self, key: str) -> bool:
         """Returns whether the stretch can be divided at this key."""

@@ -80,9 +80,13 @@ class OssStore:
         """Fields of requests that create an object."""
 
     def list(self, uri: str, *, recursive: bool = True) -> Iterator[Entry]:
-        bucket, key = place_of(uri)
-        keys = _KeysBelow(self._client, uri.rstrip("/"), bucket, f"{key.rstrip('/')}/" if key.rstrip("/") else "")
+        keys = self.keys_below(uri)
         yield from entries_ahead(keys) if recursive else entries_in_turn(replace(keys, delimiter="/"))
+
+    def keys_below(self, uri: str) -> "KeysBelow":
+        """Returns the keys in a folder."""
+        bucket, key = place_of(uri)
+        return KeysBelow(self._client, uri.rstrip("/"), bucket, f"{key.rstrip('/')}/" if key.rstrip("/") else "")
 
     def stat(self, uri: str) -> Entry | None:
         head = self._head(uri)
@@ -188,7 +192,7 @@ class OssStore:
 
 
 @dataclass(frozen=True)
-class _KeysBelow:
+class KeysBelow:
     """The keys of a bucket below a prefix. With a delimiter, only those that don't contain it after the prefix."""
 
     client: OssClient

@@ -101,8 +101,12 @@ class XmlBucket(Bucket):
     rights: Mapping[str, str] = RIGHT_OF
 
     def list_objects(self, uri: str, prefix: str, *, recursive: bool) -> Iterator[Entry]:
-        keys = _KeysBelow(self, uri, prefix)
+        keys = self.keys_below(uri, prefix)
         return entries_ahead(keys) if recursive else entries_in_turn(replace(keys, delimiter="/"))
+
+    def keys_below(self, uri: str, prefix: str) -> "KeysBelow":
+        """Returns the keys with this prefix, which are listed at `uri`."""
+        return KeysBelow(self, uri, prefix)
 
     def look(self, uri: str, key: str) -> tuple[Entry, str] | None:
         if not key or key.endswith("/"):
@@ -213,7 +217,7 @@ class XmlBucket(Bucket):
 
 
 @dataclass(frozen=True)
-class _KeysBelow:
+class KeysBelow:
     """The keys of a bucket below a prefix. With a delimiter, only those that don't contain it after the prefix."""
 
     bucket: XmlBucket
