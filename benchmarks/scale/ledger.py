@@ -32,6 +32,8 @@ ANSWER_SECONDS: Final = 0.03
 """The time until a request for an object is answered."""
 PAGE_SECONDS: Final = 0.1
 """The time until a request for a thousand names is answered."""
+PAGES_AT_ONCE: Final = 4
+"""The number of useful pages among those that a large listing requests at the same time, on average. See docs/design.md."""
 REQUESTS: Final = 5500.0
 """r: requests per second that the store answers."""
 TEXT_CONNECTIONS: Final = 6 + 2 * AHEAD_CONNECTIONS
@@ -222,7 +224,7 @@ def costs(job: Job, known: Coefficients) -> Iterator[Cost]:
     if job.kind != "images":
         base = known.figure(f"plan-{job.kind}", "peak_mib")
     units = job.files * _UNITS_OF_A_FILE[job.kind]
-    listing = Time.longest({"answers": pages * PAGE_SECONDS, "CPU": job.files * known.list_cpu})
+    listing = Time.longest({"answers": pages * PAGE_SECONDS / PAGES_AT_ONCE, "CPU": job.files * known.list_cpu})
     yield Cost("list the files", "plan", listing, pages, base + growth * units)
     if job.kind == "parquet":
         requests = job.files * known.footer_requests

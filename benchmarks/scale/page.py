@@ -9,6 +9,7 @@ from benchmarks.scale.ledger import (
     LISTING_REQUESTS,
     MIB,
     PAGE_SECONDS,
+    PAGES_AT_ONCE,
     REQUESTS,
     STREAM_MIB,
     TB,
@@ -97,8 +98,8 @@ def _formulas(known: Coefficients) -> str:
     table = known.per("plan-images", "table_mib", "units") * MIB
     reads, pages = (1000 * known.per("commit", f"commit_{kind}_requests", "shards") for kind in ("get", "list"))
     rows = [
-        ("list", "plan", "F / 1000 pages, one after another; CPU for each file", f"{1e6 * known.list_cpu:.1f} CPU s per million files"),
-        ("list, and store the listing for the pods of a scan", "plan", "F / 1000 pages, one after another; CPU for each file",
+        ("list", "plan", f"F / 1000 pages, about {PAGES_AT_ONCE} at the same time; CPU for each file", f"{1e6 * known.list_cpu:.1f} CPU s per million files"),
+        ("list, and store the listing for the pods of a scan", "plan", f"F / 1000 pages, about {PAGES_AT_ONCE} at the same time; CPU for each file",
          f"{1e6 * known.divide_cpu:.1f} CPU s per million files, {MIB * known.per_file('divide-parquet', 'stored_mib'):.0f} bytes stored per file"),
         ("read a part of the listing", "scan", "a constant number of requests for each part", f"{LISTING_REQUESTS} requests"),
         ("read footers (Parquet; ORC alike)", "scan", "F · requests · answer time / (8 P); CPU for each file",
@@ -232,8 +233,8 @@ def _count(requests: float) -> str:
 _LIMITS: Final = f"""\
 ## What doesn't scale yet
 
-- **A listing is one sequence of pages**, from one pod. At {1000 * PAGE_SECONDS:.0f} ms a page, a billion names take {1e6 * PAGE_SECONDS / 3600:.0f} hours. Fewer, larger files
-  (WebDataset, Parquet, TFRecord) avoid this, and also the two requests for each image.
+- **A listing is made by one pod**, with at most eight requests at the same time. At {1000 * PAGE_SECONDS:.0f} ms a page, a billion names take {1e6 * PAGE_SECONDS / PAGES_AT_ONCE / 3600:.0f} hours. Fewer,
+  larger files (WebDataset, Parquet, TFRecord) avoid this, and also the two requests for each image.
 - **A source that is scanned is listed twice**, by the plan pod and by the merge pod. The workers then read text, TFRecord, Avro and tar files a
   second time. Members of archives are examined by one process.
 - **Each of the following reads the complete input once more in the plan pod**: a split rule on a column, `groupBy`, `stratifyBy`,

@@ -33,6 +33,7 @@ from dataprep_converter.core.errors import AlreadyExists, BadSpec, InputChanged,
 from dataprep_converter.runtime.retry import CLEANUP_POLICY, retrying
 from dataprep_converter.stores import Details, Entry, StoreSettings
 from dataprep_converter.stores.files import swept, temporary_name
+from dataprep_converter.stores.folders_ahead import files_in_order
 from dataprep_converter.stores.hdfs import hadoop, hadoop_configuration, hdfs_kerberos
 from dataprep_converter.stores.hdfs.hdfs_border import USER_VARIABLE, border, check_reachable
 from dataprep_converter.stores.streaming import resuming_stream
@@ -79,21 +80,11 @@ class HdfsStore:
         prefix = uri.rstrip("/") + "/"
         base = folder.rstrip("/") + "/"
         client = self._client(authority)
-        listings = [_Listing(self, client, authority, folder)]
-        while listings:
-            child = listings[-1].next()
-            if child is None:
-                listings.pop()
-            elif child.is_folder:
-                if recursive:
-                    listings.append(_Listing(self, client, authority, child.path))
-            elif child.path.startswith(base):
-                yield Entry(
-                    uri=prefix + child.path[len(base) :],
-                    size=child.size,
-                    pin=hadoop.pin(child.size, child.modified),
-                    details=child.details,
-                )
+
+        def children(path: str) -> Iterator[Entry | str]:
+            return _entries(_Listing(self, client, authority, path), prefix, base)
+
+        yield from files_in_order(children, folder, recursive=recursive)
 
     def stat(self, uri: str) -> Entry | None:
         authority, path = _split(uri)
@@ -444,6 +435,16 @@ class _Listing:
             self._last = name
             return child
         return heapq.heappop(self._pending) if self._pending else None
+
+
+def _entries(listing: _Listing, prefix: str, base: str) -> Iterator[Entry | str]:
+    """Yields an entry for each file of a folder, and the path of each subfolder. `prefix` replaces `base` in the files' URIs."""
+    while (child := listing.next()) is not None:
+        if child.is_folder:
+            yield child.path
+        elif child.path.startswith(base):
+            uri = prefix + child.path[len(base) :]
+            yield Entry(uri=uri, size=child.size, pin=hadoop.pin(child.size, child.modified), details=child.details)
 
 
 def _act_as(user: str) -> None:

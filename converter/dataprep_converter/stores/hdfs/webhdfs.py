@@ -37,6 +37,7 @@ from dataprep_converter.runtime.request_budget import RequestBudget
 from dataprep_converter.runtime.retry import retrying
 from dataprep_converter.stores import Details, Entry, StoreSettings
 from dataprep_converter.stores.files import swept, temporary_name
+from dataprep_converter.stores.folders_ahead import files_in_order
 from dataprep_converter.stores.hdfs import hadoop
 from dataprep_converter.stores.ranged import RangedInput
 from dataprep_converter.stores.store_requests import connected
@@ -66,7 +67,7 @@ class WebHdfsStore:
         self._identity = {"delegation": token} if token else {"user.name": self._user}
 
     def list(self, uri: str, *, recursive: bool = True) -> Iterator[Entry]:
-        return self._list_below(self.place(uri), uri.rstrip("/"), recursive=recursive)
+        return files_in_order(_children, (self.place(uri), uri.rstrip("/")), recursive=recursive)
 
     def stat(self, uri: str) -> Entry | None:
         place = self.place(uri)
@@ -128,19 +129,6 @@ class WebHdfsStore:
         if not colon or authority.endswith("]"):
             host, port = authority, str(PORTS[scheme])
         return Place(scheme == "swebhdfs", host.strip("[]"), int(port), f"/{path}", self._identity, self._user, self._budget)
-
-    def _list_below(self, place: "Place", uri: str, *, recursive: bool) -> Iterator[Entry]:
-        try:
-            statuses = place.ask("GET", "LISTSTATUS")["FileStatuses"]["FileStatus"]
-        except NotFound:
-            return
-        # A listing of a file contains the file itself, with an empty name.
-        by_name = {status["pathSuffix"] + ("" if status["type"] == "FILE" else "/"): status for status in statuses if status["pathSuffix"]}
-        for name in sorted(by_name, key=str.encode):
-            if not name.endswith("/"):
-                yield _entry(f"{uri}/{name}", by_name[name])
-            elif recursive:
-                yield from self._list_below(place.at(f"{place.path.rstrip('/')}/{name[:-1]}"), f"{uri}/{name[:-1]}", recursive=True)
 
 
 class Place:
@@ -459,6 +447,23 @@ class WebHdfsInput(RangedInput):
             raise InputChanged(f"{self.uri} was deleted while it was being read.", uri=self.uri) from exc
         if _entry(self.uri, status) != self._entry:
             raise InputChanged(f"{self.uri} has been replaced since it was listed.", uri=self.uri)
+
+
+def _children(folder: "tuple[Place, str]") -> "list[Entry | tuple[Place, str]]":
+    """Returns the files and subfolders of a folder in the order of complete paths. A folder is given by its location and its URI."""
+    place, uri = folder
+    try:
+        statuses = place.ask("GET", "LISTSTATUS")["FileStatuses"]["FileStatus"]
+    except NotFound:
+        return []
+    # A listing of a file contains the file itself, with an empty name.
+    by_name = {status["pathSuffix"] + ("" if status["type"] == "FILE" else "/"): status for status in statuses if status["pathSuffix"]}
+    return [
+        (place.at(f"{place.path.rstrip('/')}/{name[:-1]}"), f"{uri}/{name[:-1]}")
+        if name.endswith("/")
+        else _entry(f"{uri}/{name}", by_name[name])
+        for name in sorted(by_name, key=str.encode)
+    ]
 
 
 # Any, because a FileStatus is parsed JSON from the NameNode.

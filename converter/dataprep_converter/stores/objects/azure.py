@@ -36,6 +36,7 @@ from dataprep_converter.core.errors import (
 )
 from dataprep_converter.stores import Details, Entry, StoreSettings
 from dataprep_converter.stores.credentials.azure import AzureCredentials, CredentialChain
+from dataprep_converter.stores.folders_ahead import files_in_order
 from dataprep_converter.stores.objects.objects import Bucket, ObjectStore, client_options, is_written, retry_config, unquoted
 from dataprep_converter.stores.store_requests import Address, Answer, Requests, encoded
 
@@ -121,14 +122,21 @@ class Container(Bucket):
                 previous = name
                 yield from _entries(uri, prefix, name, element)
             return
+        yield from files_in_order(self._children, (uri, prefix), recursive=recursive)
+
+    def _children(self, folder: tuple[str, str]) -> list[Entry | tuple[str, str]]:
+        """Returns the blobs and subfolders of a folder in the order of complete paths. A folder is given by its URI and its prefix."""
         # A data lake lists one folder after another, so `a/b` comes before `a-1`. Therefore we list each folder separately, and sort by
         # complete paths.
+        uri, prefix = folder
         inside = {_name(element): element for element in self._pages(prefix, {"delimiter": "/"})}
+        children: list[Entry | tuple[str, str]] = []
         for name in sorted(inside, key=str.encode):
-            if inside[name].tag != "BlobPrefix":
-                yield from _entries(uri, prefix, name, inside[name])
-            elif recursive:
-                yield from self.list_objects(f"{uri}/{name[len(prefix) : -1]}", name, recursive=True)
+            if inside[name].tag == "BlobPrefix":
+                children.append((f"{uri}/{name[len(prefix) : -1]}", name))
+            else:
+                children.extend(_entries(uri, prefix, name, inside[name]))
+        return children
 
     def _pages(self, prefix: str, query: dict[str, str]) -> Iterator[ET.Element]:
         query = {"restype": "container", "comp": "list", "prefix": prefix, **query}

@@ -18,6 +18,7 @@ import re
 import urllib.parse
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, replace
 from typing import Any, Final
 
 import alibabacloud_oss_v2 as oss  # type: ignore[import-untyped] # the SDK ships no types
@@ -30,6 +31,8 @@ from dataprep_converter.runtime.retry import retrying
 from dataprep_converter.stores import Details, Entry, StoreSettings
 from dataprep_converter.stores.credentials.alibaba import AlibabaCredentials
 from dataprep_converter.stores.digests import checked
+from dataprep_converter.stores.objects.key_listing import entries_ahead, entries_in_turn
+from dataprep_converter.stores.objects.key_stretches import KeyPage
 from dataprep_converter.stores.objects.oss_client import RIGHT_OF, OssClient, PacedHttpClient, place_of
 from dataprep_converter.stores.objects.parts import IN_FLIGHT, Parts, part_bytes_for, unfinished
 from dataprep_converter.stores.ranged import ParallelInput
@@ -77,38 +80,13 @@ class OssStore:
         """Fields of requests that create an object."""
 
     def list(self, uri: str, *, recursive: bool = True) -> Iterator[Entry]:
+        keys = self.keys_below(uri)
+        yield from entries_ahead(keys) if recursive else entries_in_turn(replace(keys, delimiter="/"))
+
+    def keys_below(self, uri: str) -> "KeysBelow":
+        """Returns the keys in a folder."""
         bucket, key = place_of(uri)
-        prefix = f"{key.rstrip('/')}/" if key.rstrip("/") else ""
-        previous = token = None
-        while True:
-            page = self._client.persistently(
-                "list_objects_v2",
-                oss.ListObjectsV2Request(
-                    bucket=bucket,
-                    prefix=prefix,
-                    delimiter=None if recursive else "/",
-                    continuation_token=token,
-                    max_keys=1000,
-                    encoding_type="url",
-                ),
-                place=(bucket, prefix),
-                doing="list",
-            )
-            for item in page.contents or ():
-                if previous is not None and item.key.encode() <= previous.encode():
-                    raise StoreError(f"OSS at {self._client.peer} lists {uri} out of order: {item.key} after {previous}.", uri=uri)
-                previous = item.key
-                # Skip the folder markers that consoles create.
-                if not item.key.endswith("/"):
-                    yield Entry(
-                        uri=f"{uri.rstrip('/')}/{item.key[len(prefix) :]}",
-                        size=item.size,
-                        pin=_pin(item.etag),
-                        details=item.last_modified and Details(modified=item.last_modified.timestamp()),
-                    )
-            token = page.next_continuation_token
-            if not page.is_truncated or not token:
-                return
+        return KeysBelow(self._client, uri.rstrip("/"), bucket, f"{key.rstrip('/')}/" if key.rstrip("/") else "")
 
     def stat(self, uri: str) -> Entry | None:
         head = self._head(uri)
@@ -211,6 +189,50 @@ class OssStore:
                 raise
             return None
         return Entry(uri=uri, size=head.content_length, pin=_pin(head.etag)), head.hash_crc64
+
+
+@dataclass(frozen=True)
+class KeysBelow:
+    """The keys of a bucket below a prefix. With a delimiter, only those that don't contain it after the prefix."""
+
+    client: OssClient
+    uri: str
+    bucket: str
+    prefix: str
+    delimiter: str | None = None
+
+    def page(self, after: str, token: str | None) -> KeyPage:
+        answer = self._ask(self.prefix, self.delimiter, after, token)
+        items = answer.contents or ()
+        return KeyPage(
+            keys=[item.key for item in items],
+            # The markers of folders, which consoles create, have no entries.
+            entries=[None if item.key.endswith("/") else self._entry(item) for item in items],
+            token=(answer.next_continuation_token or None) if answer.is_truncated else None,
+        )
+
+    def folders(self, prefix: str, after: str) -> Sequence[str]:
+        answer = self._ask(prefix, "/", after, None)
+        return [common.prefix for common in answer.common_prefixes or ()]
+
+    def disorder(self, key: str, previous: str) -> StoreError:
+        return StoreError(f"OSS at {self.client.peer} lists {self.uri} out of order: {key} after {previous}.", uri=self.uri)
+
+    def _ask(self, prefix: str, delimiter: str | None, after: str, token: str | None) -> Any:  # the SDK has no types
+        request = oss.ListObjectsV2Request(
+            bucket=self.bucket,
+            prefix=prefix,
+            delimiter=delimiter,
+            start_after=(after or None) if token is None else None,
+            continuation_token=token,
+            max_keys=1000,
+            encoding_type="url",
+        )
+        return self.client.persistently("list_objects_v2", request, place=(self.bucket, prefix), doing="list")
+
+    def _entry(self, item: Any) -> Entry:  # the SDK has no types
+        details = item.last_modified and Details(modified=item.last_modified.timestamp())
+        return Entry(uri=f"{self.uri}/{item.key[len(self.prefix) :]}", size=item.size, pin=_pin(item.etag), details=details)
 
 
 class OssUpload:

@@ -11,6 +11,7 @@ import re
 import time
 import urllib.parse
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from datetime import datetime
 from types import MappingProxyType
 from typing import Final
@@ -33,6 +34,8 @@ from dataprep_converter.core.errors import (
 from dataprep_converter.stores import Details, Entry, StoreSettings
 from dataprep_converter.stores.credentials.aws import CredentialChain, domain_of
 from dataprep_converter.stores.credentials.aws_profile import AwsProfile
+from dataprep_converter.stores.objects.key_listing import entries_ahead, entries_in_turn
+from dataprep_converter.stores.objects.key_stretches import KeyPage
 from dataprep_converter.stores.objects.objects import Bucket, ObjectStore, client_options, is_written, retry_config, unquoted
 from dataprep_converter.stores.objects.parts import unfinished
 from dataprep_converter.stores.objects.s3_requests import S3Requests
@@ -98,33 +101,12 @@ class XmlBucket(Bucket):
     rights: Mapping[str, str] = RIGHT_OF
 
     def list_objects(self, uri: str, prefix: str, *, recursive: bool) -> Iterator[Entry]:
-        # Don't send encoding-type=url, because servers differ in the characters they encode, above all the plus sign.
-        query = {"list-type": "2", "prefix": prefix}
-        if not recursive:
-            query["delimiter"] = "/"
-        previous = ""
-        while True:
-            answer = self.requests.send("GET", "", query=query)
-            if not answer.ok:
-                raise self.refusal(answer, prefix, doing="list")
-            page = answer.xml()
-            for element in page.iterfind("{*}Contents"):
-                name = element.findtext("{*}Key") or ""
-                if name.encode() <= previous.encode():
-                    raise StoreError(f"{self.requests.service} at {self.peer} lists {uri} out of order: {name} after {previous}.", uri=uri)
-                previous = name
-                # Skip the folder markers that consoles create.
-                if not name.endswith("/"):
-                    yield Entry(
-                        uri=f"{uri}/{name[len(prefix) :]}",
-                        size=int(element.findtext("{*}Size") or 0),
-                        pin=unquoted(element.findtext("{*}ETag")),
-                        details=_details(element.findtext("{*}LastModified")),
-                    )
-            token = page.findtext("{*}NextContinuationToken")
-            if page.findtext("{*}IsTruncated") != "true" or not token:
-                return
-            query["continuation-token"] = token
+        keys = self.keys_below(uri, prefix)
+        return entries_ahead(keys) if recursive else entries_in_turn(replace(keys, delimiter="/"))
+
+    def keys_below(self, uri: str, prefix: str) -> "KeysBelow":
+        """Returns the keys with this prefix, which are listed at `uri`."""
+        return KeysBelow(self, uri, prefix)
 
     def look(self, uri: str, key: str) -> tuple[Entry, str] | None:
         if not key or key.endswith("/"):
@@ -232,6 +214,57 @@ class XmlBucket(Bucket):
         if status // 100 == 5 or status in (408, 409, 429):
             return Unreachable(f"{service} at {self.peer} failed at {uri}: {reason}.", uri=uri)
         return StoreError(f"{service} at {self.peer} refused {uri}: {reason}.", uri=uri)
+
+
+@dataclass(frozen=True)
+class KeysBelow:
+    """The keys of a bucket below a prefix. With a delimiter, only those that don't contain it after the prefix."""
+
+    bucket: XmlBucket
+    uri: str
+    prefix: str
+    delimiter: str = ""
+
+    def page(self, after: str, token: str | None) -> KeyPage:
+        answer = self._ask(self.prefix, self.delimiter, after, token)
+        keys: list[str] = []
+        entries: list[Entry | None] = []
+        for element in answer.iterfind("{*}Contents"):
+            fields = {field.tag.rpartition("}")[2]: field.text for field in element}
+            key = fields.get("Key") or ""
+            keys.append(key)
+            entries.append(None if key.endswith("/") else self._entry(key, fields))
+        return KeyPage(keys, entries, _next_token(answer))
+
+    def folders(self, prefix: str, after: str) -> Sequence[str]:
+        answer = self._ask(prefix, "/", after, None)
+        return [element.findtext("{*}Prefix") or "" for element in answer.iterfind("{*}CommonPrefixes")]
+
+    def disorder(self, key: str, previous: str) -> StoreError:
+        requests = self.bucket.requests
+        return StoreError(f"{requests.service} at {self.bucket.peer} lists {self.uri} out of order: {key} after {previous}.", uri=self.uri)
+
+    def _ask(self, prefix: str, delimiter: str, after: str, token: str | None) -> ET.Element:
+        # Don't send encoding-type=url, because servers differ in the characters they encode, above all the plus sign.
+        query = {"list-type": "2", "prefix": prefix}
+        if delimiter:
+            query["delimiter"] = delimiter
+        if token is not None:
+            query["continuation-token"] = token
+        elif after:
+            query["start-after"] = after
+        answer = self.bucket.requests.send("GET", "", query=query)
+        if not answer.ok:
+            raise self.bucket.refusal(answer, prefix, doing="list")
+        return answer.xml()
+
+    def _entry(self, key: str, fields: Mapping[str, str | None]) -> Entry:
+        return Entry(
+            uri=f"{self.uri}/{key[len(self.prefix) :]}",
+            size=int(fields.get("Size") or 0),
+            pin=unquoted(fields.get("ETag")),
+            details=_details(fields.get("LastModified")),
+        )
 
 
 class S3Bucket(XmlBucket):
@@ -369,6 +402,10 @@ def _is_bare_host(endpoint: str) -> bool:
 
 def _details(modified: str | None) -> Details | None:
     return Details(modified=datetime.fromisoformat(modified).timestamp()) if modified else None
+
+
+def _next_token(page: ET.Element) -> str | None:
+    return (page.findtext("{*}NextContinuationToken") or None) if page.findtext("{*}IsTruncated") == "true" else None
 
 
 def _pin_of_parts(tags: list[str]) -> str:

@@ -293,7 +293,8 @@ class Handler(http.server.BaseHTTPRequestHandler):
 
     def _list(self, bucket: str, query: Mapping[str, str]) -> None:
         prefix, delimiter = query.get("prefix", ""), query.get("delimiter", "")
-        after = base64.b64decode(query.get("continuation-token", "")).decode()
+        token = query.get("continuation-token")
+        after = query.get("start-after", "") if token is None else base64.b64decode(token).decode()
         lines: list[str] = []
         last = ""
         # The items are keys and prefixes. Each prefix stands for all keys below it.
