@@ -1,5 +1,6 @@
 """Duplicates are found, and the first of them is kept. Records that only look alike are kept too."""
 
+import tracemalloc
 from pathlib import Path
 from typing import Any
 
@@ -14,14 +15,14 @@ from dataprep_converter.core.errors import BadSpec
 from dataprep_converter.core.tensors import to_arrow
 from dataprep_converter.formats.tfrecord import records
 from dataprep_converter.planning import dedupe
-from dataprep_converter.planning.dedupe import digests, find_repeated
+from dataprep_converter.planning.dedupe import digests, digests_of_all, find_repeated, unique_digests
 
 
 def again(columns: dict[str, Any]) -> list[int]:
     """Returns the rows that equal an earlier row."""
     records = pa.record_batch(columns)
     known = digests(records, list(columns))
-    return [int(number) for found in find_repeated(known, np.arange(records.num_rows)) for number in found]
+    return [int(number) for found in find_repeated(known) for number in found]
 
 
 @pytest.mark.parametrize(
@@ -47,6 +48,31 @@ def test_it_does_not_matter_in_how_many_parts_they_are_sorted(values: list[int],
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(dedupe, "_AT_ONCE", -(-len(values) // parts))
         assert sorted(again({"a": pa.array(values)})) == expected
+
+
+def test_samples_that_are_no_duplicates_have_digests_of_their_own() -> None:
+    found = digests_of_all(np.arange(5, 9), pa.record_batch({"a": pa.array(["x", "x"])}), np.array([6, 8]), ["a"])
+    assert found.tolist() == [
+        unique_digests(np.array([5]))[0].tolist(),
+        found[3].tolist(),
+        unique_digests(np.array([7]))[0].tolist(),
+        *digests(pa.record_batch({"a": pa.array(["x"])}), ["a"]).tolist(),
+    ]
+    assert [sample.tolist() for sample in find_repeated(found)] == [[3]]
+
+
+def test_the_memory_does_not_grow_with_the_number_of_samples(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(dedupe, "_AT_ONCE", 1 << 12)
+    monkeypatch.setattr(dedupe, "_SCANNED", 1 << 12)
+    peaks = []
+    for count in (1 << 13, 1 << 16):
+        known = unique_digests(np.arange(count))
+        known[-1] = known[0]
+        tracemalloc.start()
+        assert [found.tolist() for found in find_repeated(known)] == [[count - 1]]
+        peaks.append(tracemalloc.get_traced_memory()[1])
+        tracemalloc.stop()
+    assert peaks[1] < 1.5 * peaks[0]
 
 
 def test_a_column_that_can_not_be_compared_is_named() -> None:
