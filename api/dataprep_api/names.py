@@ -167,6 +167,15 @@ def join_folder(digest: str) -> str:
     return f"{SIDE}/join-{digest}"
 
 
+def deduplication_folder(digest: str) -> str:
+    """Return the folder in which executors of Spark lay down which records aren't duplicates. The plan step removes the folder when it has
+    read them.
+
+    `digest` is the digest of the inputs and of what is compared.
+    """
+    return f"{SIDE}/deduplication-{digest}"
+
+
 def shuffle_folder(run_id: str) -> str:
     """Return the folder for the files of a shuffle in two rounds. The commit step removes the folder."""
     return f"{run_folder(run_id)}/shuffle"

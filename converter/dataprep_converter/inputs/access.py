@@ -106,7 +106,7 @@ class Access:
         self.reads_heif = True
         """Whether AVIF and HEIC files are images."""
         self.sql_engine: SqlEngine | None = None
-        """The engine that joins tables, or None if this process joins them."""
+        """The engine that joins tables and finds duplicate records, or None if this process does so."""
 
     def rules(self) -> dict[str, Any]:
         """Returns what a reader in another process must know beside the settings, so that it reads the same rows. It can be pickled."""

@@ -5,8 +5,10 @@ after the other. Each rule goes, block by block, through the samples that have n
 hash of its group, and its class. These data are kept in anonymous temporary files, so memory use doesn't grow with the number of samples.
 """
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterator, Sequence
+from contextlib import closing
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, Final
 
 import numpy as np
@@ -18,6 +20,7 @@ from dataprep_api.spec import DataPrepJobSpec, Split, Splits
 from dataprep_converter.core.errors import BadSpec
 from dataprep_converter.core.tensors import pc
 from dataprep_converter.planning import column_values, dedupe, ranking
+from dataprep_converter.planning.sample_limit import SampleLimit
 from dataprep_converter.planning.splits import deviations, subset_ranges
 from dataprep_converter.records.columns import find_columns
 from dataprep_converter.runtime.temporary import TemporaryFile
@@ -38,6 +41,10 @@ Hashes = npt.NDArray[np.uint64]
 
 ReadColumns = Callable[[Sequence[str]], Iterator[tuple[Samples, pa.RecordBatch, Samples]]]
 """Reads columns of every sample in order. Yields (requested sample numbers, records of the good samples, numbers of the good samples)."""
+
+FindRepeated = Callable[[Sequence[str], SampleLimit | None], Generator[Samples, None, None]]
+"""Yields the numbers of the samples within a limit whose values in these columns equal those of an earlier sample within the limit. It may
+also yield samples beyond the limit."""
 
 
 @dataclass(frozen=True)
@@ -69,15 +76,26 @@ def is_needed(spec: DataPrepJobSpec, samples: int) -> bool:
 
 
 def assign(
-    rules: Splits, units: UnitTable, *, limit: int | None, unique: Sequence[str] | None = None, schema: pa.Schema, read: ReadColumns
+    rules: Splits,
+    units: UnitTable,
+    *,
+    limit: int | None,
+    unique: Sequence[str] | None = None,
+    schema: pa.Schema,
+    read: ReadColumns,
+    find_repeated: FindRepeated | None = None,
 ) -> Assignment:
-    """Assigns every sample. Raises BadSpec for columns that don't exist or whose values don't fit the rules."""
+    """Assigns every sample. Samples with equal values in the columns `unique` are found by `find_repeated`, or by this process.
+
+    Raises BadSpec for columns that don't exist or whose values don't fit the rules.
+    """
     table = _Table(units, rules)
     columns = _Columns.of(rules, schema)
-    if limit is not None and limit < units.samples:
-        _apply_limit(table, limit)
+    sample_limit = _apply_limit(table, limit) if limit is not None and limit < units.samples else None
     if unique is not None:
-        _leave_out_repeated(table, find_columns(unique, schema, of="deduplicate"), read)
+        find = find_repeated or partial(_find_repeated_here, table, read)
+        with closing(find(find_columns(unique, schema, of="deduplicate"), sample_limit)) as found:
+            _leave_out(table, found)
     if columns.names:
         _read_values(table, columns, read)
     for number, split in enumerate(rules.into):
@@ -253,16 +271,25 @@ def _read_values(table: _Table, columns: _Columns, read: ReadColumns) -> None:
     table.class_count = max(1, len(classes))
 
 
-def _leave_out_repeated(table: _Table, columns: list[str], read: ReadColumns) -> None:
-    """Reads the source once, and leaves out the samples that duplicate an earlier sample. Unreadable samples are not duplicates."""
+def _find_repeated_here(
+    table: _Table, read: ReadColumns, columns: Sequence[str], limit: SampleLimit | None
+) -> Generator[Samples, None, None]:
+    """Reads the source once, and finds the samples that duplicate an earlier sample; see `FindRepeated`."""
     digests = scratch(2 * table.units.samples, np.uint64).reshape(-1, 2)
     for samples_read, records, good in read(columns):
-        digests[good] = dedupe.digests(records, columns)
-        unreadable = np.setdiff1d(samples_read, good)
-        digests[unreadable, 0], digests[unreadable, 1] = unreadable.astype(np.uint64), np.uint64(0)
-    # Samples beyond the limit are left out, so a later sample that equals a left-out sample isn't a duplicate.
-    within_limit = np.flatnonzero(table.codes != _BEYOND)
-    for samples in dedupe.find_repeated(digests if len(within_limit) == len(digests) else digests[within_limit], within_limit):
+        found = dedupe.digests_of_all(samples_read, records, good, columns)
+        if limit is not None:
+            # A sample that equals an earlier sample beyond the limit isn't a duplicate.
+            is_beyond = limit.beyond(table.units, samples_read)
+            found[is_beyond] = dedupe.unique_digests(samples_read[is_beyond])
+        digests[samples_read] = found
+    yield from dedupe.find_repeated(digests)
+
+
+def _leave_out(table: _Table, repeated: Iterator[Samples]) -> None:
+    """Leaves out and counts these samples, except samples that the limit has already left out."""
+    for found in repeated:
+        samples = found[table.codes[found] != _BEYOND]
         table.codes[samples] = _BEYOND
         table.repeated += len(samples)
 
@@ -310,10 +337,12 @@ class _ClassNumbers:
 # --- ranks and fractions ------------------------------------------------------------------------------------------
 
 
-def _apply_limit(table: _Table, limit: int) -> None:
-    bound = _bounds(table, None, seed=_LIMIT_SEED, upto=[limit])[0]
+def _apply_limit(table: _Table, limit: int) -> SampleLimit:
+    """Leaves out the samples beyond the limit. Returns which these are."""
+    kept = SampleLimit(seed=_LIMIT_SEED, bound=int(_bounds(table, None, seed=_LIMIT_SEED, upto=[limit])[0]))
     for block in table.blocks():
-        table.codes[block][table.hash_block(block, seed=_LIMIT_SEED) >= bound] = _BEYOND
+        table.codes[block][kept.beyond(table.units, np.arange(block.start, block.stop))] = _BEYOND
+    return kept
 
 
 def _take_first(table: _Table, number: int, split: Split) -> None:

@@ -1,7 +1,7 @@
 """`spec.deduplicate`: compares 128-bit digests of some columns to find samples that repeat an earlier sample. Memory is bounded."""
 
 import hashlib
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any, Final
 
 import numpy as np
@@ -12,16 +12,25 @@ from dataprep_converter.core.errors import BadSpec
 from dataprep_converter.core.tensors import NUMPY_NAMES, Array, is_tensor, pc, value_type
 from dataprep_converter.records.columns import numbers
 from dataprep_converter.records.exact_decimals import digits_name, plain_texts
+from dataprep_converter.runtime import limits
+from dataprep_converter.sampling.selection import Samples, mix
 
 DIGEST_BYTES: Final = 16
-_AT_ONCE: Final = 1 << 22
-"""Number of digests sorted at a time. Sorting 4 million digests takes about 200 MB."""
+_FEWEST: Final = 1 << 21
+"""Number of digests sorted at a time if there is little memory."""
+_SORT_BYTES: Final = 64
+"""The memory for each of the digests that are sorted at a time."""
+_SHARE: Final = 8
+"""The digests that are sorted at a time use this part of the memory, or twice as much if very many digests are equal."""
+_SCANNED: Final = 1 << 20
+"""Number of digests that are looked through at a time."""
+_HALF: Final = np.uint64(32)
 
 Digests = npt.NDArray[np.uint64]
 """An array of shape (samples, 2): two 64-bit numbers for each sample."""
 
 
-def digests(records: pa.RecordBatch, columns: list[str]) -> Digests:
+def digests(records: pa.RecordBatch, columns: Sequence[str]) -> Digests:
     """Returns the BLAKE2b digest of each record's values in these columns. A missing value equals only another missing value.
 
     All digits of a decimal are compared if the records have a column with the decimal's lost digits (`records/exact_decimals.py`).
@@ -64,28 +73,67 @@ def _contents(records: pa.RecordBatch, name: str) -> list[bytes]:
     return contents
 
 
-def find_repeated(sample_digests: Digests, samples: npt.NDArray[np.int64]) -> Iterator[npt.NDArray[np.int64]]:
-    """Yields arrays with the numbers of the samples that have the same digest as an earlier sample.
+def digests_of_all(samples: Samples, records: pa.RecordBatch, good: Samples, columns: Sequence[str]) -> Digests:
+    """Returns the digest of each of the samples, which are in ascending order. `records` are the records of the `good` ones. All others
+    can't be read, and are no duplicates."""
+    found = unique_digests(samples)
+    found[np.searchsorted(samples, good)] = digests(records, columns)
+    return found
 
-    `samples` contains each digest's sample number, in ascending order.
-    """
-    parts = max(1, -(-len(sample_digests) // _AT_ONCE))
-    # Digests are evenly distributed, so all parts have about the same size. Equal digests are in the same part.
-    step = np.uint64(2**64 // parts) if parts > 1 else np.uint64(0)
+
+def unique_digests(samples: Samples) -> Digests:
+    """Returns a digest for each sample that no other sample has."""
+    # `mix` is a bijection that distributes the numbers evenly, as `find_repeated` needs it.
+    return np.stack([mix(samples.astype(np.uint64)), np.zeros(len(samples), np.uint64)], axis=1)
+
+
+def find_repeated(sample_digests: Digests) -> Iterator[Samples]:
+    """Yields arrays with the numbers of the samples that have the same digest as an earlier sample. `sample_digests` are the digests of all
+    samples in order. Memory use doesn't grow with the number of samples, and not with the number of equal ones."""
+    at_once = _at_once()
+    # Parts differ a little in size, so on average they have an eighth less than can be sorted at a time.
+    parts = max(1, -(-8 * len(sample_digests) // (7 * at_once)))
     for part in range(parts):
-        positions = (
-            np.flatnonzero(sample_digests[:, 0] // step == part)
-            if parts > 1 and part < parts - 1
-            else _positions_of_last_part(sample_digests, parts, step)
-        )
-        part_digests = sample_digests[positions]
-        order = np.lexsort((positions, part_digests[:, 1], part_digests[:, 0]))
-        ordered = part_digests[order]
-        repeated = np.flatnonzero((ordered[1:] == ordered[:-1]).all(axis=1)) + 1
-        if len(repeated):
-            yield np.sort(samples[positions[order[repeated]]])
+        known = np.zeros((0, 2), np.uint64)
+        for samples in _samples_of_part(sample_digests, part, parts, at_once=at_once):
+            known, repeated = _compared(known, sample_digests, samples)
+            if len(repeated):
+                yield repeated
 
 
-def _positions_of_last_part(sample_digests: Digests, parts: int, step: np.uint64) -> npt.NDArray[np.int64]:
-    """Returns the positions of the digests in the last part. Because of rounding, the last part is a little larger."""
-    return np.flatnonzero(sample_digests[:, 0] // step >= parts - 1) if parts > 1 else np.arange(len(sample_digests))
+def _at_once() -> int:
+    """Returns the number of digests to sort at a time."""
+    return max(_FEWEST, limits.memory_bytes() // _SHARE // _SORT_BYTES)
+
+
+def _samples_of_part(sample_digests: Digests, part: int, parts: int, *, at_once: int) -> Iterator[Samples]:
+    """Yields the numbers of the samples whose digests are in a part, in ascending order, in arrays of at most `at_once`.
+
+    Digests are evenly distributed, so all parts have about the same number of different digests. Equal digests are in the same part.
+    """
+    pieces, count = [np.zeros(0, np.int64)], 0
+    size = min(_SCANNED, at_once)
+    for start in range(0, len(sample_digests), size):
+        # The highest bits of a digest, as a fraction of all numbers with as many bits, choose the part.
+        part_of = (sample_digests[start : start + size, 0] >> _HALF) * np.uint64(parts) >> _HALF
+        pieces.append(start + np.flatnonzero(part_of == part))
+        count += len(pieces[-1])
+        if count >= at_once:
+            samples = np.concatenate(pieces)
+            pieces, count = [samples[at_once:]], count - at_once
+            yield samples[:at_once]
+    if count:
+        samples = np.concatenate(pieces)
+        pieces.clear()
+        yield samples
+
+
+def _compared(known: Digests, sample_digests: Digests, samples: Samples) -> tuple[Digests, Samples]:
+    """Returns (the known digests and the new ones of these samples, the samples whose digest is known or that of an earlier sample)."""
+    together = np.concatenate([known, sample_digests[samples]])
+    order = np.lexsort((together[:, 1], together[:, 0]))  # equal digests keep their order
+    ordered = together[order]
+    del together  # it is as large as `ordered`
+    is_repeated = np.zeros(len(order), np.bool_)
+    is_repeated[1:] = (ordered[1:] == ordered[:-1]).all(axis=1)
+    return ordered[~is_repeated], samples[np.sort(order[is_repeated]) - len(known)]

@@ -120,22 +120,25 @@ def read_columns(
     bytes_in: int,
     progress: PlanProgress,
     exact: Collection[str] = (),
+    samples: range | None = None,
 ) -> Iterator[tuple[Samples, pa.RecordBatch, Samples]]:
-    """Reads some columns of every sample, in order. The records also contain the lost digits of the decimals in `exact`.
+    """Reads some columns of the samples in a range, or of all samples, in order. The records also contain the lost digits of the decimals in
+    `exact`.
 
     Yields (requested sample numbers, records of the good samples, numbers of the good samples), and counts the samples in `progress`.
     """
-    progress.to_read += units.samples
+    wanted = range(units.samples) if samples is None else samples
+    progress.to_read += len(wanted)
     size = samples_of_a_batch(bytes_in, units.samples, most=_BATCH_RECORDS)
 
     def chunks() -> Iterator[Samples]:
-        for start in range(0, units.samples, size):
-            yield np.arange(start, min(start + size, units.samples), dtype=np.int64)
+        for start in range(wanted.start, wanted.stop, size):
+            yield np.arange(start, min(start + size, wanted.stop), dtype=np.int64)
 
     batches = reader.read_columns(units, chunks(), columns) if isinstance(reader, ReadsColumns) else reader.read(units, chunks())
-    for samples, batch in zip(chunks(), batches, strict=True):
-        progress.read += len(samples)
-        yield samples, with_digits(batch, {name: name for name in exact}), to_numpy(batch.records.column(SAMPLE))
+    for chunk, batch in zip(chunks(), batches, strict=True):
+        progress.read += len(chunk)
+        yield chunk, with_digits(batch, {name: name for name in exact}), to_numpy(batch.records.column(SAMPLE))
 
 
 def _largest_key(reader: SampleReader, units: UnitTable, progress: PlanProgress) -> int:

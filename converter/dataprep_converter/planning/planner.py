@@ -1,7 +1,7 @@
 """Makes a job's plan: lists the inputs, assigns every sample to a split and a shard, and estimates sizes from a few samples."""
 
 import hashlib
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
@@ -18,10 +18,12 @@ from dataprep_converter.core.errors import BadSpec
 from dataprep_converter.formats.registry import encoder_class
 from dataprep_converter.inputs.access import Access
 from dataprep_converter.pipeline.pipeline import Pipeline
-from dataprep_converter.planning import assignment
-from dataprep_converter.planning.assignment import Assignment
+from dataprep_converter.planning import assignment, dedupe_by_sql
+from dataprep_converter.planning.assignment import Assignment, FindRepeated
+from dataprep_converter.planning.digest_reader import DigestReader
 from dataprep_converter.planning.growth import TYPES, Base, check_types, renumber
 from dataprep_converter.planning.planned_inputs import Inputs, list_inputs, read_columns
+from dataprep_converter.planning.sample_limit import SampleLimit
 from dataprep_converter.planning.splits import counted_by_size, divide, misses_rule, rules_of
 from dataprep_converter.readers import AcceptsReadPlan
 from dataprep_converter.readers.base.blocks import KEPT_BYTES
@@ -208,7 +210,7 @@ def _divide(
     """Divides the new units into splits and shards, and fits the pipeline's steps that learn from data."""
     units = inputs.new
     rules = rules_of(spec, inputs.units)
-    assigned = _assign(spec, inputs, pipeline, rules, access.progress)
+    assigned = _assign(spec, inputs, pipeline, rules, access)
     divided = partial(
         divide,
         spec,
@@ -232,7 +234,7 @@ def _divide(
     )
 
 
-def _assign(spec: DataPrepJobSpec, inputs: Inputs, pipeline: Pipeline, rules: Splits, progress: PlanProgress) -> Assignment | None:
+def _assign(spec: DataPrepJobSpec, inputs: Inputs, pipeline: Pipeline, rules: Splits, access: Access) -> Assignment | None:
     """Returns the split of each new sample, or None if ranges and hash intervals can express the splits."""
     units = inputs.new
     if not assignment.is_needed(spec, units.samples):
@@ -244,9 +246,28 @@ def _assign(spec: DataPrepJobSpec, inputs: Inputs, pipeline: Pipeline, rules: Sp
         unique=spec.deduplicate.columns if spec.deduplicate else None,
         schema=pipeline.reader.schema(),
         read=lambda columns: read_columns(
-            pipeline.reader, units, columns, bytes_in=units.size, progress=progress, exact=pipeline.exact_decimals
+            pipeline.reader, units, columns, bytes_in=units.size, progress=access.progress, exact=pipeline.exact_decimals
         ),
+        find_repeated=_find_repeated(spec, inputs, pipeline, access),
     )
+
+
+def _find_repeated(spec: DataPrepJobSpec, inputs: Inputs, pipeline: Pipeline, access: Access) -> FindRepeated | None:
+    """Returns how the job's engine of SQL finds duplicates, or None if this process finds them."""
+    engine = access.sql_engine
+    if spec.deduplicate is None or engine is None:
+        return None
+    if not dedupe_by_sql.helps(engine, inputs.new, has_local_files=inputs.intermediate is not None):
+        return None
+
+    def find(columns: Sequence[str], limit: SampleLimit | None) -> Generator[Samples, None, None]:
+        source, rules, exact = access.unsigned(spec.data), access.rules(), pipeline.exact_decimals
+        reader = DigestReader.of(source, inputs.state, inputs.new, columns, rules=rules, exact=exact, limit=limit)
+        compared = {"inputs": inputs.sha256, "columns": list(columns), "limit": spec.limit}
+        folder = names.join(spec.output.uri, names.deduplication_folder(canonical.sha256(compared)[:16])) if engine.is_remote else None
+        return dedupe_by_sql.find_repeated(reader, engine, access, folder=folder)
+
+    return find
 
 
 def _learn(

@@ -18,7 +18,7 @@ class SqlEngine(Protocol):
         ...
 
     def helps(self, size: int) -> bool:
-        """Whether the engine should join tables of this size in bytes. Must not start anything."""
+        """Whether the engine should join tables, or find duplicates among records, of this size in bytes. Must not start anything."""
         ...
 
     def read(self, view: str, schema: pa.Schema, parts: int, rows: Callable[[Any, int], Iterator[pa.RecordBatch]]) -> None:

@@ -70,12 +70,13 @@ class Executors:
             self._context.stop()
 
     def sql_engine(self, job: DataPrepJob) -> "SparkSql | None":
-        """Returns the engine that may join the job's tables, or None if the job's process joins them.
+        """Returns the engine that may join the job's tables and find duplicate records, or None if the job's process does so.
 
-        Executors on other machines lay the joined rows down in the output's store. On the Hub they can't, because it would keep the rows in
-        its history.
+        Executors on other machines lay their results down in the output's store. On the Hub they can't, because it would keep them in its
+        history.
         """
-        if job.spec.data.join is None or (not self._is_local and scheme_of(job.spec.output.uri) == _HUB):
+        has_work = job.spec.data.join is not None or job.spec.deduplicate is not None
+        if not has_work or (not self._is_local and scheme_of(job.spec.output.uri) == _HUB):
             return None
         self._check_output(job)
         from dataprep_converter.readers.joins.joined_tables import share_of_memory

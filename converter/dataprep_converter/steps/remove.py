@@ -41,8 +41,13 @@ _OF_A_RUN: Final = re.compile(
     r"|reports/\d{8,}\.json|reports/from-\d{8,}\.jsonl|quarantine/.+\.jsonl"
 )
 _OF_A_PLAN_STEP: Final = re.compile(
-    names.scan_folder("[0-9a-f]{16}") + r"/([\d-]+\.json|listing-[0-9a-f]+\.\w+)"
-    r"|" + names.join_folder("[0-9a-f]{16}") + r"/(state\.json|[\w-]+\.arrow)"
+    "|".join(
+        (
+            names.scan_folder("[0-9a-f]{16}") + r"/([\d-]+\.json|listing-[0-9a-f]+\.\w+)",
+            names.join_folder("[0-9a-f]{16}") + r"/(state\.json|[\w-]+\.arrow)",
+            names.deduplication_folder("[0-9a-f]{16}") + r"/[\w-]+\.bits",
+        )
+    )
 )
 
 

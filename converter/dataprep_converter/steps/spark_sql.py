@@ -1,4 +1,4 @@
-"""Spark SQL as the engine that joins the tables of a job (`SqlEngine`).
+"""Spark SQL as the engine that joins the tables of a job and finds duplicate records (`SqlEngine`).
 
 Rows of views are kept on the executors' disks. If an executor is lost, Spark computes them again.
 """
@@ -47,8 +47,8 @@ class SparkSql:
         least_bytes: int,
         translate: Callable[[Exception], ConvertError],
     ) -> None:
-        """`opening` returns the Access of a task. `is_remote` says whether executors are on other machines. The engine helps to join tables of more than `least_bytes`. `translate` returns the error
-        to raise for an error of Spark."""
+        """`opening` returns the Access of a task. `is_remote` says whether executors are on other machines. The engine helps with more than
+        `least_bytes`. `translate` returns the error to raise for an error of Spark."""
         self._context = context
         self._opening = opening
         self.is_remote = is_remote
@@ -65,7 +65,7 @@ class SparkSql:
         """The session, which begins when the engine's thread first needs it."""
         from pyspark.sql import SparkSession
 
-        self._context.setJobGroup(self._group, "dataprep: join", interruptOnCancel=True)
+        self._context.setJobGroup(self._group, "dataprep: plan", interruptOnCancel=True)
         # Spark makes this folder for tables, even if there are none. By default, it would be in the working directory.
         self._warehouse = tempfile.mkdtemp(prefix="dataprep-spark-")
         return SparkSession.builder.config("spark.sql.warehouse.dir", self._warehouse).getOrCreate()
@@ -77,11 +77,11 @@ class SparkSql:
             shutil.rmtree(self._warehouse, ignore_errors=True)
 
     def helps(self, size: int) -> bool:
-        """See `SqlEngine`. Smaller tables are joined sooner in the driver's memory."""
+        """See `SqlEngine`. Smaller tables are joined sooner in the driver's memory, and fewer records are sooner read by the driver."""
         if size <= self._least_bytes:
             return False
         if find_spec("pandas") is None:
-            logger.warning("source.join: Spark can't join the tables, because PySpark's mapInArrow needs pandas, which isn't installed.")
+            logger.warning("Spark can't help to plan the job, because PySpark's mapInArrow needs pandas, which isn't installed.")
             return False
         return True
 

@@ -384,7 +384,14 @@ def test_executors_of_any_master_may_join_tables(master: str, output: str, is_re
     assert engine.is_remote == is_remote
 
 
-def test_only_joins_are_planned_by_spark_and_not_on_the_hub() -> None:
+def test_spark_also_finds_duplicates() -> None:
+    job = parse_job(SPEC | {"deduplicate": {"columns": ["label"]}, "output": {"uri": "/out", "format": "tfrecord"}})
+    engine = Executors(PlayedContext(master="yarn")).sql_engine(job)
+    assert engine is not None
+    assert engine.is_remote
+
+
+def test_only_joins_and_duplicates_are_planned_by_spark_and_not_on_the_hub() -> None:
     assert Executors(PlayedContext(master="local[2]")).sql_engine(parse_job(SPEC)) is None
     on_the_hub = a_join("hf://datasets/me/joined")
     assert Executors(PlayedContext(master="local[2]")).sql_engine(on_the_hub) is not None

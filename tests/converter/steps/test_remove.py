@@ -125,6 +125,14 @@ def test_late_rows_of_a_join_go_too(small: SmallJob) -> None:
     assert there(small.place) == ["_dataprep/join-mine/state.json"]
 
 
+def test_late_results_of_a_deduplication_go_too(small: SmallJob) -> None:
+    run = make(small)
+    for name in ("deduplication-0123456789abcdef/kept-000000-0a.bits", "deduplication-mine/kept-000000-0a.bits"):
+        small.place.store().put(small.place.at(f"out/_dataprep/{name}"), b"bits")
+    removed(small, run)
+    assert there(small.place) == ["_dataprep/deduplication-mine/kept-000000-0a.bits"]
+
+
 def test_foreign_files_stay(small: SmallJob) -> None:
     run = make(small)
     foreign = ["_dataprep/notes.txt", f"_dataprep/{run}/notes.txt", f"_dataprep/{run}/reports/mine.json", "sub/_SUCCESS"]

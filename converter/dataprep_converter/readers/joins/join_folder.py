@@ -24,7 +24,7 @@ from dataprep_converter.inputs.access import Access
 from dataprep_converter.readers.joins.open_table import OpenTable
 from dataprep_converter.readers.joins.part_reader import PartReader
 from dataprep_converter.readers.joins.ranges import RANGE_RECORDS
-from dataprep_converter.stores import MovesFiles
+from dataprep_converter.stores import MovesFiles, Store
 
 logger = logging.getLogger(__name__)
 
@@ -87,15 +87,20 @@ class JoinFolder:
 
     def remove(self) -> None:
         """Removes the folder with all files, also those that killed tasks have begun."""
-        try:
-            for entry in list(self._store.list(self.uri)):
-                self._store.delete(entry.uri)
-            with suppress(NotPermitted):  # a commit warns of this
-                self._store.sweep(self.uri)
-            if isinstance(self._store, MovesFiles):
-                self._store.remove_folder(self.uri)
-        except ConvertError as exc:  # there may be another error already
-            logger.warning("%s can't be removed: %s", self.uri, exc)
+        remove_folder(self.uri, self._store)
+
+
+def remove_folder(uri: str, store: Store) -> None:
+    """Removes a folder that tasks of an engine have written to, with all files. Logs the store's errors."""
+    try:
+        for entry in list(store.list(uri)):
+            store.delete(entry.uri)
+        with suppress(NotPermitted):  # a commit warns of this
+            store.sweep(uri)
+        if isinstance(store, MovesFiles):
+            store.remove_folder(uri)
+    except ConvertError as exc:  # there may be another error already
+        logger.warning("%s can't be removed: %s", uri, exc)
 
 
 def uri_for(tables: Sequence[OpenTable], output: str | None) -> str:

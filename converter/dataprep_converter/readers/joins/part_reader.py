@@ -62,12 +62,12 @@ class PartReader:
             source=table.spec.source.member,
             state=table.state,
             rules=table.rules,
-            units=_stream_of(table.units.table),
+            units=stream_of(table.units),
             keys=table.keys,
             others=table.others,
             columns=table.columns,
             batch_rows=table.batch_rows(),
-            borders=_borders(table.units),
+            borders=borders(table.units),
         )
 
     @property
@@ -101,7 +101,7 @@ class PartReader:
 
     def _read(self, access: Access, samples: range) -> Iterator[pa.RecordBatch]:
         access.adopt(self.rules)
-        units = UnitTable(pa.ipc.open_stream(self.units).read_all())
+        units = units_of(self.units)
         bad = 0
         with reader_class(self.kind)(self.source, self.state, access) as reader:
             for batch in read_rows(reader, units, self.keys, samples, batch_rows=self.batch_rows):
@@ -164,14 +164,20 @@ def _known(kind: pa.DataType | None) -> pa.DataType:
     return kind
 
 
-def _stream_of(table: pa.Table) -> bytes:
+def stream_of(units: UnitTable) -> bytes:
+    """The units as an Arrow stream, for `units_of`."""
     sink = pa.BufferOutputStream()
-    with pa.ipc.new_stream(sink, table.schema) as writer:
-        writer.write_table(table)
+    with pa.ipc.new_stream(sink, units.table.schema) as writer:
+        writer.write_table(units.table)
     return sink.getvalue().to_pybytes()
 
 
-def _borders(units: UnitTable) -> list[int]:
+def units_of(stream: bytes) -> UnitTable:
+    """The units that `stream_of` has returned as an Arrow stream."""
+    return UnitTable(pa.ipc.open_stream(stream).read_all())
+
+
+def borders(units: UnitTable) -> list[int]:
     """The first row of each part, followed by the number of rows. Parts begin at the borders of units."""
     sizes: npt.NDArray[np.int64] = units.table["size"].to_numpy()
     firsts: npt.NDArray[np.int64] = units.table["first"].to_numpy()

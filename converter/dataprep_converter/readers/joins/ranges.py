@@ -47,7 +47,7 @@ class RangeWriter:
         try:
             yield from self._write(access, batches)
         except ConvertError as exc:
-            yield pa.RecordBatch.from_pylist([{"range": _FAILED, "rows": 0, "file": text_of(exc)}], schema=FILES)
+            yield failed(exc)
 
     def _write(self, access: Access, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         file: _File | None = None
@@ -95,7 +95,7 @@ class _File:
     def finish(self) -> pa.RecordBatch:
         self._writer.close()
         self._upload.commit(replace=False)
-        return pa.RecordBatch.from_pylist([{"range": self.range, "rows": self._rows, "file": self._uri}], schema=FILES)
+        return written(self.range, self._rows, self._uri)
 
     def abort(self) -> None:
         self._upload.abort()
@@ -117,6 +117,16 @@ class _Sink(io.RawIOBase):
         return len(view)
 
 
+def written(number: int, rows: int, uri: str) -> pa.RecordBatch:
+    """The row of FILES for a file that a task has written."""
+    return pa.RecordBatch.from_pylist([{"range": number, "rows": rows, "file": uri}], schema=FILES)
+
+
+def failed(error: ConvertError) -> pa.RecordBatch:
+    """The row of FILES for an error that has ended a task."""
+    return written(_FAILED, 0, text_of(error))
+
+
 def check(files: Sequence[tuple[Any, ...]]) -> None:
     """Raises the error of a task that has failed. `files` are rows of FILES that tasks have just returned. Rows that were stored must not be
     passed, because the error is unpickled."""
@@ -126,15 +136,21 @@ def check(files: Sequence[tuple[Any, ...]]) -> None:
 
 
 def paths_in_order(files: Sequence[tuple[Any, ...]], *, rows: int) -> list[str]:
-    """The paths of the files in the order of their ranges. `files` are rows of FILES, and `rows` is the number of rows that they must have.
-    Raises ConvertError if there are others."""
-    paths: Mapping[int, str] = {number: path for number, _, path in files}
+    """The paths of the files in the order of their ranges; see `paths_by_range`."""
+    paths = paths_by_range(files, rows=rows)
+    return [paths[number] for number in sorted(paths)]
+
+
+def paths_by_range(files: Sequence[tuple[Any, ...]], *, rows: int, of: str = "the join") -> Mapping[int, str]:
+    """The path of each range that has a file. `files` are rows of FILES, and `rows` is the number of rows that they must have. Raises
+    ConvertError if there are others. `of` says what the rows are for."""
+    paths = {number: path for number, _, path in files}
     found = sum(count for _, count, _ in files)
     if found != rows or len(paths) != len(files):
         raise ConvertError(
-            f"The engine lost rows of the join: {found:,} of {rows:,} rows are in {len(files):,} files of {len(paths):,} ranges. Run the job again."
+            f"The engine lost rows of {of}: {found:,} of {rows:,} rows are in {len(files):,} files of {len(paths):,} ranges. Run the job again."
         )
-    return [paths[number] for number in sorted(paths)]
+    return paths
 
 
 def rows_in_files(paths: Sequence[str], access: Access, *, keeps: bool) -> Iterator[pa.RecordBatch]:
