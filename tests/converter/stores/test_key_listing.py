@@ -12,6 +12,7 @@ from tests.builders.examples import examples
 from tests.converter.stores.played_keys import PlayedKeys, PlayedThreads
 
 from dataprep_converter.core.errors import StoreError, Unreachable
+from dataprep_converter.runtime.retry import retrying, with_deadline
 from dataprep_converter.stores import Entry
 from dataprep_converter.stores.objects import key_listing
 from dataprep_converter.stores.objects.key_listing import ALONE, entries_ahead, entries_in_turn
@@ -160,6 +161,23 @@ def test_requests_ahead_that_fail_are_sent_again() -> None:
     keys = _Failing(LAYOUTS["large folders"], fails=fails)
     assert _uris(entries_ahead(keys)) == keys.uris
     assert failed == ["in/0001/", "in/0002/"]
+
+
+def test_requests_ahead_are_not_retried_after_the_deadline() -> None:
+    pauses: list[float] = []
+
+    def fail() -> KeyPage:
+        raise Unreachable("the store is away")
+
+    class Away(PlayedKeys):
+        def page(self, after: str, token: str | None) -> KeyPage:
+            page = super().page(after, token)
+            return page if len(self.pages) <= ALONE else retrying(fail, what="the page", sleep=pauses.append)
+
+    keys = Away(LAYOUTS["hashes"], of_a_page=_PAGE)
+    with with_deadline(seconds=0), pytest.raises(Unreachable):
+        list(entries_ahead(keys))
+    assert pauses == []
 
 
 def test_the_names_of_folders_may_be_refused() -> None:
