@@ -94,7 +94,7 @@ def find_repeated(sample_digests: Digests) -> Iterator[Samples]:
     # Parts differ a little in size, so on average they have an eighth less than can be sorted at a time.
     parts = max(1, -(-8 * len(sample_digests) // (7 * at_once)))
     for part in range(parts):
-        known = np.zeros((0, 2), np.uint64)
+        known: Digests = np.zeros((0, 2), np.uint64)
         for samples in _samples_of_part(sample_digests, part, parts, at_once=at_once):
             known, repeated = _compared(known, sample_digests, samples)
             if len(repeated):
@@ -111,7 +111,8 @@ def _samples_of_part(sample_digests: Digests, part: int, parts: int, *, at_once:
 
     Digests are evenly distributed, so all parts have about the same number of different digests. Equal digests are in the same part.
     """
-    pieces, count = [np.zeros(0, np.int64)], 0
+    pieces: list[Samples] = [np.zeros(0, np.int64)]
+    count = 0
     size = min(_SCANNED, at_once)
     for start in range(0, len(sample_digests), size):
         # The highest bits of a digest, as a fraction of all numbers with as many bits, choose the part.
