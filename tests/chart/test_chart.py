@@ -16,7 +16,7 @@ from dataprep_api.resources.job import DataPrepJob
 from dataprep_api.resources.status import DataPrepJobStatus
 from dataprep_api.spec import DataPrepJobSpec
 from dataprep_operator import settings
-from dataprep_operator.children import jobs
+from dataprep_operator.children import jobs, spark_jobs
 from dataprep_operator.leadership import scope
 from dataprep_operator.objects.observed import Key, Observed
 from kubecluster import binaries
@@ -83,6 +83,13 @@ def pods_of(objects: Objects) -> list[dict[str, Any]]:
     return [the(objects, "Deployment")["spec"]["template"]["spec"], the(objects, "Pod")["spec"]]
 
 
+TABLE = {"parquet": {"uris": ["s3://in/a/"]}}
+ON_SPARK: dict[str, object] = {
+    "source": {"join": {"keys": ["id"], "tables": [{"name": "a", "source": TABLE}, {"name": "b", "source": TABLE}]}},
+    "engine": {"spark": {"executor": {"instances": 1, "cores": 1, "memory": "1g"}}},
+}
+
+
 def worker_pods(defaults: settings.PodDefaults) -> list[dict[str, Any]]:
     """Return the pods of every step, for all kinds of jobs that don't set an image."""
     uid = "0f1e2d3c-0000-0000-0000-000000000000"
@@ -95,7 +102,7 @@ def worker_pods(defaults: settings.PodDefaults) -> list[dict[str, Any]]:
         for name in defaults.frameworks
     ]
     bodies: list[Any] = []  # Any: JSON
-    for rest in [idx, idx | code, *scripts]:
+    for rest in [idx, idx | code, *scripts, *([ON_SPARK] if defaults.spark_image is not None else [])]:
         spec = a_spec(rest)
         bodies += [
             jobs.plan_job(seen, spec, attempt=1, defaults=defaults),
@@ -106,6 +113,14 @@ def worker_pods(defaults: settings.PodDefaults) -> list[dict[str, Any]]:
             jobs.cleanup_job(seen, spec, runs=["r"], defaults=defaults),
         ]
     return [job["spec"]["template"]["spec"] for job in bodies]
+
+
+def worker_labels() -> dict[str, str]:
+    """Return the labels of the pods of a Spark cluster."""
+    defaults = settings.PodDefaults(spark_image="spark:1")
+    seen = Observed(key=Key("team-a", "m"), uid="u" * 36, version="1", generation=1, status=DataPrepJobStatus(), spec=None, raw_spec={})
+    labels: dict[str, str] = jobs.plan_job(seen, a_spec(ON_SPARK), attempt=1, defaults=defaults)["spec"]["template"]["metadata"]["labels"]
+    return labels
 
 
 def a_spec(rest: Mapping[str, object]) -> DataPrepJobSpec:
@@ -187,7 +202,8 @@ def test_the_marker_of_a_release_is_reached_by_name(render: Render, operator_cla
 def test_every_right_is_in_the_documentation(render: Render) -> None:
     page = (CHART.parents[1] / "docs" / "rights.md").read_text()
 
-    for role in of_kind(render({"kueue": {"enabled": True}, "metrics": {"authentication": True}}), "Role", "ClusterRole"):
+    values = {"kueue": {"enabled": True}, "spark": {"enabled": True}, "metrics": {"authentication": True}}
+    for role in of_kind(render(values), "Role", "ClusterRole"):
         for rule in role["rules"]:
             for resource in rule.get("resources", []):
                 line = next((line for line in page.splitlines() if f"| `{resource}` |" in line), "")
@@ -203,6 +219,33 @@ def test_workloads_are_read_only_where_kueue_is(render: Render) -> None:
 
     assert groups({}) == set()
     assert groups({"kueue": {"enabled": True}}) == {"kueue.x-k8s.io", "visibility.kueue.x-k8s.io"}
+
+
+def test_secrets_are_created_only_where_spark_is_and_never_read(render: Render) -> None:
+    def verbs(values: Mapping[str, object]) -> list[list[str]]:
+        roles = of_kind(render(NAMESPACED | dict(values)), "Role")
+        return [rule["verbs"] for role in roles for rule in role["rules"] if "secrets" in rule["resources"]]
+
+    assert verbs({}) == []
+    assert verbs({"spark": {"enabled": True}}) == [["create"], ["create"]]
+
+
+def test_only_the_pods_of_spark_clusters_may_reach_each_other(render: Render) -> None:
+    network = {"networkPolicy": {"workers": {"enabled": True}}}
+
+    def policies(values: Mapping[str, object]) -> dict[str, Any]:
+        found = of_kind(render(NAMESPACED | network | dict(values)), "NetworkPolicy")
+        return {each["metadata"]["namespace"]: each["spec"] for each in found if each["metadata"]["name"].endswith("-spark")}
+
+    found = policies({"spark": {"enabled": True}})
+    assert policies({}) == {}
+    assert found.keys() == {"team-a", "team-b"}
+    peers = {"podSelector": found["team-a"]["podSelector"]}
+    ports = [{"port": port} for port in spark_jobs.PORTS.values()]
+    assert found["team-a"]["ingress"] == [{"from": [peers], "ports": ports}]
+    assert found["team-a"]["egress"] == [{"to": [peers], "ports": ports}]
+    labels = worker_labels()
+    assert found["team-a"]["podSelector"]["matchLabels"].items() <= labels.items()
 
 
 @pytest.mark.parametrize("values", [{}, NAMESPACED], ids=["cluster", "namespaced"])
@@ -379,6 +422,7 @@ def test_a_registry_is_put_before_both_images_and_wins_over_neither_tag_nor_dige
 def test_the_list_of_images_is_all_that_the_release_and_its_jobs_pull(render: Render) -> None:
     values = {
         "image": {"registry": "mirror.example"},
+        "spark": {"enabled": True},
         "workers": {"frameworks": {"tensorflow:1.0.0": "mirror.example/tensorflow:1.0.0", "same": "mirror.example/tensorflow:1.0.0"}},
         "extraContainers": [{"name": "proxy", "image": "mirror.example/proxy:1"}],
         "extraInitContainers": [{"name": "certificates", "image": "mirror.example/certificates:1"}],
@@ -389,7 +433,7 @@ def test_the_list_of_images_is_all_that_the_release_and_its_jobs_pull(render: Re
         pulled = images_of(pods_of(objects)) | images_of(worker_pods(defaults))
 
         assert listed_images(objects) == sorted(pulled)
-    assert len(listed_images(objects)) == 5
+    assert len(listed_images(objects)) == 6
 
 
 def test_the_notes_name_the_images_and_the_value_that_keeps_cpu_jobs_off_gpu_nodes(helm: Path, tmp_path: Path) -> None:

@@ -45,6 +45,10 @@ and classes aren't in the list: with them, a job could run a program that the op
 """
 LEAST_MEMORY: Final = 512 << 20
 """The least heap in bytes. Spark refuses an executor and a driver with less than 450 MiB."""
+DAEMON_HEAP: Final = "256m"
+"""The heap of the process of Spark's master or worker, which each pod has beside the driver or executor."""
+DAEMON_BYTES: Final = 448 << 20
+"""The memory of this process: its heap, and what Java needs beside a heap. An idle master or worker used 250 MiB."""
 _LEAST_OVERHEAD: Final = 384 << 20
 _OVERHEAD_FACTOR: Final = 0.1
 _SIZE: Final = re.compile(r"([1-9][0-9]{0,8})([mg])")
@@ -137,6 +141,11 @@ class Spark(Model):
     """Settings by name. Only settings that affect speed and retries are allowed; the message about another one lists them."""
     image: Annotated[str, Field(min_length=1, max_length=512)] | None = None
     """Image with PySpark, Java and this release's `dataprep`. Default: the chart's setting."""
+
+    @property
+    def pod_bytes(self) -> int:
+        """The memory of each pod. All pods have the same size, because they are pods of one Job."""
+        return DAEMON_BYTES + max(self.executor.total_bytes, self.driver.total_bytes)
 
 
 class Engine(Model):
