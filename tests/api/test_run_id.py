@@ -184,7 +184,7 @@ def test_infinite_times_are_a_rule_of_the_jobs_that_only_count_rows(
         source = {"join": {"keys": ["id"], "tables": tables}}
     written = {"source": source, "output": {"uri": "/out"}}
     job = parse_job(written, name="a")
-    assert versions(job.spec) == expected
+    assert versions(job.spec) == expected | ({"joins": 2} if is_joined else {})
 
 
 @pytest.mark.parametrize(
@@ -204,3 +204,11 @@ def test_infinite_times_are_a_rule_of_the_jobs_that_only_count_rows(
 def test_the_division_of_large_texts_is_a_rule_of_the_jobs_that_may_read_them(source: dict[str, Any], is_used: bool) -> None:
     job = parse_job({"source": source, "output": {"uri": "/out"}}, name="a")
     assert versions(job.spec).get("textUnits") == (2 if is_used else None)
+
+
+@pytest.mark.parametrize("order_by", [None, ["day"]], ids=["rows", "sequences"])
+def test_the_division_of_joined_records_is_a_rule_of_the_joins_that_may_be_made_in_memory(order_by: list[str] | None) -> None:
+    tables = [{"name": name, "source": {"parquet": {"uris": ["/a"]}}} for name in "ab"]
+    tables[1] |= {"orderBy": order_by} if order_by is not None else {}
+    job = parse_job({"source": {"join": {"keys": ["id"], "tables": tables}}, "output": {"uri": "/out"}}, name="a")
+    assert versions(job.spec).get("joins") == (2 if order_by is None else None)

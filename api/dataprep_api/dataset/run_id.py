@@ -58,6 +58,7 @@ PARTS: Mapping[str, Part] = {
     "heif": Part(version=2, is_used=lambda spec: _may_skip_heif(spec), oldest=1),
     "inference": Part(version=2, is_used=lambda spec: _infers_columns(spec), oldest=1),
     "int96": Part(version=2, is_used=lambda spec: _may_have_int96(spec), oldest=1),
+    "joins": Part(version=2, is_used=lambda spec: _joins_without_sequences(spec), oldest=1),
     "nulls": Part(version=2, is_used=lambda spec: _keeps_records_with_nulls(spec), oldest=1),
     "recordio": Part(version=2, is_used=lambda spec: _is_flat_or_sparse(spec)),
     "shuffle": Part(version=2, is_used=lambda spec: spec.shuffle is not None, oldest=1),
@@ -124,6 +125,16 @@ def _may_have_int96(spec: DataPrepJobSpec) -> bool:
     """
     images = spec.source.images if spec.source is not None else None
     return (images is not None and images.listed is not None) or any(source.parquet is not None for source in _tables(spec))
+
+
+def _joins_without_sequences(spec: DataPrepJobSpec) -> bool:
+    """Whether tables may be joined in memory. Since version 2, such a join divides its records into the same units as a join out of core.
+    In version 1, large records with nulls could get other units.
+
+    The planner leaves the part out if both versions surely make the same units.
+    """
+    join = spec.source.join if spec.source is not None else None
+    return join is not None and all(table.order_by is None for table in join.tables)
 
 
 def _may_have_large_texts(spec: DataPrepJobSpec) -> bool:

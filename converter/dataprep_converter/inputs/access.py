@@ -20,8 +20,21 @@ from dataprep_converter.stores.registry import ANONYMOUS, NO_CREDENTIALS, PACED,
 if TYPE_CHECKING:
     from dataprep_converter.runtime.scanned_here import ScannedHere
     from dataprep_converter.runtime.scans import Scan
+    from dataprep_converter.runtime.sql_engine import SqlEngine
 
 _WEB: Final = ("http://", "https://")
+_RULES: Final = (
+    "parts",
+    "nulls",
+    "structs",
+    "keeps_types",
+    "compares_all_digits",
+    "rounds_defaults",
+    "reads_heif",
+    "times_in_nanoseconds",
+    "commits",
+    "_signed",
+)
 
 
 @dataclass
@@ -71,6 +84,8 @@ class Access:
         """What the processes on this machine found in this job's inputs, until the job is planned."""
         self.has_text_cells = False
         """Whether one of this job's inputs is a text file so large that it is divided by the newer rule (`textUnits`)."""
+        self.may_cut_otherwise = False
+        """Whether joined records have nulls and are so large that version 1 of the part `joins` may have divided them into other units."""
         self.progress = PlanProgress()
         """The progress of planning."""
         self.parts: Mapping[str, int] | None = None
@@ -90,6 +105,16 @@ class Access:
         """Whether pods or processes can run the first round of a shuffle (`steps/conversion/shuffle.py`), so a plan may include it."""
         self.reads_heif = True
         """Whether AVIF and HEIC files are images."""
+        self.sql_engine: SqlEngine | None = None
+        """The engine that joins tables, or None if this process joins them."""
+
+    def rules(self) -> dict[str, Any]:
+        """Returns what a reader in another process must know beside the settings, so that it reads the same rows. It can be pickled."""
+        return {name: getattr(self, name) for name in _RULES}
+
+    def adopt(self, rules: Mapping[str, Any]) -> None:
+        """Sets what `rules` has returned in another process. Must be called before the first store is used."""
+        vars(self).update(rules)
 
     @property
     def only_scans(self) -> bool:

@@ -66,6 +66,7 @@ def list_inputs(spec: DataPrepJobSpec, access: Access, base: Base | None) -> Inp
     """
     access.skipped = SkippedFiles()
     access.has_text_cells = False
+    access.may_cut_otherwise = False
     reader_type = reader_class(spec.data.kind)
     discovery = reader_type.discover(access.unsigned(spec.data).member, access)
     units, state = discovery.collect(access.progress)

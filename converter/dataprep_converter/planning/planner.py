@@ -25,6 +25,7 @@ from dataprep_converter.planning.planned_inputs import Inputs, list_inputs, read
 from dataprep_converter.planning.splits import counted_by_size, divide, misses_rule, rules_of
 from dataprep_converter.readers import AcceptsReadPlan
 from dataprep_converter.readers.base.blocks import KEPT_BYTES
+from dataprep_converter.readers.joins.joined_tables import JOINS
 from dataprep_converter.readers.text_scan.files import TEXT_UNITS
 from dataprep_converter.records.batch import INT96, SAMPLE, STRUCTS, TEXTS
 from dataprep_converter.records.feature import FeatureSpec
@@ -105,11 +106,13 @@ def make_plan(spec: DataPrepJobSpec, access: Access, base: Base | None = None, *
     with closed_on_error(inputs), Pipeline(spec, {**inputs.state, TEXTS: inputs.texts}, access, learned) as pipeline:
         if base is None:
             # Leave out the versions of rules that the job doesn't use. So a job keeps its run id if its inputs have no structs, no INT96
-            # times and no large text files, its records have no times and no decimals, and it compares no decimals of more than 15 digits.
+            # times and no large text files, its records have no times and no decimals, it compares no decimals of more than 15 digits, and
+            # it joins no large records with nulls.
             is_used = {
                 STRUCTS: STRUCTS in inputs.state,
                 INT96: INT96 in inputs.state,
                 TEXT_UNITS: access.has_text_cells,
+                JOINS: access.may_cut_otherwise,
                 "types": any(feature.kept is not None for feature in pipeline.features),
                 "decimals": pipeline.compares_decimals,
             }

@@ -26,8 +26,9 @@ from typing import TYPE_CHECKING, Final
 
 from dataprep_api.resources.job import DataPrepJob
 from dataprep_converter import __version__
-from dataprep_converter.core.errors import BadSpec, ConvertError, Unreachable
+from dataprep_converter.core.errors import BadSpec, ConvertError, StoreFull, Unreachable
 from dataprep_converter.core.redaction import guard
+from dataprep_converter.inputs.access import Access
 from dataprep_converter.inputs.store_settings import access_of
 from dataprep_converter.pipeline.task_progress import TaskProgress
 from dataprep_converter.runtime import limits, plugins
@@ -37,6 +38,8 @@ from dataprep_converter.stores import scheme_of
 
 if TYPE_CHECKING:
     from pyspark import Accumulator, SparkContext
+
+    from dataprep_converter.steps.spark_sql import SparkSql
 
 logger = logging.getLogger(__name__)
 
@@ -55,6 +58,30 @@ class Executors:
     def __init__(self, context: "SparkContext") -> None:
         self._context = context
         self._is_local = context.master == "local" or context.master.startswith("local[")
+        self._engines: list[SparkSql] = []
+
+    def close(self) -> None:
+        """Stops the application."""
+        try:
+            for engine in self._engines:
+                engine.close()
+        finally:
+            self._context.stop()
+
+    def sql_engine(self, job: DataPrepJob) -> "SparkSql | None":
+        """Returns the engine that may join the job's tables, or None if the job's process joins them.
+
+        The executors must be on this machine, because they write the joined rows to files that this process reads.
+        """
+        if job.spec.data.join is None or not self._context.master.startswith("local"):
+            return None
+        from dataprep_converter.readers.joins.joined_tables import share_of_memory
+        from dataprep_converter.steps.spark_sql import SparkSql
+
+        opening = self._opening(job, at_once=int(self._context.defaultParallelism))
+        engine = SparkSql(self._context, opening, least_bytes=max(0, share_of_memory()), translate=translate)
+        self._engines.append(engine)
+        return engine
 
     def run(
         self, job: DataPrepJob, tasks: Tasks[TaskProgress, None], numbers: Sequence[int], *, watch: Callable[[int, TaskProgress], None]
@@ -91,15 +118,7 @@ class Executors:
         tasks are cancelled."""
         context, group = self._context, f"dataprep-{uuid.uuid4().hex}"
         outcomes = context.accumulator([], _Appended())
-        do = _Work(
-            job,
-            tasks,
-            outcomes,
-            _code(),
-            at_once=min(job.spec.workers.parallelism, len(numbers)),
-            cores=self._cores(),
-            memory=None if self._is_local else _memory_of_tasks(dict(context.getConf().getAll())),
-        )
+        do = _Work(tasks, outcomes, self._opening(job, at_once=min(job.spec.workers.parallelism, len(numbers))))
         failures: list[Exception] = []
 
         def submit() -> None:
@@ -127,7 +146,11 @@ class Executors:
         except BaseException:
             context.cancelJobGroup(group)
             raise
-        return list(outcomes.value), _translate(failures[0]) if failures else None
+        return list(outcomes.value), translate(failures[0]) if failures else None
+
+    def _opening(self, job: DataPrepJob, *, at_once: int) -> "_Opening":
+        memory = None if self._is_local else _memory_of_tasks(dict(self._context.getConf().getAll()))
+        return _Opening(job, _code(), at_once=at_once, cores=self._cores(), memory=memory)
 
     def _cores(self) -> int | None:
         """Returns how many tasks an executor runs at the same time, or None if that is as many as its machine has cores."""
@@ -162,13 +185,11 @@ class _Outcome:
 
 
 @dataclass(frozen=True)
-class _Work:
-    """Does tasks in a Python process of an executor. Spark pickles it and sends it to the executors. It contains the job, but no credentials
-    from environment variables and files: the executor has its own."""
+class _Opening:
+    """Prepares a Python process of an executor for tasks of a job. Spark pickles it and sends it to the executors. It contains the job, but
+    no credentials from environment variables and files: the executor has its own."""
 
     job: DataPrepJob
-    tasks: Tasks[TaskProgress, None]
-    outcomes: "Accumulator[list[_Outcome]]"
     code: "_Code | None"
     at_once: int
     """Number of tasks that run at the same time on all executors. They share the request limits."""
@@ -177,6 +198,30 @@ class _Work:
     memory: int | None
     """Number of bytes for the tasks of an executor, or None if its machine's memory is the limit."""
     version: str = __version__
+
+    def __call__(self) -> Access:
+        """Prepares this process, and returns the Access of a task. Raises BadSpec if this machine has another release."""
+        if self.version != __version__:
+            raise BadSpec(
+                f"The executors have dataprep-operator {__version__}, and the driver has {self.version}. Install the same release on all "
+                "machines."
+            )
+        _prepare(self.code, may_hang(self.job))
+        if self.memory is not None:
+            os.environ[limits.MEMORY_VARIABLE] = str(self.memory)
+        access = access_of(self.job)
+        access.share_among(self.at_once)
+        access.processes_here = self.cores or limits.processors()
+        return access
+
+
+@dataclass(frozen=True)
+class _Work:
+    """Does tasks in a Python process of an executor. Spark pickles it and sends it to the executors."""
+
+    tasks: Tasks[TaskProgress, None]
+    outcomes: "Accumulator[list[_Outcome]]"
+    opening: _Opening
 
     def __call__(self, numbers: Iterable[int]) -> None:
         """Does the tasks, and adds their outcomes to the accumulator."""
@@ -207,18 +252,8 @@ class _Work:
         return _Outcome(index, latest, None)
 
     def _begin(self) -> Callable[[int, Callable[[TaskProgress], None]], None]:
-        if self.version != __version__:
-            raise BadSpec(
-                f"The executors have dataprep-operator {__version__}, and the driver has {self.version}. Install the same release on all "
-                "machines."
-            )
-        _prepare(self.code, may_hang(self.job))
-        if self.memory is not None:
-            os.environ[limits.MEMORY_VARIABLE] = str(self.memory)
-        access = access_of(self.job)
-        access.write_to(self.job.spec.output.uri)
-        access.share_among(self.at_once)
-        access.processes_here = self.cores or limits.processors()
+        access = self.opening()
+        access.write_to(self.opening.job.spec.output.uri)
         return self.tasks.begin(access, is_stopped=lambda: False)
 
 
@@ -305,14 +340,15 @@ def executors_of(master: str | None, settings: Mapping[str, str], *, name: str) 
     try:
         context = SparkContext(conf=conf)
     except Exception as exc:  # Py4J and PySpark raise exceptions of many types
-        raise _translate(exc) from exc
+        raise translate(exc) from exc
     finally:
         if threading.current_thread() is threading.main_thread():
             signal.signal(signal.SIGINT, handler)  # PySpark has replaced it
+    executors = Executors(context)
     try:
-        yield Executors(context)
+        yield executors
     finally:
-        context.stop()
+        executors.close()
 
 
 def _check_master(master: str) -> None:
@@ -342,16 +378,22 @@ _CAUSES: Final[Sequence[tuple[str, type[ConvertError], str]]] = (
     ("All masters are unresponsive", Unreachable, "Spark's master can't be reached"),
     ("SparkContext was shut down", Unreachable, "Spark's application was stopped, or its master was lost, before all tasks were done"),
     (
+        "OutOfMemoryError",
+        ConvertError,
+        "A Java process of Spark had too little memory. Raise spark.executor.memory, or with a local master spark.driver.memory",
+    ),
+    (
         "ExecutorLostFailure",
         ConvertError,
         "The executor of a task was lost again and again. If its container had too little memory, raise spark.executor.memoryOverhead",
     ),
+    ("No space left on device", StoreFull, "There is no room left for Spark's temporary files, which are in SPARK_LOCAL_DIRS"),
     ("exited unexpectedly", ConvertError, "The process of a task was killed again and again. It may have had too little memory"),
 )
 """Words in Spark's errors, the error to raise, and what to do."""
 
 
-def _translate(error: Exception) -> ConvertError:
+def translate(error: Exception) -> ConvertError:
     """Returns an error with one sentence that says what to do. Spark's own text is in the log."""
     text = str(error)
     logger.info("Spark failed: %s", text)

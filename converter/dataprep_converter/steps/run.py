@@ -1,6 +1,6 @@
 """Runs all steps, the same steps as on a cluster: scan, part by part → plan → work, task by task → commit.
 
-All steps run on this machine, or only the work runs on the executors of a Spark cluster.
+All steps run on this machine, or the work, and a join of tables, run on the executors of a Spark cluster.
 """
 
 from typing import TYPE_CHECKING
@@ -26,6 +26,8 @@ def run(
     """
     if executors is not None and job.spec.script is not None:
         raise BadSpec("A script is one program on one machine, so it can't run on Spark's executors. Run the job without --engine spark.")
+    if executors is not None:
+        access.sql_engine = executors.sql_engine(job)
     kind = kind_of(job.spec)
     display.planning(access.progress)
     # A script's program and Spark's executors can keep running after this process has been killed, so this process isn't given as the maker.

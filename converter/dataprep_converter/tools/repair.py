@@ -220,8 +220,9 @@ class _DamagedDataSet:
     def _new_plan(self, job: DataPrepJob) -> NewPlan:
         """Returns a new plan, made with the original versions of the rules.
 
-        The manifest records these versions. If it is missing, this release's versions are tried first. Then the newest parts (`textUnits`,
-        `int96`, `decimals`, `types`, `heif`, `structs` and `nulls`) are removed one after another, and the oldest versions are tried last.
+        The manifest records these versions. If it is missing, this release's versions are tried first. Then the newest parts (`joins`,
+        `textUnits`, `int96`, `decimals`, `types`, `heif`, `structs` and `nulls`) are removed one after another, and the oldest versions are
+        tried last.
         """
         manifest = self.manifest or self._unverified
         if manifest is not None:
@@ -231,7 +232,7 @@ class _DamagedDataSet:
             return make_plan(job.spec, self._access, parts=manifest.parts)
         new = make_plan(job.spec, self._access, parts=run_id.versions(job.spec))
         newest = new.plan.head.parts
-        newest_first = ("textUnits", "int96", "decimals", "types", "heif", "structs", "nulls")
+        newest_first = ("joins", "textUnits", "int96", "decimals", "types", "heif", "structs", "nulls")
         later = [newest_first[:count] for count in range(1, len(newest_first) + 1)]
         earlier = [*({name: version for name, version in newest.items() if name not in newer} for newer in later), {}]
         for number, parts in enumerate(earlier):

@@ -2,61 +2,30 @@
 
 import json
 import tempfile
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
+from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.parquet as pq
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from tests.builders.examples import examples
+from tests.builders.joins import COLUMNS, KEYS, a_table, random_join, with_nulls
+from tests.builders.sql_engines import DuckDBEngine
 
 from dataprep_api.spec import Source
 from dataprep_converter.core.errors import BadData, BadSpec
-from dataprep_converter.core.tensors import to_arrow
 from dataprep_converter.inputs.access import Access
-from dataprep_converter.readers.joins import in_memory, join, joined_tables, out_of_core
+from dataprep_converter.readers.joins import in_memory, join, joined_tables, open_table, out_of_core, part_reader, ranges
 from dataprep_converter.readers.joins.join import JoinReader
 from dataprep_converter.runtime import limits
+from dataprep_converter.runtime.sql_engine import SqlEngine
 
 _arrow: Any = pa  # the type stubs lack some functions
-
-Values = Callable[[np.ndarray[Any, np.dtype[np.int64]]], Any]
-
-KEYS: dict[str, Values] = {
-    "int64": pa.array,
-    "int8": lambda numbers: pa.array(numbers.astype(np.int8)),
-    "uint64": lambda numbers: pa.array(numbers.astype(np.uint64) + np.uint64(1 << 63) - np.uint64(20)),
-    "far apart": lambda numbers: pa.array((numbers - 4) * (1 << 60)),
-    "text": lambda numbers: pa.array(
-        [("é" if number % 2 else "z") * (number % 3) + str(number) for number in numbers.tolist()], pa.string()
-    ),
-    "dictionary": lambda numbers: pa.array([str(number) for number in numbers.tolist()], pa.large_string()).dictionary_encode(),
-    "bytes": lambda numbers: pa.array([bytes([number % 256, 255]) for number in numbers.tolist()], pa.binary()),
-    "bool": lambda numbers: pa.array(numbers % 2 == 0),
-    "date": lambda numbers: pa.array(numbers.astype(np.int32), pa.date32()),
-}
-
-COLUMNS: dict[str, Values] = {
-    "float": lambda numbers: pa.array(numbers.astype(np.float32) / 3),
-    "half": lambda numbers: pa.array(numbers.astype(np.float16)),
-    "small": lambda numbers: pa.array(numbers.astype(np.int16)),
-    "flag": lambda numbers: pa.array(numbers % 3 == 0),
-    "text": lambda numbers: pa.array([f"ä{number}" * (number % 4) for number in numbers.tolist()], pa.string()),
-    "raw": lambda numbers: pa.array([bytes([255] * (number % 5)) for number in numbers.tolist()], pa.large_binary()),
-    "list": lambda numbers: pa.array([[number] * (number % 4) for number in numbers.tolist()], pa.list_(pa.int32())),
-    "texts": lambda numbers: pa.array([[str(number)] * (number % 3) for number in numbers.tolist()], pa.list_(pa.string())),
-    "flags": lambda numbers: pa.array([[True] * (number % 3) for number in numbers.tolist()], pa.list_(pa.bool_())),
-    "pair": lambda numbers: pa.FixedSizeListArray.from_arrays(pa.array(np.repeat(numbers, 2)), 2),
-    "tensor": lambda numbers: to_arrow(np.repeat(numbers, 6).astype(np.float32).reshape(-1, 2, 3)),
-    "words": lambda numbers: pa.array([str(number % 3) for number in numbers.tolist()], pa.string()).dictionary_encode(),
-    "day": lambda numbers: pa.array(numbers.astype(np.int32), pa.date32()),
-    "time": lambda numbers: pa.array(numbers * 1_000_001, pa.timestamp("us")),
-}
 
 
 @dataclass(frozen=True)
@@ -69,9 +38,11 @@ class Planned:
     files: tuple[bytes, ...] = ()
 
 
-def planned(source: Source) -> Planned:
+def planned(source: Source, engine: SqlEngine | None = None) -> Planned:
+    access = Access()
+    access.sql_engine = engine
     try:
-        discovery = JoinReader.discover(source.member, Access())
+        discovery = JoinReader.discover(source.member, access)
         units, state = discovery.collect()
     except (BadData, BadSpec) as exc:
         return Planned(refused=str(exc))
@@ -103,8 +74,8 @@ class Watched:
 
 
 def each_way(source: Source, patch: pytest.MonkeyPatch) -> Iterator[Planned]:
-    """Plans the join in memory, then out of core, then moving out of core after half of the rows have been read."""
-    patch.setattr(join, "_READ_RECORDS", 7)
+    """Plans the join in memory, then out of core, then moving out of core after half of the rows have been read, then by an engine."""
+    patch.setattr(open_table, "_READ_RECORDS", 7)
     watched = Watched(patch)
     yield planned(source)
     assert not watched.moved
@@ -114,17 +85,10 @@ def each_way(source: Source, patch: pytest.MonkeyPatch) -> Iterator[Planned]:
     patch.setattr(joined_tables, "_MOST", 8 << 30)
     yield planned(source)
     assert watched.moved == (watched.asked > 0)
-
-
-def a_table(folder: Path, name: str, table: pa.Table, **options: Any) -> dict[str, Any]:
-    pq.write_table(table, folder / f"{name}.parquet")
-    return {"name": name, "prefix": f"{name}_", "source": {"parquet": {"uris": [str(folder / f"{name}.parquet")]}}, **options}
-
-
-def with_nulls(column: Any, every: int) -> Any:
-    """The column with a null in each `every`-th row, or without nulls if `every` is 0."""
-    rows = [None if every and row % every == 0 else row for row in range(len(column))]
-    return column.take(pa.array(rows, pa.int64()))
+    engine = DuckDBEngine()
+    yield planned(source, engine)
+    assert engine.parts_read >= (watched.asked > 0)
+    assert not engine.views()
 
 
 NUMBERS = st.lists(st.integers(0, 30), max_size=60)
@@ -142,7 +106,7 @@ RULES = st.sampled_from(["First", "Last", "Refuse"])
     columns=st.lists(st.sampled_from(sorted(COLUMNS)), max_size=4, unique=True),
     piece=st.integers(1, 9),
     size=st.integers(1, 2000),
-    nulls=st.sampled_from([0, 2, 3]),
+    nulls=st.sampled_from([0, 2, 3, 20]),
 )
 def test_all_ways_make_the_same_of_any_tables(
     numbers: list[list[int]], rules: tuple[str, ...], missing: str, keys: list[str], columns: list[str], piece: int, size: int, nulls: int
@@ -161,9 +125,24 @@ def test_all_ways_make_the_same_of_any_tables(
             found |= {kind: with_nulls(COLUMNS[kind](of + np.arange(len(of))), nulls + place) for place, kind in enumerate(columns)}
             tables.append(a_table(Path(folder), f"t{number}", pa.table(found), duplicates=rules[number]))
         source = Source.model_validate({"join": {"keys": [f"key {kind}" for kind in keys], "tables": tables, "missing": missing}})
-        kept, apart, moved = each_way(source, patch)
+        patch.setattr(ranges, "RANGE_RECORDS", piece)
+        patch.setattr(part_reader, "PART_BYTES", 1)
+        kept, apart, moved, by_engine = each_way(source, patch)
         assert kept == apart
         assert moved == apart
+        assert by_engine == apart
+
+
+@pytest.mark.parametrize("seed", range(12))
+def test_an_engine_joins_random_tables_like_duckdb(seed: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(ranges, "RANGE_RECORDS", 7)
+    monkeypatch.setattr(part_reader, "PART_BYTES", 1)
+    monkeypatch.setattr(join, "UNIT_RECORDS", 10)
+    monkeypatch.setattr(joined_tables, "PIECE_RECORDS", 4)
+    source = Source.model_validate({"join": random_join(seed, tmp_path)})
+    by_engine = planned(source, DuckDBEngine())
+    monkeypatch.setattr(joined_tables, "_MOST", 0)
+    assert by_engine == planned(source)
 
 
 def test_rows_that_cannot_be_read_are_not_taken_for_others(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -175,9 +154,9 @@ def test_rows_that_cannot_be_read_are_not_taken_for_others(tmp_path: Path, monke
         csv = {"uris": [str(tmp_path / f"{name}.csv")], "header": True, "columns": columns}
         tables.append({"name": name, "prefix": name, "source": {"csv": csv}, "duplicates": "Last"})
     source = Source.model_validate({"join": {"keys": ["id"], "tables": tables, "missing": "Drop"}})
-    kept, apart, moved = each_way(source, monkeypatch)
+    kept, apart, moved, by_engine = each_way(source, monkeypatch)
     assert len(kept.units) > 1
-    assert kept == apart == moved
+    assert kept == apart == moved == by_engine
 
 
 def test_rows_move_out_of_core_when_they_need_more_than_their_share(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -194,7 +173,7 @@ def test_rows_move_out_of_core_when_they_need_more_than_their_share(tmp_path: Pa
         added.append(rows.num_rows)
         add(database, table, rows)
 
-    monkeypatch.setattr(join, "_READ_RECORDS", 500)
+    monkeypatch.setattr(open_table, "_READ_RECORDS", 500)
     monkeypatch.setattr(out_of_core.OutOfCore, "add", watched)
     each_row = 8 + 8 + 8 + in_memory._MATCHING_BYTES
     for share, ways in ((6100 * each_row, 0), (6000 * each_row - 1, 12), (2200 * each_row, 12), (0, 12)):
@@ -277,14 +256,15 @@ def two_csv_tables(folder: Path, left: str, right: str) -> Source:
 def test_too_many_bad_rows_are_refused_at_the_first_too_many_in_the_order_of_the_tables(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, at_once: int
 ) -> None:
-    monkeypatch.setattr(join, "_MOST_BAD", 3)
-    monkeypatch.setattr(join, "_READ_RECORDS", 2)
+    monkeypatch.setattr(open_table, "MOST_BAD", 3)
+    monkeypatch.setattr(open_table, "_READ_RECORDS", 2)
     monkeypatch.setattr(limits, "processors", lambda: at_once)
     source = two_csv_tables(tmp_path, "1,1\nnone,2\n3,none\n" + "4,4\n" * 50, "none,1\n" * 3 + "2,2\n" + "none,2\n" * 9)
     expected = (
         f"source.join: the tables have more than 3 bad rows; {tmp_path}/right.csv, record 1: line 3: 'none' is not a Int64 (column 'id')"
     )
     assert planned(source).refused == expected
+    assert planned(source, DuckDBEngine()).refused == expected
 
 
 @pytest.mark.parametrize("at_once", [1, 2])
@@ -300,3 +280,48 @@ def test_of_two_broken_tables_the_first_is_named(tmp_path: Path, monkeypatch: py
         file.write_bytes(data)
     source = Source.model_validate({"join": {"keys": ["id"], "tables": tables}})
     assert str(tmp_path / "left.parquet") in planned(source).refused
+    assert planned(source, DuckDBEngine()) == planned(source)
+
+
+def test_an_engine_counts_decimals_that_lose_digits(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(part_reader, "PART_BYTES", 1)
+    digits = pa.array([Decimal(10**20 + row) for row in range(40)], pa.decimal128(25, 0))
+    tables = [a_table(tmp_path, name, pa.table({"id": range(40), "x": digits}), keys=["id"]) for name in ("left", "right")]
+    source = Source.model_validate({"join": {"keys": ["id"], "tables": tables}})
+    by_engine = planned(source, DuckDBEngine())
+    assert "decimals of 39 rows of the column 'x' have more digits than float64 holds, such as 100000000000000000001" in by_engine.state
+    assert by_engine == planned(source)
+
+
+@pytest.mark.parametrize("kind", [pa.float16(), pa.float32(), pa.float64()], ids=str)
+def test_an_engine_sorts_sequences_like_duckdb(kind: Any, tmp_path: Path) -> None:
+    values = np.array([np.nan, -0.0, 1, 0.0, np.inf, -np.nan, -np.inf, -1, 0.0, -0.0, np.nan], np.float64)
+    visits = pa.table({"id": np.ones(11, int), "x": _arrow.array(values.astype(kind.to_pandas_dtype()), kind), "row": np.arange(11)})
+    tables = [
+        a_table(tmp_path, "static", pa.table({"id": [1]}), keys=["id"]),
+        a_table(tmp_path, "visits", visits, keys=["id"], orderBy=["x"]),
+    ]
+    source = Source.model_validate({"join": {"keys": ["id"], "tables": tables}})
+    by_engine = planned(source, DuckDBEngine())
+    assert by_engine.files
+    assert by_engine == planned(source)
+
+
+def test_tables_that_an_engine_cannot_join_are_joined_here(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    static = a_table(tmp_path, "static", pa.table({"id": [1, 2]}), keys=["id"])
+    visits = a_table(tmp_path, "visits", pa.table({"id": [2, 1], "days": [[3], [4]]}), keys=["id"], orderBy=["days"])
+    source = Source.model_validate({"join": {"keys": ["id"], "tables": [static, visits]}})
+    engine = DuckDBEngine()
+    assert planned(source, engine) == planned(source)
+    assert not engine.parts_read
+    assert "source.join: the tables are joined in this process, because the table visits is ordered by 'days', a list." in caplog.text
+
+
+def test_a_table_without_files_joins_nothing(tmp_path: Path) -> None:
+    (tmp_path / "empty.csv").write_text("")
+    full = a_table(tmp_path, "full", pa.table({"id": [1, 2]}), keys=["id"])
+    empty = {"name": "empty", "source": {"csv": {"uris": [str(tmp_path / "empty.csv")]}}}
+    source = Source.model_validate({"join": {"keys": ["id"], "tables": [full, empty], "missing": "Drop"}})
+    by_engine = planned(source, DuckDBEngine())
+    assert "2 keys are missing in the table empty: the first is 1" in by_engine.state
+    assert by_engine == planned(source)

@@ -20,6 +20,7 @@ from hypothesis import strategies as st
 from pyarrow import orc
 from pydantic import ValidationError
 from tests.builders.jobs import run_job
+from tests.builders.sql_engines import DuckDBEngine
 from tests.converter.readers.reader_contract import ReaderContract, batches, faults, plan, rows
 
 from dataprep_api.dataset.messages import CommitResult, PlanResult
@@ -31,6 +32,7 @@ from dataprep_converter.inputs.access import Access
 from dataprep_converter.readers import Reader
 from dataprep_converter.readers.joins import join, joined_tables, out_of_core
 from dataprep_converter.readers.joins.join import JoinReader
+from dataprep_converter.readers.joins.joining_by_sql import JoinBySql
 from dataprep_converter.records.batch import SAMPLE
 from dataprep_converter.runtime import limits
 from dataprep_converter.steps import plan_step, pool
@@ -61,16 +63,19 @@ def found(source: Source) -> list[dict[str, Any]]:
     return [{name: value for name, value in row.items() if name != SAMPLE} for row in rows(batches(JoinReader, source))]
 
 
-@pytest.fixture(params=[joined_tables._MOST, 0], ids=["in memory", "out of core"])
+@pytest.fixture(params=["in memory", "out of core", "by an engine"])
 def each_way(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Runs a test twice: with tables joined in memory if they fit, and with tables always joined out of core."""
-    monkeypatch.setattr(joined_tables, "_MOST", request.param)
+    """Runs a test three times: with tables joined in memory if they fit, always out of core, and by an engine of SQL."""
+    if request.param == "out of core":
+        monkeypatch.setattr(joined_tables, "_MOST", 0)
+    elif request.param == "by an engine":
+        monkeypatch.setattr(join._Planner, "_joining", lambda _, tables: JoinBySql(tables, DuckDBEngine()))
 
 
-both_ways = pytest.mark.usefixtures("each_way")
+every_way = pytest.mark.usefixtures("each_way")
 
 
-@both_ways
+@every_way
 class TestContract(ReaderContract):
     reader: ClassVar[type[Reader]] = JoinReader
 
@@ -107,7 +112,7 @@ class TestContract(ReaderContract):
         return file
 
 
-@both_ways
+@every_way
 def test_the_two_keys_of_both_tables_are_joined(tmp_path: Path) -> None:
     assert found(two(tmp_path, missing="Drop")) == [
         {"id": "a", "in1": 1, "in2": 2, "out1": 7, "out2": 8},
@@ -115,7 +120,7 @@ def test_the_two_keys_of_both_tables_are_joined(tmp_path: Path) -> None:
     ]
 
 
-@both_ways
+@every_way
 def test_keys_that_are_left_out_are_counted_and_named(tmp_path: Path) -> None:
     _, state = plan(JoinReader, two(tmp_path, missing="Drop"))
     assert state["ignored"] == 2
@@ -125,7 +130,7 @@ def test_keys_that_are_left_out_are_counted_and_named(tmp_path: Path) -> None:
     ]
 
 
-@both_ways
+@every_way
 def test_a_missing_key_is_refused_with_its_table_and_its_row(tmp_path: Path) -> None:
     source = a_join(a_table(tmp_path, "in", FIRST), a_table(tmp_path, "out", "a,7,8\n"))
     with pytest.raises(BadData) as caught:
@@ -136,7 +141,7 @@ def test_a_missing_key_is_refused_with_its_table_and_its_row(tmp_path: Path) -> 
     )
 
 
-@both_ways
+@every_way
 def test_a_doubled_key_is_refused_with_both_rows(tmp_path: Path) -> None:
     source = a_join(a_table(tmp_path, "in", "a,1\nb,2\na,3\n"), a_table(tmp_path, "out", "a,1\nb,2\n"))
     with pytest.raises(BadData) as caught:
@@ -147,7 +152,7 @@ def test_a_doubled_key_is_refused_with_both_rows(tmp_path: Path) -> None:
     )
 
 
-@both_ways
+@every_way
 def test_a_missing_key_whose_row_is_bad_is_told_with_the_reason(tmp_path: Path) -> None:
     file = tmp_path / "in.parquet"
     pq.write_table(pa.table({"id": ["a", "b", "c"], "x": [[1], [None], [2]]}), file)
@@ -161,14 +166,14 @@ def test_a_missing_key_whose_row_is_bad_is_told_with_the_reason(tmp_path: Path) 
     )
 
 
-@both_ways
+@every_way
 @pytest.mark.parametrize(("rule", "expected"), [("First", 1), ("Last", 4)])
 def test_of_doubled_keys_the_first_or_the_last_is_taken(tmp_path: Path, rule: str, expected: int) -> None:
     source = a_join(a_table(tmp_path, "in", "a,1\nb,2\na,3\na,4\n", duplicates=rule), a_table(tmp_path, "out", "b,5\na,6\n"))
     assert found(source) == [{"id": "a", "in1": expected, "out1": 6}, {"id": "b", "in1": 2, "out1": 5}]
 
 
-@both_ways
+@every_way
 def test_several_key_columns_are_compared_together(tmp_path: Path) -> None:
     left = a_table(tmp_path, "left", "site,day,x\ns,2,20\ns,10,100\nr,2,7\n", header=True)
     right = a_table(tmp_path, "right", "day,site,y\n2,r,1\n2,s,2\n10,s,3\n", header=True)
@@ -184,13 +189,13 @@ def test_several_key_columns_are_compared_together(tmp_path: Path) -> None:
         )
 
 
-@both_ways
+@every_way
 def test_three_tables_have_their_columns_in_their_order(tmp_path: Path) -> None:
     tables = [a_table(tmp_path, name, f"id,{name}\n1,{name}1\n2,{name}2\n", header=True) for name in "xyz"]
     assert found(a_join(*tables)) == [{"id": 1, "x": "x1", "y": "y1", "z": "z1"}, {"id": 2, "x": "x2", "y": "y2", "z": "z2"}]
 
 
-@both_ways
+@every_way
 def test_text_is_ordered_by_its_bytes_and_numbers_by_their_value(tmp_path: Path) -> None:
     words = ["é", "z", "Z", "a", "", "ä", "€", "😀"]
     left = a_table(tmp_path, "left", "".join(f'"{word}",1\n' for word in words))
@@ -201,6 +206,7 @@ def test_text_is_ordered_by_its_bytes_and_numbers_by_their_value(tmp_path: Path)
     assert [row["id"] for row in found(a_join(left, a_table(tmp_path, "right", "9,1\n-3,1\n10,1\n")))] == [-3, 9, 10]
 
 
+@every_way
 def test_rows_with_one_key_become_a_sequence_in_their_order(tmp_path: Path) -> None:
     static = a_table(tmp_path, "static", "id,age\n2,40\n1,30\n", header=True)
     visits = a_table(tmp_path, "visits", "id,day,value\n1,3,.3\n2,1,.1\n1,1,.5\n1,1,.4\n", header=True, orderBy=["day"])
@@ -210,6 +216,7 @@ def test_rows_with_one_key_become_a_sequence_in_their_order(tmp_path: Path) -> N
     ]
 
 
+@every_way
 def test_long_sequences_are_cut_into_small_pieces(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(joined_tables, "_PIECE_ROWS", 5)
     lengths = [1, 7, 2, 3, 5, 6, 1]
@@ -218,6 +225,7 @@ def test_long_sequences_are_cut_into_small_pieces(tmp_path: Path, monkeypatch: p
     assert [row["steps1"] for row in found(a_join(static, steps))] == [list(range(length)) for length in lengths]
 
 
+@every_way
 def test_a_key_without_a_sequence_is_missing(tmp_path: Path) -> None:
     static = a_table(tmp_path, "static", "id,age\n1,30\n2,40\n", header=True)
     visits = a_table(tmp_path, "visits", "id,day\n1,3\n", header=True, orderBy=["day"])
@@ -241,7 +249,7 @@ def avro_and_orc(folder: Path, **options: Any) -> Source:
     )
 
 
-@both_ways
+@every_way
 def test_tables_of_avro_and_orc_are_joined(tmp_path: Path) -> None:
     assert found(avro_and_orc(tmp_path, duplicates="First")) == [
         {"id": 1, "word": None, "price": 0.5, "day": 2, "x": 0.5},
@@ -249,6 +257,7 @@ def test_tables_of_avro_and_orc_are_joined(tmp_path: Path) -> None:
     ]
 
 
+@every_way
 def test_rows_of_orc_become_sequences(tmp_path: Path) -> None:
     assert found(avro_and_orc(tmp_path, orderBy=["day"])) == [
         {"id": 1, "word": None, "price": 0.5, "day": [1, 2], "x": [2.5, 0.5]},
@@ -256,7 +265,7 @@ def test_rows_of_orc_become_sequences(tmp_path: Path) -> None:
     ]
 
 
-@both_ways
+@every_way
 def test_lists_and_tensors_come_through(tmp_path: Path) -> None:
     tensors: Any = pa.FixedShapeTensorArray.from_numpy_ndarray(np.arange(12, dtype=np.float32).reshape(2, 2, 3))
     table = pa.table({"id": [7, 5], "list": [[1, 2], [3]], "tensor": tensors, "raw": [b"\xff", b""], "flag": [True, False]})
@@ -274,7 +283,7 @@ def test_lists_and_tensors_come_through(tmp_path: Path) -> None:
     assert units.samples == 2
 
 
-@both_ways
+@every_way
 def test_rows_that_cannot_be_read_are_bad_records_of_the_job(tmp_path: Path) -> None:
     columns = [{"name": "id", "type": "Int64"}, {"name": "x", "type": "Int64"}]
     left = a_table(tmp_path, "left", "id,x\n1,1\n2,wrong\nnone,3\n4,4\n", header=True)
@@ -484,6 +493,7 @@ def test_keys_are_written_only_when_they_are_named(tmp_path: Path) -> None:
     assert examples(tmp_path / "with") == [{"id": [b"a"]}, {"id": [b"b"]}]
 
 
+@every_way
 def test_static_columns_are_the_context_of_a_sequence(tmp_path: Path) -> None:
     static = a_table(tmp_path, "static", "id,age\n2,40\n1,30\n", header=True)
     visits = a_table(tmp_path, "visits", "id,day,value\n1,3,7\n2,1,5\n1,1,6\n", header=True, orderBy=["day"])
@@ -492,6 +502,7 @@ def test_static_columns_are_the_context_of_a_sequence(tmp_path: Path) -> None:
     assert examples(tmp_path / "out") == [{"age": [30], "value": [[6], [7]]}, {"age": [40], "value": [[5]]}]
 
 
+@every_way
 def test_files_of_sequences_are_joined_with_a_table(tmp_path: Path) -> None:
     (tmp_path / "steps").mkdir()
     for name, text in (("x", "b,1,10\nb,2,20\n"), ("y", "a,3,30\n"), ("z", "c,4,40\n")):
@@ -511,6 +522,7 @@ def test_files_of_sequences_are_joined_with_a_table(tmp_path: Path) -> None:
     ]
 
 
+@every_way
 def test_a_file_without_steps_is_an_error(tmp_path: Path) -> None:
     (tmp_path / "steps").mkdir()
     (tmp_path / "steps/x.csv").write_text("a,1\n")
@@ -521,7 +533,7 @@ def test_a_file_without_steps_is_an_error(tmp_path: Path) -> None:
         done(a_job(tmp_path, "out", source=source, features=[{"name": "static1"}], labels=None))
 
 
-@both_ways
+@every_way
 def test_several_processes_make_the_same_bytes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(join, "UNIT_RECORDS", 50)
     text = "".join(f"k{n % 997:03d},{n},{n}\n" for n in range(997))

@@ -20,7 +20,7 @@ from dataprep_converter.core.errors import BadData, BadSpec, ConvertError, Unrea
 from dataprep_converter.inputs.access import Access
 from dataprep_converter.pipeline.task_progress import TaskProgress
 from dataprep_converter.runtime import limits, plugins
-from dataprep_converter.steps import executors
+from dataprep_converter.steps import executors, spark_sql
 from dataprep_converter.steps.executors import Executors
 from dataprep_converter.steps.run import run
 from dataprep_converter.tools.verification import verify
@@ -266,6 +266,9 @@ def test_the_other_tasks_are_cancelled_after_a_final_error(tmp_path: Path) -> No
         ("ModuleNotFoundError: No module named 'dataprep_converter'", "Install the driver's release there", Exit.BAD_SPEC),
         ("Python worker exited unexpectedly (crashed)", "It may have had too little memory", Exit.INTERNAL),
         ("x.SparkException: All masters are unresponsive! Giving up.", "Spark's master can't be reached", Exit.UNREACHABLE),
+        ("java.lang.IllegalStateException: SparkContext was shut down", "its master was lost, before all tasks were done", Exit.UNREACHABLE),
+        ("java.lang.OutOfMemoryError: Java heap space", "with a local master spark.driver.memory", Exit.INTERNAL),
+        ("java.io.IOException: No space left on device", "no room left for Spark's temporary files", Exit.NOT_FOUND),
     ],
 )
 def test_errors_of_spark_become_a_sentence(words: str, sentence: str, code: Exit, tmp_path: Path) -> None:
@@ -287,7 +290,8 @@ def test_other_errors_of_spark_are_shown_in_a_line(tmp_path: Path) -> None:
 
 
 def test_executors_with_another_release_are_refused() -> None:
-    work = executors._Work(parse_job(SPEC), PlayedTasks({}), PlayedAccumulator(), None, 1, 3, None, version="0.0.1")
+    opening = executors._Opening(parse_job(SPEC), None, 1, 3, None, version="0.0.1")
+    work = executors._Work(PlayedTasks({}), PlayedAccumulator(), opening)
     work([0])
     (outcome,) = work.outcomes.value
     assert str(outcome.error) == (
@@ -353,3 +357,37 @@ def test_a_script_does_not_run_on_executors(tmp_path: Path) -> None:
     with pytest.raises(BadSpec, match="A script is one program on one machine"):
         run(job, access=Access(), workers=1, display=Display(quiet=True), executors=Executors(PlayedContext()))
     assert not (tmp_path / "out").exists()
+
+
+@pytest.mark.parametrize(("master", "kind"), [("spark://host:7077", "join"), ("yarn", "join"), ("local[2]", "csv")])
+def test_only_joins_on_this_machine_are_done_by_spark(master: str, kind: str) -> None:
+    source = JOIN if kind == "join" else SPEC["source"]
+    assert Executors(PlayedContext(master=master)).sql_engine(parse_job(SPEC | {"source": source})) is None
+
+
+JOIN = {"join": {"keys": ["id"], "tables": [{"name": name, "source": SPEC["source"]} for name in "ab"]}}
+
+
+@pytest.mark.parametrize(("memory", "share"), [(300 << 20, 22 << 20), (200 << 20, 0)], ids=["some memory", "no memory"])
+def test_spark_joins_tables_that_are_larger_than_the_memory_for_their_rows(
+    memory: int, share: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(spark_sql, "find_spec", lambda _: object())
+    monkeypatch.setenv(limits.MEMORY_VARIABLE, str(memory))
+    engine = Executors(PlayedContext(master="local[2]")).sql_engine(parse_job(SPEC | {"source": JOIN}))
+    assert engine is not None
+    assert [engine.helps(size) for size in (0, share, share + 1)] == [False, False, True]
+
+
+def test_without_pandas_the_tables_are_joined_here(monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture) -> None:
+    monkeypatch.setattr(spark_sql, "find_spec", lambda _: None)
+    engine = spark_sql.SparkSql(PlayedContext(), Access, least_bytes=5, translate=executors.translate)
+    assert not engine.helps(5)
+    assert not caplog.records
+    assert not engine.helps(6)
+    assert "because PySpark's mapInArrow needs pandas, which isn't installed." in caplog.text
+
+
+def test_the_first_rows_of_parts_count_the_rows_of_earlier_parts() -> None:
+    assert spark_sql._firsts({}) == [0]
+    assert spark_sql._firsts({0: 3, 2: 4, 3: 1}) == [0, 3, 3, 7]

@@ -62,9 +62,11 @@ def _is_supported(kind: pa.DataType) -> bool:
 class InMemory:
     """Joins tables in memory; see the module's docstring and `Matching`."""
 
-    def __init__(self, tables: Sequence[Columns], share: int) -> None:
+    def __init__(self, tables: Sequence[Columns], share: int, *, drops_bitmaps: bool) -> None:
+        """`drops_bitmaps` says whether columns of a piece that have no nulls are copied without a bitmap, as DuckDB returns them."""
         self._tables = tables
         self._share = share
+        self._drops_bitmaps = drops_bitmaps
         self._batches: list[deque[pa.RecordBatch]] = [deque() for _ in tables]
         self._bytes = [[0] * len(table.plain()) for table in tables]
         self._row_count = 0
@@ -132,8 +134,11 @@ class InMemory:
         chosen = [_places(rows[0], row_numbers) for rows, row_numbers in zip(self._rows, self._keys.chosen_rows(), strict=True)]
         self._keys.close()
         others = 1 + len(self._tables[0].keys)
-        tables = [_RowStream(rows[others:], places, self._pool) for rows, places in zip(self._rows, chosen, strict=True)]
-        return _RowStream(self._rows[0][1:others], chosen[0], self._pool), tables
+        tables = [self._stream(rows[others:], places) for rows, places in zip(self._rows, chosen, strict=True)]
+        return self._stream(self._rows[0][1:others], chosen[0]), tables
+
+    def _stream(self, columns: Sequence[Array], places: Places) -> "_RowStream":
+        return _RowStream(columns, places, self._pool, drops_bitmaps=self._drops_bitmaps)
 
 
 def _places(rows: Any, row_numbers: Places) -> Places:
@@ -159,10 +164,11 @@ def _concatenate_columns(table: Columns, batches: deque[pa.RecordBatch]) -> list
 class _RowStream:
     """A stream of a table's rows in a given order. While one span of rows is in use, the next span is copied in the background."""
 
-    def __init__(self, columns: Sequence[Array], places: Places, pool: ThreadPoolExecutor) -> None:
+    def __init__(self, columns: Sequence[Array], places: Places, pool: ThreadPoolExecutor, *, drops_bitmaps: bool) -> None:
         self._records = pa.RecordBatch.from_arrays(list(columns), names=[str(place) for place in range(len(columns))])
         self._places = places
         self._pool = pool
+        self._drops_bitmaps = drops_bitmaps
         rows = max(1, self._records.num_rows)
         self._span = max(1, min(_SPAN_ROWS, _SPAN_BYTES * rows // max(1, self._records.nbytes)))
         self._next = 0
@@ -176,7 +182,12 @@ class _RowStream:
             self._rest = _arrow.concat_batches([self._rest, span.result()]) if self._rest.num_rows else span.result()
         piece = self._rest.slice(0, rows)
         self._rest = self._rest.slice(rows)
-        return [_arrow.concat_arrays([column]) for column in piece.columns]
+        columns = piece.columns
+        if self._drops_bitmaps:
+            for column in columns:
+                # Arrow counts the nulls now, and remembers that there are none. If it didn't know, it would copy the bitmap too.
+                _ = column.null_count
+        return [_arrow.concat_arrays([column]) for column in columns]
 
     def _begin_span(self) -> "Future[pa.RecordBatch] | None":
         """Begins to copy the next span of rows. Returns None at the end."""

@@ -1,6 +1,6 @@
 """The source `join` joins tables by key.
 
-The planner reads every table once through the table's reader, and joins the tables (`joined_tables.py`). The planner writes the joined
+The planner reads every table once through the table's reader, and joins the tables (`joining.py`). The planner writes the joined
 records, in the order of their keys, to Arrow files that are stored next to the plan. Workers read these files. Each unit is a record batch
 of a few MiB, and the unit's pin is a digest of the batch's content. Each bad row of a table is a separate unit, so that it is counted and
 reported like a bad record of any other source.
@@ -8,12 +8,11 @@ reported like a bad record of any other source.
 
 import hashlib
 import json
+import logging
 from collections.abc import Generator, Iterator, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, closing, nullcontext
-from dataclasses import dataclass
+from dataclasses import replace
 from pathlib import Path
-from threading import Event, Lock
 from typing import Any, BinaryIO, Final
 
 import numpy as np
@@ -25,27 +24,27 @@ from dataprep_converter.dataset import overlaps
 from dataprep_converter.inputs.access import Access
 from dataprep_converter.readers import Discovery, Listing, Reader, reader_class
 from dataprep_converter.readers.base.blocks import Block, BlockReader
-from dataprep_converter.readers.joins.joined_tables import Columns, Count, Join, Keys
-from dataprep_converter.readers.joins.tables import without_null_keys
+from dataprep_converter.readers.joins import open_table
+from dataprep_converter.readers.joins.in_memory import is_for_memory
+from dataprep_converter.readers.joins.joined_tables import JOINS, may_be_cut_otherwise
+from dataprep_converter.readers.joins.joining import JoinHere, Joining
+from dataprep_converter.readers.joins.joining_by_sql import JoinBySql, fault
+from dataprep_converter.readers.joins.keys import KeyCounts
+from dataprep_converter.readers.joins.open_table import OpenTable
+from dataprep_converter.readers.joins.tables import Columns, Count
 from dataprep_converter.records.batch import INT96, KEPT, SAMPLE, TEXT, TEXTS, WAS, marked
 from dataprep_converter.records.columns import IS_SEQUENCE, NOT_BY_DEFAULT, find_columns
 from dataprep_converter.records.schemas import parse_schema, schema_text
-from dataprep_converter.runtime import limits
 from dataprep_converter.runtime.prefetch import prefetched
 from dataprep_converter.sampling.intermediate_files import IntermediateFiles
-from dataprep_converter.sampling.units import Unit, UnitTable, samples_of_a_batch
+from dataprep_converter.sampling.units import Unit, UnitTable
 from dataprep_converter.stores import Input
+
+logger = logging.getLogger(__name__)
 
 UNIT_BYTES: Final = 4 << 20
 UNIT_RECORDS: Final = 8192
 _FILE_BYTES: Final = 1 << 30
-_READ_RECORDS: Final = 65_536
-_ROW_BYTES: Final = 1024
-"""The assumed size of a row in bytes, if the size of the table is unknown."""
-_READER_BYTES: Final = 512 << 20
-"""The memory that each table needs while it is read, if several tables are read concurrently."""
-_MOST_BAD: Final = 100_000
-"""The largest accepted number of bad rows in all tables. The number of bad rows is limited because each bad row is a unit."""
 _SHOWN: Final = 64
 
 _arrow: Any = pa  # the type stubs lack some functions
@@ -100,69 +99,6 @@ def _pin(data: bytes | memoryview) -> str:
     return hashlib.blake2b(data, digest_size=16).hexdigest()
 
 
-@dataclass(frozen=True)
-class _Table:
-    """An open table of the join."""
-
-    number: int
-    spec: JoinTable
-    reader: Reader
-    units: UnitTable
-    keys: list[str]
-    others: list[str]
-    columns: Columns
-
-    @property
-    def name(self) -> str:
-        """The name of the table in messages."""
-        return self.spec.name
-
-    def place(self, row: int) -> str:
-        """The location of a row for messages."""
-        uri, record = self.units.origin(row)
-        return f"{uri}, record {record}"
-
-
-class _TableLoader:
-    """Reads tables into a join. Several threads can read tables, but only one at a time adds rows to the join."""
-
-    def __init__(self, join: Join) -> None:
-        self._join = join
-        self._turn = Lock()
-        self._stopped = Event()
-        self.lost: dict[tuple[int, str], tuple[int, str]] = {}
-        """For each table and column, the number of decimals that lost digits, and the first such decimal."""
-
-    def stop(self) -> None:
-        """Makes all threads stop before their next batch."""
-        self._stopped.set()
-
-    def read(self, table: _Table) -> list[tuple[int, str]]:
-        """Adds the rows of a table to the join. Returns the table's bad rows with the reasons. Stops if there are too many bad rows."""
-        bad: list[tuple[int, str]] = []
-        samples = np.arange(table.units.samples, dtype=np.int64)
-        size = table.units.size
-        step = samples_of_a_batch(size if size >= len(samples) else len(samples) * _ROW_BYTES, len(samples), most=_READ_RECORDS)
-        parts = (samples[first : first + step] for first in range(0, len(samples), step))
-        for read in table.reader.read(table.units, parts):
-            batch = without_null_keys(read, table.keys)
-            bad += [(each.sample, each.reason) for each in batch.bad]
-            for lost in batch.lost:
-                count, first = self.lost.get((table.number, lost.column), (0, lost.texts[0]))
-                self.lost[table.number, lost.column] = (count + len(lost.texts), first)
-            if len(bad) > _MOST_BAD or self._stopped.is_set():
-                break
-            if batch.records.num_rows:
-                with self._turn:
-                    self._join.add(
-                        table.number,
-                        batch.records.column(SAMPLE),
-                        [batch.records.column(name) for name in table.keys],
-                        [batch.records.column(name) for name in table.others],
-                    )
-        return bad
-
-
 class _Planner:
     """Reads and joins the tables of a source, and writes the records."""
 
@@ -182,7 +118,7 @@ class _Planner:
             failed.pop_all()
         return self._state
 
-    def _join(self, tables: Sequence[_Table]) -> Iterator[Unit]:
+    def _join(self, tables: Sequence[OpenTable]) -> Iterator[Unit]:
         schema = _schema(self._source, tables)
         self._state["schema"] = schema_text(schema)
         original_types = _field_metadata(tables, WAS)
@@ -194,26 +130,50 @@ class _Planner:
             self._state[TEXTS] = texts
         if not any(len(table.units) for table in tables):
             return
-        with Join([table.columns for table in tables]) as join:
-            self._fill(join, tables)
-            keys = join.match()
+        with closing(self._joining(_with_types_of_keys(tables))) as joining:
+            self._read(joining, tables)
+            keys = joining.match()
             self._refuse_duplicates(keys, tables)
             self._check_missing(keys, tables)
-            yield from _write_units(join.records(), schema, self._files.folder)
+            yield from _write_units(self._records(joining, tables), schema, self._files.folder)
         yield from self._bad
 
-    def _open_tables(self, readers: ExitStack) -> list[_Table]:
+    def _records(self, joining: Joining, tables: Sequence[OpenTable]) -> Iterator[pa.RecordBatch]:
+        """Yields the records. Notes whether an earlier rule may have divided them otherwise."""
+        if is_for_memory([table.columns for table in tables]):
+            self._access.may_cut_otherwise = yield from may_be_cut_otherwise(joining.records())
+        else:
+            yield from joining.records()
+
+    def _joining(self, tables: Sequence[OpenTable]) -> Joining:
+        """The way to join these tables: by the job's engine of SQL, if it has one that can join them and helps, or else in this process.
+
+        A plan that follows an older rule is made in this process, as the earlier release made it.
+        """
+        engine, version = self._access.sql_engine, self._access.version_of(JOINS)
+        if engine is None or (version == 1 and is_for_memory([table.columns for table in tables])):
+            return JoinHere(tables, version)
+        size = sum(table.units.size for table in tables)
+        if not engine.helps(size):
+            logger.info("source.join: the tables have %d MiB, so they are joined in this process.", size >> 20)
+            return JoinHere(tables, version)
+        if (reason := fault(tables)) is not None:
+            logger.warning("source.join: the tables are joined in this process, because %s.", reason)
+            return JoinHere(tables, version)
+        return JoinBySql(tables, engine)
+
+    def _open_tables(self, readers: ExitStack) -> list[OpenTable]:
         """Opens the tables. Closing `readers` closes the readers of all tables.
 
         In a table of sequences, a row with a null is a bad row, because the steps of a sequence can't be null.
         """
-        tables: list[_Table] = []
+        tables: list[OpenTable] = []
         for number, spec in enumerate(self._source.tables):
             with self._access.refusing_nulls() if spec.order_by is not None else nullcontext():
                 tables.append(self._open_table(number, spec, readers))
         return tables
 
-    def _open_table(self, number: int, spec: JoinTable, readers: ExitStack) -> _Table:
+    def _open_table(self, number: int, spec: JoinTable, readers: ExitStack) -> OpenTable:
         kind = spec.source.kind
         source = spec.source.member
         reader_type = reader_class(kind)
@@ -225,29 +185,24 @@ class _Planner:
         if self._access.output is not None:
             overlaps.check_units(units, self._access.output, self._access)
         reader = readers.enter_context(reader_type(source, state, self._access))
-        return _table(number, spec, reader, units, self._source)
+        return replace(_table(number, spec, reader, units, self._source), state=state, rules=self._access.rules())
 
-    def _fill(self, join: Join, tables: Sequence[_Table]) -> None:
-        """Adds all rows to the join, except bad rows. Reads several tables concurrently if the memory suffices."""
-        at_once = max(1, min(len(tables), limits.processors(), limits.memory_bytes() // _READER_BYTES))
-        loader = _TableLoader(join)
-        with ThreadPoolExecutor(at_once, "join-table") as pool:
-            futures = [pool.submit(loader.read, table) for table in tables]
-            try:
-                # Report errors in the order of the tables, even if a later table failed earlier.
-                for table, future in zip(tables, futures, strict=True):
-                    for row, reason in future.result():
-                        self._add_bad_row(table, row, reason)
-            finally:
-                loader.stop()
-        for (number, column), (count, first) in sorted(loader.lost.items()):
-            self._state.setdefault("warnings", []).append(
-                f"join, table {tables[number].name}: decimals of {count:,} row{'s' * (count != 1)} of the column {column!r} have more digits than float64 holds, such as {first}"
-            )
+    def _read(self, joining: Joining, tables: Sequence[OpenTable]) -> None:
+        """Makes all tables be read. Notes the bad rows and the decimals that have lost digits."""
+        lost: list[str] = []
+        with closing(joining.read()) as found:
+            for table, findings in zip(tables, found, strict=True):
+                for row, reason in findings.bad:
+                    self._add_bad_row(table, row, reason)
+                for column, (count, first) in sorted(findings.lost.items()):
+                    lost.append(
+                        f"join, table {table.name}: decimals of {count:,} row{'s' * (count != 1)} of the column {column!r} have more digits than float64 holds, such as {first}"
+                    )
+        self._state.setdefault("warnings", []).extend(lost)
 
-    def _add_bad_row(self, table: _Table, row: int, reason: str) -> None:
-        if len(self._bad) >= _MOST_BAD:
-            raise BadData(f"source.join: the tables have more than {_MOST_BAD:,} bad rows; {table.place(row)}: {reason}")
+    def _add_bad_row(self, table: OpenTable, row: int, reason: str) -> None:
+        if len(self._bad) >= open_table.MOST_BAD:
+            raise BadData(f"source.join: the tables have more than {open_table.MOST_BAD:,} bad rows; {table.place(row)}: {reason}")
         index, within = table.units.locate(np.array([row], np.int64))
         unit = table.units.unit(int(index[0]))
         self._bad.append(
@@ -263,7 +218,7 @@ class _Planner:
             )
         )
 
-    def _refuse_duplicates(self, keys: Keys, tables: Sequence[_Table]) -> None:
+    def _refuse_duplicates(self, keys: KeyCounts, tables: Sequence[OpenTable]) -> None:
         for table in tables:
             if table.spec.duplicates != "Refuse" or table.columns.order_by is not None:
                 continue
@@ -275,9 +230,9 @@ class _Planner:
                     "Set duplicates: First or Last to use one of the rows, or orderBy to make sequences of them."
                 )
 
-    def _check_missing(self, keys: Keys, tables: Sequence[_Table]) -> None:
+    def _check_missing(self, keys: KeyCounts, tables: Sequence[OpenTable]) -> None:
         missing: list[str] = []
-        incomplete: list[_Table] = []
+        incomplete: list[OpenTable] = []
         for table in tables:
             count = keys.missing(table.number)
             if count.keys:
@@ -290,7 +245,7 @@ class _Planner:
         self._state.setdefault("warnings", []).extend(f"join: left out because {each}" for each in missing)
         self._state["ignored"] = keys.keys_in_any() - keys.keys_in_all()
 
-    def _bad_rows(self, tables: Sequence[_Table]) -> str:
+    def _bad_rows(self, tables: Sequence[OpenTable]) -> str:
         """Returns a sentence that points out the bad rows of these tables, whose keys count as missing. Empty if there are no bad rows."""
         bad = [unit for unit in self._bad if unit.root in [1 + table.number for table in tables]]
         if not bad:
@@ -314,7 +269,7 @@ def _are(count: Count) -> str:
     return "are" if count.keys > 1 else "is"
 
 
-def _table(number: int, spec: JoinTable, reader: Reader, units: UnitTable, source: JoinSource) -> _Table:
+def _table(number: int, spec: JoinTable, reader: Reader, units: UnitTable, source: JoinSource) -> OpenTable:
     """The open table. Raises BadSpec for columns that don't exist or can't be keys."""
     of = f"source.join: the table {spec.name}"
     schema = reader.schema()
@@ -322,7 +277,7 @@ def _table(number: int, spec: JoinTable, reader: Reader, units: UnitTable, sourc
         raise BadSpec(f"{of}: the column {SAMPLE!r} has a reserved name; leave it out of the table's source, or give it another name.")
     if not units.samples and not len(schema):
         empty = Columns(pa.schema([(key, pa.string()) for key in source.keys]), pa.schema([]), None)
-        return _Table(number, spec, reader, units, [], [], empty)
+        return OpenTable(number, spec, reader, units, [], [], empty, {}, {})
     keys = find_columns(spec.keys or source.keys, schema, of=of)
     if len(keys) != len(source.keys):
         raise BadSpec(f"{of} has the key columns {', '.join(keys)}, but join.keys are {', '.join(source.keys)}.")
@@ -336,7 +291,13 @@ def _table(number: int, spec: JoinTable, reader: Reader, units: UnitTable, sourc
         order_by=order_by,
         last=spec.duplicates == "Last",
     )
-    return _Table(number, spec, reader, units, keys, others, columns)
+    return OpenTable(number, spec, reader, units, keys, others, columns, {}, {})
+
+
+def _with_types_of_keys(tables: Sequence[OpenTable]) -> list[OpenTable]:
+    """The tables, in which tables without columns have keys of the same types as the others."""
+    keys = next((table.columns.keys for table in tables if table.keys), tables[0].columns.keys)
+    return [table if table.keys else replace(table, columns=replace(table.columns, keys=keys)) for table in tables]
 
 
 def _key_type(kind: pa.DataType, name: str, of: str) -> pa.DataType:
@@ -356,7 +317,7 @@ def _key_type(kind: pa.DataType, name: str, of: str) -> pa.DataType:
     raise BadSpec(f"{of}: the column {name!r} is {kind}, which can't be a key; make it a column of whole numbers or text.")
 
 
-def _schema(source: JoinSource, tables: Sequence[_Table]) -> pa.Schema:
+def _schema(source: JoinSource, tables: Sequence[OpenTable]) -> pa.Schema:
     """The columns of the records. Raises BadSpec for keys of different types and for duplicate names."""
     fields: list[Any] = []
     owners: dict[str, str] = {}
@@ -389,7 +350,7 @@ def _schema(source: JoinSource, tables: Sequence[_Table]) -> pa.Schema:
     return pa.schema(fields)
 
 
-def _field_metadata(tables: Sequence[_Table], key: str) -> dict[str, str]:
+def _field_metadata(tables: Sequence[OpenTable], key: str) -> dict[str, str]:
     """The value of each column's metadata entry `key`, keyed by the column's name in the join. Columns without this metadata entry are left
     out."""
     return {

@@ -5,7 +5,7 @@ memory, all rows are moved to DuckDB, which joins the tables out of core (`out_o
 same pieces.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Generator, Iterator, Sequence
 from typing import Any, Final
 
 import numpy as np
@@ -23,6 +23,9 @@ from dataprep_converter.runtime import limits
 
 __all__ = ["Columns", "Count", "Join", "Keys"]
 
+JOINS: Final = "joins"
+"""The part of the rules (see `run_id.PARTS`) that says how joined records are divided into pieces. In version 1, a column without nulls in
+a piece could count as larger if the rows were joined in memory, and the column had nulls in other pieces."""
 PIECE_RECORDS: Final = 2048
 """The maximum number of joined records that are built together. If records are large, fewer are built together, so that their total size is
 about _PIECE_BYTES."""
@@ -40,14 +43,13 @@ class Join(Closeable):
     """A join of tables. To use this class, add the rows of all tables, match the keys, check for duplicate and missing keys, and read the
     records."""
 
-    def __init__(self, tables: Sequence[Columns]) -> None:
+    def __init__(self, tables: Sequence[Columns], version: int = 2) -> None:
+        """`version` is the version of the part JOINS."""
         self._tables = tables
         self._schemas = [table.plain() for table in tables]
         out_of_core.require()
-        # Use only half of the memory for the rows, because moving the rows to DuckDB needs the same amount of memory again. A join in
-        # memory also copies the rows, but needs less memory than a move to DuckDB, because columns are copied one at a time.
-        self._share = min(_MOST, (limits.memory_bytes() - _KEPT_FREE) // 2)
-        self._in_memory = InMemory(tables, self._share) if self._share > 0 and is_for_memory(tables) else None
+        self._share = share_of_memory()
+        self._in_memory = InMemory(tables, self._share, drops_bitmaps=version > 1) if self._share > 0 and is_for_memory(tables) else None
         self._matching: Matching = self._in_memory or self._out_of_core()
 
     def close(self) -> None:
@@ -80,33 +82,65 @@ class Join(Closeable):
     def records(self) -> Iterator[pa.RecordBatch]:
         """Yields the joined records in the order of the keys, in small pieces. The keys come first, then the other columns of each table.
         The columns of a table of sequences are lists."""
-        keys, tables = self._matching.row_streams()
-        count = min(PIECE_RECORDS, _FIRST_RECORDS)
-        while len((key_columns := keys.take(count))[0]):
-            size = 0
-            for piece in self._pieces(key_columns, tables):
-                size += piece.nbytes
-                yield piece
-            count = max(1, min(PIECE_RECORDS, _PIECE_BYTES * len(key_columns[0]) // max(1, size)))
+        yield from records_of(self._tables, *self._matching.row_streams())
 
-    def _pieces(self, key_columns: Sequence[Array], tables: Sequence[Rows]) -> Iterator[pa.RecordBatch]:
-        """Yields the records of some keys, in pieces whose number of steps is limited."""
-        kinds = self._tables[0].keys.types
-        sequences = [number for number, table in enumerate(self._tables) if table.order_by is not None]
-        lengths = {number: to_numpy(column) for number, column in zip(sequences, key_columns[len(kinds) :], strict=True)}
-        steps = np.cumsum(sum(lengths.values(), np.zeros(len(key_columns[0]), np.int64)))
-        first = 0
-        while first < len(steps):
-            before = int(steps[first - 1]) if first else 0
-            stop = max(first + 1, int(np.searchsorted(steps, before + _PIECE_ROWS, side="right")))
-            columns = [restore(_part(column, first, stop), kind) for column, kind in zip(key_columns, kinds, strict=False)]
-            for number, (table, stream) in enumerate(zip(self._tables, tables, strict=True)):
-                sizes = lengths[number][first:stop] if number in lengths else None
-                rows = stream.take(int(sizes.sum()) if sizes is not None else stop - first)
-                # If a table has only key columns, DuckDB returns a placeholder column for this table, and `zip` leaves that column out.
-                columns += [_group(restore(column, kind), sizes) for column, kind in zip(rows, table.others.types, strict=False)]
-            yield pa.RecordBatch.from_arrays(columns, names=[str(place) for place in range(len(columns))])
-            first = stop
+
+def share_of_memory() -> int:
+    """The number of bytes that the rows may have in this process. Not positive if there is no memory for them.
+
+    This is only half of the memory, because moving the rows to DuckDB needs the same amount of memory again. A join in memory also copies
+    the rows, but needs less memory than a move to DuckDB, because columns are copied one at a time.
+    """
+    return min(_MOST, (limits.memory_bytes() - _KEPT_FREE) // 2)
+
+
+def records_of(tables: Sequence[Columns], keys: Rows, streams: Sequence[Rows]) -> Iterator[pa.RecordBatch]:
+    """Yields the joined records in the order of the streams, in small pieces. `keys` and `streams` are the streams that
+    `Matching.row_streams` returns. The length of each piece depends only on the content of the pieces before it."""
+    count = min(PIECE_RECORDS, _FIRST_RECORDS)
+    while len((key_columns := keys.take(count))[0]):
+        size = 0
+        for piece in _pieces(tables, key_columns, streams):
+            size += piece.nbytes
+            yield piece
+        count = _next_count(len(key_columns[0]), size)
+
+
+def may_be_cut_otherwise(pieces: Iterator[pa.RecordBatch]) -> Generator[pa.RecordBatch, None, bool]:
+    """Yields the pieces of records without sequences. Returns whether version 1 of the part JOINS may have divided these records
+    otherwise. The answer is the same for all ways to join the tables."""
+    has_nulls = depends = False
+    for piece in pieces:
+        has_nulls = has_nulls or any(column.null_count for column in piece.columns)
+        bitmaps = piece.num_columns * -(-piece.num_rows // 8)
+        depends = depends or _next_count(piece.num_rows, piece.nbytes) != _next_count(piece.num_rows, piece.nbytes + bitmaps)
+        yield piece
+    return has_nulls and depends
+
+
+def _next_count(records: int, size: int) -> int:
+    """The number of records to build together after this many records, which had `size` bytes."""
+    return max(1, min(PIECE_RECORDS, _PIECE_BYTES * records // max(1, size)))
+
+
+def _pieces(tables: Sequence[Columns], key_columns: Sequence[Array], streams: Sequence[Rows]) -> Iterator[pa.RecordBatch]:
+    """Yields the records of some keys, in pieces whose number of steps is limited."""
+    kinds = tables[0].keys.types
+    sequences = [number for number, table in enumerate(tables) if table.order_by is not None]
+    lengths = {number: to_numpy(column) for number, column in zip(sequences, key_columns[len(kinds) :], strict=True)}
+    steps = np.cumsum(sum(lengths.values(), np.zeros(len(key_columns[0]), np.int64)))
+    first = 0
+    while first < len(steps):
+        before = int(steps[first - 1]) if first else 0
+        stop = max(first + 1, int(np.searchsorted(steps, before + _PIECE_ROWS, side="right")))
+        columns = [restore(_part(column, first, stop), kind) for column, kind in zip(key_columns, kinds, strict=False)]
+        for number, (table, stream) in enumerate(zip(tables, streams, strict=True)):
+            sizes = lengths[number][first:stop] if number in lengths else None
+            rows = stream.take(int(sizes.sum()) if sizes is not None else stop - first)
+            # If a table has only key columns, DuckDB returns a placeholder column for this table, and `zip` leaves that column out.
+            columns += [_group(restore(column, kind), sizes) for column, kind in zip(rows, table.others.types, strict=False)]
+        yield pa.RecordBatch.from_arrays(columns, names=[str(place) for place in range(len(columns))])
+        first = stop
 
 
 def _part(column: Array, first: int, stop: int) -> Array:

@@ -13,8 +13,8 @@ from dataprep_converter.readers.joins.tables import Count
 Places = npt.NDArray[np.int64]
 
 
-class Keys(Protocol):
-    """The matched keys of some tables."""
+class KeyCounts(Protocol):
+    """Which of the matched keys of some tables are duplicate or missing."""
 
     def duplicates(self, table: int) -> Count:
         """Counts the keys that occur in several rows of a table."""
@@ -32,6 +32,10 @@ class Keys(Protocol):
     def keys_in_any(self) -> int:
         """The number of distinct keys in all tables together."""
         ...
+
+
+class Keys(KeyCounts, Protocol):
+    """The matched keys of some tables."""
 
     def chosen_rows(self) -> Sequence[Places]:
         """For each table, the `row` of each key that exists in all tables, in the order of the keys. If several rows have the same key,

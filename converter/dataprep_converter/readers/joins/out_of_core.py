@@ -5,8 +5,7 @@ only its temporary folder, to which it moves data that exceeds its share of the 
 depends neither on the number of threads nor on the size of the memory.
 
     t0, t1, …   the tables:   row | k0, k1, … | c0, c1, …
-    places      the keys:     k0, k1, … | n0, first0, last0 | n1, first1, last1 | …
-                              n, first and last are the count, the first and the last row of each table with this key
+    places      the keys and their rows; see `places.py`
 """
 
 # ruff: noqa: S608 - names of tables and columns are numbers, and statements contain no values.
@@ -21,8 +20,9 @@ from typing import TYPE_CHECKING, Any, Final
 import pyarrow as pa
 
 from dataprep_converter.core.errors import BadSpec, ConvertError, StoreFull
-from dataprep_converter.core.tensors import Array
-from dataprep_converter.readers.joins.keys import Places, first_of
+from dataprep_converter.readers.joins.keys import Places
+from dataprep_converter.readers.joins.places import CountsBySql, in_all_tables, key_columns, places_of, row_of
+from dataprep_converter.readers.joins.row_stream import RowStream
 from dataprep_converter.readers.joins.tables import Columns, Count
 from dataprep_converter.runtime import limits
 
@@ -38,8 +38,6 @@ rows."""
 _LEAST: Final = 96 << 20
 _EACH_THREAD: Final = 96 << 20
 
-_arrow: Any = pa  # the type stubs lack some functions
-
 
 def require() -> None:
     """Raises BadSpec if DuckDB isn't installed."""
@@ -52,7 +50,8 @@ class OutOfCore:
 
     def __init__(self, tables: Sequence[Columns], share: int) -> None:
         self._tables = tables
-        self._keys = [f"k{number}" for number in range(len(tables[0].keys))]
+        self._keys = key_columns(tables)
+        self._counts = CountsBySql(tables, self._fetch)
         self._incoming: list[list[pa.RecordBatch]] = [[] for _ in tables]
         self._folder = tempfile.mkdtemp(prefix="dataprep-join-")
         try:
@@ -87,53 +86,43 @@ class OutOfCore:
         """Finds the rows of each key after all rows have been added."""
         for table in range(len(self._tables)):
             self._insert(table)
-        keys = ", ".join(self._keys)
-        each = ", ".join(
-            f"count(*) FILTER (t = {t}) AS n{t}, min(row) FILTER (t = {t}) AS first{t}, max(row) FILTER (t = {t}) AS last{t}"
-            for t in range(len(self._tables))
-        )
-        union = " UNION ALL ".join(f"SELECT {keys}, row, {t} AS t FROM t{t}" for t in range(len(self._tables)))
         with _translate_errors():
-            self._database.execute(f"CREATE TABLE places AS SELECT {keys}, {each} FROM ({union}) GROUP BY {keys}")
+            self._database.execute(f"CREATE TABLE places AS {places_of(self._tables)}")
         return self
 
     def duplicates(self, table: int) -> Count:
         """Counts the keys that occur in several rows of a table."""
-        return self._count(f"n{table} > 1", table)
+        return self._counts.duplicates(table)
 
     def missing(self, table: int) -> Count:
         """Counts the keys that are missing from a table but exist in another table. The `Count` includes the smallest such key as an
         example, with its rows in the first table that contains it."""
-        count = self._count(f"n{table} = 0", table)
-        if not count.keys:
-            return count
-        others = [self._count(f"n{table} = 0 AND n{other} > 0", other) for other in range(len(self._tables)) if other != table]
-        return first_of(others, count.keys)
+        return self._counts.missing(table)
 
     def keys_in_all(self) -> int:
         """The number of keys that exist in all tables."""
-        return self._count(self._in_all_tables(), 0).keys
+        return self._counts.keys_in_all()
 
     def keys_in_any(self) -> int:
         """The number of distinct keys in all tables together."""
-        return self._count("true", 0).keys
+        return self._counts.keys_in_any()
 
     def chosen_rows(self) -> list[Places]:
         """For each table, the rows of the keys that exist in all tables."""
-        rows = ", ".join(f"{_row_of(table)}{number}" for number, table in enumerate(self._tables))
-        query = f"SELECT {rows} FROM places WHERE {self._in_all_tables()} ORDER BY {', '.join(self._keys)}"
+        rows = ", ".join(f"{row_of(table)}{number}" for number, table in enumerate(self._tables))
+        query = f"SELECT {rows} FROM places WHERE {in_all_tables(self._tables)} ORDER BY {', '.join(self._keys)}"
         with _translate_errors():
             table: Any = self._database.cursor().sql(query).to_arrow_table()
         return [column.to_numpy() for column in table.columns]
 
-    def row_streams(self) -> "tuple[_Stream, list[_Stream]]":
+    def row_streams(self) -> tuple[RowStream, list[RowStream]]:
         """The keys and the other columns in order; see `Matching`."""
         order = ", ".join(self._keys)
         counts = "".join(f", n{number}" for number, table in enumerate(self._tables) if table.order_by is not None)
         with _translate_errors():
             # Use a separate statement for each table. A single statement that joins and orders all tables would need memory for all tables
             # at once.
-            keys = self._stream(f"SELECT {order}{counts} FROM places WHERE {self._in_all_tables()} ORDER BY {order}")
+            keys = self._stream(f"SELECT {order}{counts} FROM places WHERE {in_all_tables(self._tables)} ORDER BY {order}")
             return keys, [self._stream(self._rows_of(number, table)) for number, table in enumerate(self._tables)]
 
     def _rows_of(self, number: int, table: Columns) -> str:
@@ -141,30 +130,20 @@ class OutOfCore:
         columns = ", ".join(f"t.c{place}" for place in range(len(table.others))) or "NULL"
         order = ", ".join(f"p.{key}" for key in self._keys)
         if table.order_by is None:
-            on = f"t.row = p.{_row_of(table)}{number}"
+            on = f"t.row = p.{row_of(table)}{number}"
         else:
             on = " AND ".join(f"t.{key} = p.{key}" for key in self._keys)
             order += "".join(f", t.c{place}" for place in table.order_by) + ", t.row"
-        return f"SELECT {columns} FROM t{number} AS t JOIN places AS p ON {on} WHERE {self._in_all_tables()} ORDER BY {order}"
+        return f"SELECT {columns} FROM t{number} AS t JOIN places AS p ON {on} WHERE {in_all_tables(self._tables)} ORDER BY {order}"
 
-    def _in_all_tables(self) -> str:
-        return " AND ".join(f"n{number} > 0" for number in range(len(self._tables)))
-
-    def _count(self, where: str, table: int) -> Count:
-        keys = ", ".join(self._keys)
+    def _fetch(self, query: str) -> list[tuple[Any, ...]]:
         with _translate_errors():
-            total = self._database.execute(f"SELECT count(*) FROM places WHERE {where}").fetchone()
-            if total is None or not total[0]:
-                return Count(0)
-            example = self._database.execute(
-                f"SELECT {keys}, first{table}, last{table} FROM places WHERE {where} ORDER BY {keys} LIMIT 1"
-            ).fetchone()
-        row = tuple(example or ())
-        return Count(total[0], row[:-2], table, (row[-2], row[-1]))
+            return self._database.execute(query).fetchall()
 
-    def _stream(self, query: str) -> "_Stream":
+    def _stream(self, query: str) -> RowStream:
         # Use a separate cursor, because another statement on the same cursor would end the stream.
-        return _Stream(self._database.cursor().sql(query).to_arrow_reader(_BATCH_RECORDS))
+        reader = self._database.cursor().sql(query).to_arrow_reader(_BATCH_RECORDS)
+        return RowStream(reader.schema, _batches(reader))
 
     def _execute(self, statement: str, incoming: pa.Table | pa.RecordBatch) -> None:
         self._database.register("incoming", incoming)
@@ -172,37 +151,13 @@ class OutOfCore:
         self._database.unregister("incoming")
 
 
-def _row_of(table: Columns) -> str:
-    return "last" if table.last else "first"
-
-
-class _Stream:
-    """Returns the rows of a query in pieces of any requested length."""
-
-    def __init__(self, reader: pa.RecordBatchReader) -> None:
-        self._reader = reader
-        self._rest: pa.Table = reader.schema.empty_table()
-
-    def take(self, rows: int) -> list[Array]:
-        """The columns of the next rows; see `Rows`."""
-        parts = [self._rest]
-        missing = rows - self._rest.num_rows
+def _batches(reader: pa.RecordBatchReader) -> Iterator[pa.RecordBatch]:
+    while True:
         with _translate_errors():
-            while missing > 0:
-                batch = next(self._reader, None)
-                if batch is None:
-                    break
-                parts.append(pa.Table.from_batches([batch]))
-                missing -= batch.num_rows
-        combined = _arrow.concat_tables(parts)
-        self._rest = combined.slice(rows)
-        return [_as_array(column) for column in combined.slice(0, rows).columns]
-
-
-def _as_array(column: Any) -> Array:
-    """A table's column as one array."""
-    array: Array = _arrow.concat_arrays(column.chunks) if column.num_chunks else _arrow.array([], column.type)
-    return array
+            batch = next(reader, None)
+        if batch is None:
+            return
+        yield batch
 
 
 def _connect(folder: str, memory: int) -> "DuckDBPyConnection":

@@ -19,6 +19,7 @@ from dataprep_converter.formats.registry import encoder_class
 from dataprep_converter.inputs.access import Access
 from dataprep_converter.inputs.archive_uris import archive_of
 from dataprep_converter.planning.planner import NewPlan, make_plan
+from dataprep_converter.readers.joins.joined_tables import JOINS
 from dataprep_converter.readers.text_scan.files import TEXT_UNITS
 from dataprep_converter.records.feature import FeatureSpec
 from dataprep_converter.sampling.plan import Plan, Tables, WholePlan
@@ -157,9 +158,9 @@ def _is_run_of(head: PlanHead, spec: DataPrepJobSpec, planned: PlanHead) -> bool
 
 
 def _divides_otherwise(head: PlanHead, fresh: PlanHead) -> bool:
-    """Whether another release may have planned the same records, but divided large text files into other units. The digest of the inputs
-    then differs, although the inputs may be the same."""
-    is_other = head.parts.get(TEXT_UNITS) != fresh.parts.get(TEXT_UNITS)
+    """Whether another release may have planned the same records, but divided large text files or joined records into other units. The
+    digest of the inputs then differs, although the inputs may be the same."""
+    is_other = any(head.parts.get(part) != fresh.parts.get(part) for part in (TEXT_UNITS, JOINS))
     return is_other and head.spec_sha256 == fresh.spec_sha256 and head.samples == fresh.samples
 
 

@@ -1,0 +1,152 @@
+"""Joins tables by an engine of SQL that has several machines; see *Joins on Spark* in docs/design.md.
+
+t0, t1, …   the tables, as `PartReader` reads them
+places      the keys and their rows; see `places.py`
+matched     the keys in all tables: k0, k1, … | row0, n0 | row1, n1 | … | n
+            row is the row to use, n0 the number of rows with this key, and n the number of the joined record
+"""
+
+# ruff: noqa: S608 - names of tables and columns are numbers, and statements contain no values of the user.
+
+import json
+import shutil
+import tempfile
+from collections.abc import Generator, Iterator, Sequence
+from typing import Any, Final
+
+import pyarrow as pa
+
+from dataprep_converter.core.closeable import Closeable
+from dataprep_converter.core.tensors import Array
+from dataprep_converter.readers.joins import open_table, part_reader, ranges
+from dataprep_converter.readers.joins.carriers import carrier, ordered_type, returned, unordered
+from dataprep_converter.readers.joins.joined_tables import records_of
+from dataprep_converter.readers.joins.keys import KeyCounts, Rows
+from dataprep_converter.readers.joins.open_table import Findings, OpenTable
+from dataprep_converter.readers.joins.part_reader import PartReader
+from dataprep_converter.readers.joins.places import CountsBySql, in_all_tables, key_columns, places_of, row_of
+from dataprep_converter.readers.joins.row_stream import RowStream
+from dataprep_converter.readers.joins.tables import Columns
+from dataprep_converter.runtime.sql_engine import SqlEngine
+
+_PLACES: Final = "places"
+_MATCHED: Final = "matched"
+
+
+def fault(tables: Sequence[OpenTable]) -> str | None:
+    """Why an engine can't join these tables, or None if it can."""
+    for table in tables:
+        for name, kind in zip(table.others, table.columns.plain().types[1 + len(table.columns.keys) :], strict=True):
+            if carrier(kind) is None:
+                return f"the column {name!r} of the table {table.name} is {kind}"
+        for place in table.columns.order_by or ():
+            if ordered_type(table.columns.plain().field(f"c{place}").type) is None:
+                return f"the table {table.name} is ordered by {table.others[place]!r}, a list"
+    return None
+
+
+class JoinBySql(Closeable):
+    """Joins tables by an engine; see `Joining`."""
+
+    def __init__(self, tables: Sequence[OpenTable], engine: SqlEngine) -> None:
+        self._tables = tables
+        self._engine = engine
+        self._columns = [table.columns for table in tables]
+        self._keys = key_columns(self._columns)
+        self._counts = CountsBySql(self._columns, engine.rows, self._values)
+        self._folder = tempfile.mkdtemp(prefix="dataprep-join-")
+
+    def close(self) -> None:
+        """Removes the views, and the files that haven't been read."""
+        self._engine.forget([*(f"t{table.number}" for table in self._tables), _PLACES, _MATCHED])
+        shutil.rmtree(self._folder, ignore_errors=True)
+
+    def read(self) -> Generator[Findings, None, None]:
+        """Reads the tables on the engine's machines."""
+        for table in self._tables:
+            rows = PartReader.of(table)
+            self._engine.read(f"t{table.number}", rows.schema, rows.parts, rows)
+        for table in self._tables:
+            yield self._findings(table)
+
+    def _findings(self, table: OpenTable) -> Findings:
+        """What the tasks say about a table. Raises the error of the first part that has one."""
+        found = Findings()
+        said = f"SELECT row, said, what FROM t{table.number} WHERE what"
+        for _, text, what in self._engine.rows(f"{said} IN ('{part_reader.ERROR}', '{part_reader.LOST}') ORDER BY row, what"):
+            if what == part_reader.ERROR:
+                raise part_reader.error_of(text)
+            found.add_lost(*json.loads(text))
+        bad = self._engine.rows(f"{said} = '{part_reader.BAD}' ORDER BY row LIMIT {open_table.MOST_BAD + 1}")
+        found.bad = [(row, reason) for row, reason, _ in bad]
+        return found
+
+    def match(self) -> KeyCounts:
+        """Matches the keys."""
+        self._engine.keep(_PLACES, places_of(self._columns))
+        return self._counts
+
+    def records(self) -> Iterator[pa.RecordBatch]:
+        """Lays the rows down, and returns an iterator of the joined records."""
+        records = self._counts.keys_in_all()
+        each = ", ".join(f"{row_of(table)}{number} AS row{number}, n{number}" for number, table in enumerate(self._columns))
+        keys = ", ".join(self._keys)
+        self._engine.number(_MATCHED, f"SELECT {keys}, {each} FROM {_PLACES} WHERE {in_all_tables(self._columns)}", self._keys, records)
+        tables = [self._rows_of(number, table, records) for number, table in enumerate(self._columns)]
+        return records_of(self._columns, self._key_rows(records), tables)
+
+    def _key_rows(self, records: int) -> Rows:
+        """The stream of keys, with the lengths of sequences; see `Matching.row_streams`."""
+        lengths = [f"n{number}" for number, table in enumerate(self._columns) if table.order_by is not None]
+        names = [*self._keys, *lengths]
+        kinds = [*self._columns[0].keys.types, *[pa.int64()] * len(lengths)]
+        paths = self._lay_down("keys", f"SELECT n, {', '.join(names)} FROM {_MATCHED}", ["n"], names, records, rows=records)
+        return _stream(paths, pa.schema(list(zip(names, kinds, strict=True))), unordered)
+
+    def _rows_of(self, number: int, table: Columns, records: int) -> Rows:
+        """The stream of a table's other columns."""
+        names = [f"c{place}" for place in range(len(table.others))]
+        if not names:
+            return _NoColumns()
+        order = ["n"]
+        rows = records
+        on = f"t.row = m.row{number} AND t.what IS NULL"
+        if table.order_by is not None:
+            order += [*(f"o{place}" for place in range(len(table.order_by))), "row"]
+            rows = int(self._engine.rows(f"SELECT sum(n{number}) FROM {_MATCHED}")[0][0] or 0)
+            on = " AND ".join(f"t.{key} = m.{key}" for key in self._keys)
+        columns = ", ".join(f"t.{name} AS {name}" for name in (*order[1:], *names))
+        query = f"SELECT m.n AS n, {columns} FROM t{number} AS t JOIN {_MATCHED} AS m ON {on}"
+        paths = self._lay_down(f"t{number}", query, order, names, records, rows=rows)
+        plain = table.plain()
+        return _stream(paths, pa.schema([plain.field(name) for name in names]), returned)
+
+    def _lay_down(self, stream: str, query: str, order: Sequence[str], columns: Sequence[str], records: int, *, rows: int) -> list[str]:
+        """Writes the rows of a query to files. Returns the paths in order."""
+        write = ranges.RangeWriter(self._folder, stream, tuple(columns), ranges.RANGE_RECORDS)
+        number = f"n / {ranges.RANGE_RECORDS}"
+        files = self._engine.lay_down(query, order, records // ranges.RANGE_RECORDS + 1, f"cast(floor({number}) AS int)", write)
+        return ranges.paths_in_order(files, rows=rows)
+
+    def _values(self, key: tuple[Any, ...]) -> tuple[Any, ...]:
+        """The values of a key, for messages and comparisons."""
+        columns = (pa.array([value], ordered_type(kind)) for value, kind in zip(key, self._columns[0].keys.types, strict=True))
+        return tuple(unordered(column, kind)[0].as_py() for column, kind in zip(columns, self._columns[0].keys.types, strict=True))
+
+
+class _NoColumns:
+    """The stream of a table that has only keys."""
+
+    def take(self, rows: int) -> list[Array]:
+        """No columns."""
+        del rows
+        return []
+
+
+def _stream(paths: Sequence[str], schema: pa.Schema, back: Any) -> RowStream:
+    """The rows of the files. `back` changes a column back to its type in `schema`."""
+    batches = (
+        pa.RecordBatch.from_arrays([back(column, kind) for column, kind in zip(batch.columns, schema.types, strict=True)], schema=schema)
+        for batch in ranges.rows_in_files(paths)
+    )
+    return RowStream(schema, batches)
