@@ -202,7 +202,7 @@ class DataPrepJobSpec(Model):
     """The converter pods. The pods of a scan and of the first round of a shuffle have the same fields, but no devices."""
     # There is no default, because the API server would write it into each job, and earlier releases would refuse the job.
     planning: Planning | None = None
-    """Pods of the plan, merge and commit steps. There is a merge step only if several pods scan the input."""
+    """Pods of the plan, merge and commit steps. There is a merge step only if several pods scan the input. With `engine`, the pods of the plan step have the sizes of the engine."""
     engine: Engine | None = None
     """Engine that joins the tables of `source.join`. Without an engine, one pod joins them and needs a disk for all rows. `dataprep run` ignores the field; see `--engine spark`."""
     profile: Annotated[str, Field(min_length=1, max_length=253)] | None = None
