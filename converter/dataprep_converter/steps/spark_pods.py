@@ -179,7 +179,7 @@ def work(cluster: Cluster, spark: Installation) -> NoReturn:
                 code = process.wait()
             finally:
                 _stop(process)
-        logger.warning("the worker has ended with exit code %d, because it lost the master; it is started again", code)
+        logger.warning("the worker has ended with exit code %d; it is started again", code)
         time.sleep(_POLL_SECONDS)
 
 

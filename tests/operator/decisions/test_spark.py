@@ -149,6 +149,22 @@ def test_a_pod_with_too_little_memory_names_its_field(world: World, index: int, 
     assert world.message().endswith(f"raise engine.spark.{field}.memoryOverhead.")
 
 
+def test_a_cluster_without_a_worker_says_why(world: World) -> None:
+    """The driver has started, and waits for a worker."""
+    world.apply(**SPEC)
+    world.settle()
+    world.pod("plan", world.scheduled(phase="Running"), index=0)
+    for index in (1, 2):
+        world.pod("plan", world.unschedulable("0/3 nodes are available: 3 Insufficient memory."), index=index)
+    world.settle()
+    assert world.condition("Ready")[1] == "Unschedulable"
+    assert "3 Insufficient memory" in world.message("Ready")
+
+    world.pod("plan", world.scheduled(phase="Running"), index=1)
+    assert world.settle() == "Planning"
+    assert world.condition("Ready")[1] != "Unschedulable"
+
+
 def test_a_retry_has_its_own_service_and_secret(world: World) -> None:
     world.apply(**SPEC)
     world.settle()
