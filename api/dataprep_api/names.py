@@ -147,6 +147,14 @@ def scan_file(digest: str, part: int, number: int) -> str:
     return f"{scan_folder(digest)}/{part:05}-{number}.json"
 
 
+def join_folder(digest: str) -> str:
+    """Return the folder for joined rows that executors of Spark lay down. The plan step removes the folder when it has read the rows.
+
+    `digest` is the digest of the tables.
+    """
+    return f"{SIDE}/join-{digest}"
+
+
 def shuffle_folder(run_id: str) -> str:
     """Return the folder for the files of a shuffle in two rounds. The commit step removes the folder."""
     return f"{run_folder(run_id)}/shuffle"

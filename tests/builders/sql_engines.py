@@ -14,8 +14,10 @@ from dataprep_converter.inputs.access import Access
 class DuckDBEngine:
     """Implements `SqlEngine`. Rows are shuffled wherever Spark promises no order."""
 
-    def __init__(self) -> None:
+    def __init__(self, *, is_remote: bool = False) -> None:
         import duckdb
+
+        self.is_remote = is_remote
 
         self._database = duckdb.connect(":memory:")
         self._database.execute("SET threads = 1")
@@ -57,14 +59,14 @@ class DuckDBEngine:
         order: Sequence[str],
         ranges: int,
         range_of: str,
-        write: Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]],
+        write: Callable[[Access, Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]],
     ) -> list[tuple[Any, ...]]:
         """Sorts the rows of each range, and writes them in batches of 100 rows. Ranges are written in the reverse order."""
         said: list[tuple[Any, ...]] = []
         for number in reversed(range(ranges)):
             statement = f"SELECT * FROM ({query}) WHERE {range_of} = {number} ORDER BY {', '.join(order)}"
             sorted_rows = self._database.sql(statement).to_arrow_table()
-            batches = list(_sent(write)(iter(sorted_rows.to_batches(max_chunksize=100))))
+            batches = list(_sent(write)(Access(), iter(sorted_rows.to_batches(max_chunksize=100))))
             self.ranges_written += len(batches)
             said += [tuple(row.values()) for batch in batches for row in batch.to_pylist()]
         return said

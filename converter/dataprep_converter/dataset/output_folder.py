@@ -8,6 +8,7 @@
 <output>/_dataprep/<run id>/reports/        <shard>.json; from-<shard>.jsonl repeats the reports of consecutive shards
 <output>/_dataprep/<run id>/made/           files that the reader made during planning; deleted once the data set is finished
 <output>/_dataprep/scan-<digest>/           what the pods of a scan found in the inputs; deleted once the plan is stored
+<output>/_dataprep/join-<digest>/           the joined rows that Spark's executors lay down; deleted once the driver has read them
 <output>/_dataprep/<run id>/shuffle/        the records of a shuffle in two rounds; deleted once the data set is finished
 <output>/_dataprep/index/<shard>.idx        the offset of each record, for shards with such an index
 <output>/_dataprep/…, _tfds/…               files for the data set's readers (`sidecars/`), written by the commit step

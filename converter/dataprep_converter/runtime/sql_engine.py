@@ -12,6 +12,11 @@ class SqlEngine(Protocol):
     Functions that are passed to an engine are pickled and run on its machines, maybe several times, even at the same time.
     """
 
+    @property
+    def is_remote(self) -> bool:
+        """Whether its machines are others than this one, so that they and this process share only stores."""
+        ...
+
     def helps(self, size: int) -> bool:
         """Whether the engine should join tables of this size in bytes. Must not start anything."""
         ...
@@ -40,9 +45,9 @@ class SqlEngine(Protocol):
         order: Sequence[str],
         ranges: int,
         range_of: str,
-        write: Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]],
+        write: Callable[[Any, Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]],
     ) -> list[tuple[Any, ...]]:
-        """Sorts the rows of a query by the columns in `order`, and passes them to `write`. All rows with the same value of the expression
+        """Sorts the rows of a query by the columns in `order`, and passes them to `write`, after the Access of the machine. All rows with the same value of the expression
         `range_of`, a number below `ranges`, are passed to the same call. Returns the rows that `write` returns."""
         ...
 

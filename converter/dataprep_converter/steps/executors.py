@@ -48,6 +48,7 @@ MOST_ATTEMPTS: Final = 3
 themselves."""
 _POLL_SECONDS: Final = 0.2
 _MASTERS: Final = re.compile(r"local(\[.+\])?|local-cluster\[.+\]|spark://.+|k8s://.+|yarn")
+_HUB: Final = "hf"
 _RESERVED_BYTES: Final = 384 << 20
 """The memory that Spark adds to an executor's heap by default, if a tenth of the heap isn't more."""
 
@@ -71,15 +72,17 @@ class Executors:
     def sql_engine(self, job: DataPrepJob) -> "SparkSql | None":
         """Returns the engine that may join the job's tables, or None if the job's process joins them.
 
-        The executors must be on this machine, because they write the joined rows to files that this process reads.
+        Executors on other machines lay the joined rows down in the output's store. On the Hub they can't, because it would keep the rows in
+        its history.
         """
-        if job.spec.data.join is None or not self._context.master.startswith("local"):
+        if job.spec.data.join is None or (not self._is_local and scheme_of(job.spec.output.uri) == _HUB):
             return None
+        self._check_output(job)
         from dataprep_converter.readers.joins.joined_tables import share_of_memory
         from dataprep_converter.steps.spark_sql import SparkSql
 
         opening = self._opening(job, at_once=int(self._context.defaultParallelism))
-        engine = SparkSql(self._context, opening, least_bytes=max(0, share_of_memory()), translate=translate)
+        engine = SparkSql(self._context, opening, is_remote=not self._is_local, least_bytes=max(0, share_of_memory()), translate=translate)
         self._engines.append(engine)
         return engine
 
@@ -88,11 +91,7 @@ class Executors:
     ) -> Done[None]:
         """Does the tasks with these numbers, until all are done or one has failed. Calls `watch` with the number and counts of each task
         that is done. Raises ConvertError if Spark gives up."""
-        if not self._is_local and scheme_of(job.spec.output.uri) == "" and not Path(job.spec.output.uri).is_absolute():
-            raise BadSpec(
-                f"output.uri: {job.spec.output.uri} is a relative path, but Spark's executors have other working directories. Give an "
-                "absolute path on a disk that all machines share, or a URI of a store."
-            )
+        self._check_output(job)
         done: Done[None] = Done()
         waiting = list(numbers)
         for attempt in range(1, MOST_ATTEMPTS + 1):
@@ -110,6 +109,14 @@ class Executors:
             if attempt < MOST_ATTEMPTS:
                 logger.warning("%d tasks are tried again (%d of %d): %s", len(waiting), attempt + 1, MOST_ATTEMPTS, failure or errors[0])
         return done
+
+    def _check_output(self, job: DataPrepJob) -> None:
+        """Raises BadSpec if the executors don't find the output."""
+        if not self._is_local and scheme_of(job.spec.output.uri) == "" and not Path(job.spec.output.uri).is_absolute():
+            raise BadSpec(
+                f"output.uri: {job.spec.output.uri} is a relative path, but Spark's executors have other working directories. Give an "
+                "absolute path on a disk that all machines share, or a URI of a store."
+            )
 
     def _try(
         self, job: DataPrepJob, tasks: Tasks[TaskProgress, None], numbers: Sequence[int], *, watch: Callable[[int, TaskProgress], None]

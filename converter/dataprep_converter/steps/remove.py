@@ -40,7 +40,9 @@ _OF_A_RUN: Final = re.compile(
     r"plan\.json|units\.parquet|splits\.parquet|upload\.json|manifest\.json|manifest-files\.parquet|made/.+|shuffle/\d+"
     r"|reports/\d{8,}\.json|reports/from-\d{8,}\.jsonl|quarantine/.+\.jsonl"
 )
-_OF_A_SCAN: Final = re.compile(names.scan_folder("[0-9a-f]{16}") + r"/[\d-]+\.json")
+_OF_A_PLAN_STEP: Final = re.compile(
+    names.scan_folder("[0-9a-f]{16}") + r"/[\d-]+\.json|" + names.join_folder("[0-9a-f]{16}") + r"/(state\.json|[\w-]+\.arrow)"
+)
 
 
 @dataclass(frozen=True)
@@ -91,8 +93,8 @@ def remove(uri: str, access: Access, *, runs: Sequence[str]) -> RemoveResult:
     kept_paths = sorted(set(existing) - ours)
     removed_sizes = _delete(folder, ours, entries)
     removed_sizes += _delete(folder, [path for run in runs_files for path in run.beside() if path in entries], entries)
-    # A paused pod of a scan may have stored its results after the plan step removed the others.
-    removed_sizes += _delete(folder, filter(_OF_A_SCAN.fullmatch, entries), entries)
+    # A paused pod of a scan may have stored its results after the plan step removed the others, and so may an executor that joins tables.
+    removed_sizes += _delete(folder, filter(_OF_A_PLAN_STEP.fullmatch, entries), entries)
     # Reports are removed after the plan, because once the plan is gone, a second attempt needs the reports to identify the files.
     removed_sizes += _delete(folder, [path for run in runs_files for path in run.own if path.endswith("/plan.json")], entries)
     removed_sizes += _delete(folder, [path for run in runs_files for path in run.own if not path.endswith("/plan.json")], entries)

@@ -39,12 +39,19 @@ class SparkSql:
     """Runs statements on the executors of a Spark application; see `SqlEngine`."""
 
     def __init__(
-        self, context: "SparkContext", opening: Callable[[], Access], *, least_bytes: int, translate: Callable[[Exception], ConvertError]
+        self,
+        context: "SparkContext",
+        opening: Callable[[], Access],
+        *,
+        is_remote: bool,
+        least_bytes: int,
+        translate: Callable[[Exception], ConvertError],
     ) -> None:
-        """`opening` returns the Access of a task. The engine helps to join tables of more than `least_bytes`. `translate` returns the error
+        """`opening` returns the Access of a task. `is_remote` says whether executors are on other machines. The engine helps to join tables of more than `least_bytes`. `translate` returns the error
         to raise for an error of Spark."""
         self._context = context
         self._opening = opening
+        self.is_remote = is_remote
         self._least_bytes = least_bytes
         self._translate = translate
         self._kept: dict[str, DataFrame] = {}
@@ -126,12 +133,14 @@ class SparkSql:
         order: Sequence[str],
         ranges: int,
         range_of: str,
-        write: Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]],
+        write: Callable[[Access, Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]],
     ) -> list[tuple[Any, ...]]:
         """See `SqlEngine`."""
 
+        opening = self._opening
+
         def write_rows(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-            yield from write(batches)
+            yield from write(opening(), batches)
 
         def lay_rows_down() -> Any:
             from pyspark.sql import functions as F  # noqa: N812 - the usual name

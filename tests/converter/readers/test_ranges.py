@@ -7,6 +7,7 @@ import pyarrow as pa
 import pytest
 
 from dataprep_converter.core.errors import ConvertError
+from dataprep_converter.inputs.access import Access
 from dataprep_converter.readers.joins.ranges import FILES, RangeWriter, paths_in_order, rows_in_files
 
 
@@ -22,7 +23,7 @@ def some_batches(*sizes: int) -> list[pa.RecordBatch]:
 
 def written(folder: Path, *sizes: int, range_records: int = 5) -> list[tuple[int, int, str]]:
     write = RangeWriter(str(folder), "t0", ("c0",), range_records)
-    said = list(write(iter(some_batches(*sizes))))
+    said = list(write(Access(), iter(some_batches(*sizes))))
     assert all(batch.schema == FILES for batch in said)
     return [tuple(row.values()) for batch in said for row in batch.to_pylist()]
 
@@ -31,14 +32,16 @@ def test_each_range_is_a_file_whatever_the_batches_are(tmp_path: Path) -> None:
     for sizes in ((23,), (9, 1, 13), (1,) * 23, (0, 10, 0, 10, 3)):
         files = written(tmp_path, *sizes)
         assert [(number, rows) for number, rows, _ in files] == [(0, 10), (1, 10), (2, 3)]
-        rows = [row["c0"] for batch in rows_in_files(paths_in_order(files[::-1], rows=23)) for row in batch.to_pylist()]
+        rows = [
+            row["c0"] for batch in rows_in_files(paths_in_order(files[::-1], rows=23), Access(), keeps=False) for row in batch.to_pylist()
+        ]
         assert rows == list(range(23))
     assert not list(tmp_path.iterdir()), "files are removed when they have been read"
 
 
 def test_no_rows_make_no_file(tmp_path: Path) -> None:
     assert written(tmp_path) == written(tmp_path, 0) == []
-    assert not list(rows_in_files(paths_in_order([], rows=0)))
+    assert not list(rows_in_files(paths_in_order([], rows=0), Access(), keeps=False))
 
 
 def test_two_attempts_write_files_of_their_own(tmp_path: Path) -> None:
@@ -50,7 +53,7 @@ def test_a_task_that_fails_removes_the_file_that_it_has_begun(tmp_path: Path) ->
         yield from some_batches(23)
         raise OSError("the shuffle was lost")
 
-    attempt = RangeWriter(str(tmp_path), "t0", ("c0",), 5)(failing())
+    attempt = RangeWriter(str(tmp_path), "t0", ("c0",), 5)(Access(), failing())
     assert [next(attempt).num_rows, next(attempt).num_rows] == [1, 1]
     with pytest.raises(OSError, match="lost"):
         next(attempt)

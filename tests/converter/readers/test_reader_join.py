@@ -69,7 +69,7 @@ def each_way(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) ->
     if request.param == "out of core":
         monkeypatch.setattr(joined_tables, "_MOST", 0)
     elif request.param == "by an engine":
-        monkeypatch.setattr(join._Planner, "_joining", lambda _, tables: JoinBySql(tables, DuckDBEngine()))
+        monkeypatch.setattr(join._Planner, "_joining", lambda self, tables: JoinBySql(tables, DuckDBEngine(), self._access))
 
 
 every_way = pytest.mark.usefixtures("each_way")

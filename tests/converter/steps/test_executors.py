@@ -14,6 +14,7 @@ from tests.builders.digits import EIGHT, digits_job, sha256s
 from tests.builders.specs import parse_job
 
 from dataprep_api.exits import Exit
+from dataprep_api.resources.job import DataPrepJob
 from dataprep_converter import __version__
 from dataprep_converter.cli.display import Display
 from dataprep_converter.core.errors import BadData, BadSpec, ConvertError, Unreachable
@@ -26,6 +27,7 @@ from dataprep_converter.steps.run import run
 from dataprep_converter.tools.verification import verify
 
 SPEC = {"source": {"csv": {"uris": ["in"]}}, "output": {"uri": "out", "format": "tfrecord"}}
+JOIN = {"join": {"keys": ["id"], "tables": [{"name": name, "source": SPEC["source"]} for name in "ab"]}}
 
 
 @pytest.fixture(autouse=True)
@@ -266,7 +268,11 @@ def test_the_other_tasks_are_cancelled_after_a_final_error(tmp_path: Path) -> No
         ("ModuleNotFoundError: No module named 'dataprep_converter'", "Install the driver's release there", Exit.BAD_SPEC),
         ("Python worker exited unexpectedly (crashed)", "It may have had too little memory", Exit.INTERNAL),
         ("x.SparkException: All masters are unresponsive! Giving up.", "Spark's master can't be reached", Exit.UNREACHABLE),
-        ("java.lang.IllegalStateException: SparkContext was shut down", "its master was lost, before all tasks were done", Exit.UNREACHABLE),
+        (
+            "java.lang.IllegalStateException: SparkContext was shut down",
+            "its master was lost, before all tasks were done",
+            Exit.UNREACHABLE,
+        ),
         ("java.lang.OutOfMemoryError: Java heap space", "with a local master spark.driver.memory", Exit.INTERNAL),
         ("java.io.IOException: No space left on device", "no room left for Spark's temporary files", Exit.NOT_FOUND),
     ],
@@ -359,13 +365,35 @@ def test_a_script_does_not_run_on_executors(tmp_path: Path) -> None:
     assert not (tmp_path / "out").exists()
 
 
-@pytest.mark.parametrize(("master", "kind"), [("spark://host:7077", "join"), ("yarn", "join"), ("local[2]", "csv")])
-def test_only_joins_on_this_machine_are_done_by_spark(master: str, kind: str) -> None:
-    source = JOIN if kind == "join" else SPEC["source"]
-    assert Executors(PlayedContext(master=master)).sql_engine(parse_job(SPEC | {"source": source})) is None
+def a_join(output: str) -> DataPrepJob:
+    return parse_job({"source": JOIN, "output": {"uri": output, "format": "tfrecord"}})
 
 
-JOIN = {"join": {"keys": ["id"], "tables": [{"name": name, "source": SPEC["source"]} for name in "ab"]}}
+@pytest.mark.parametrize(
+    ("master", "output", "is_remote"),
+    [
+        ("local[2]", "out", False),
+        ("local-cluster[2,1,1024]", "/out", True),
+        ("spark://host:7077", "s3://b/out", True),
+        ("yarn", "/out", True),
+    ],
+)
+def test_executors_of_any_master_may_join_tables(master: str, output: str, is_remote: bool) -> None:
+    engine = Executors(PlayedContext(master=master)).sql_engine(a_join(output))
+    assert engine is not None
+    assert engine.is_remote == is_remote
+
+
+def test_only_joins_are_planned_by_spark_and_not_on_the_hub() -> None:
+    assert Executors(PlayedContext(master="local[2]")).sql_engine(parse_job(SPEC)) is None
+    on_the_hub = a_join("hf://datasets/me/joined")
+    assert Executors(PlayedContext(master="local[2]")).sql_engine(on_the_hub) is not None
+    assert Executors(PlayedContext(master="yarn")).sql_engine(on_the_hub) is None
+
+
+def test_joined_rows_are_not_laid_down_in_a_relative_path_on_other_machines() -> None:
+    with pytest.raises(BadSpec, match=r"^output\.uri: out is a relative path"):
+        Executors(PlayedContext(master="yarn")).sql_engine(a_join("out"))
 
 
 @pytest.mark.parametrize(("memory", "share"), [(300 << 20, 22 << 20), (200 << 20, 0)], ids=["some memory", "no memory"])
@@ -374,14 +402,14 @@ def test_spark_joins_tables_that_are_larger_than_the_memory_for_their_rows(
 ) -> None:
     monkeypatch.setattr(spark_sql, "find_spec", lambda _: object())
     monkeypatch.setenv(limits.MEMORY_VARIABLE, str(memory))
-    engine = Executors(PlayedContext(master="local[2]")).sql_engine(parse_job(SPEC | {"source": JOIN}))
+    engine = Executors(PlayedContext(master="local[2]")).sql_engine(a_join("out"))
     assert engine is not None
     assert [engine.helps(size) for size in (0, share, share + 1)] == [False, False, True]
 
 
 def test_without_pandas_the_tables_are_joined_here(monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture) -> None:
     monkeypatch.setattr(spark_sql, "find_spec", lambda _: None)
-    engine = spark_sql.SparkSql(PlayedContext(), Access, least_bytes=5, translate=executors.translate)
+    engine = spark_sql.SparkSql(PlayedContext(), Access, is_remote=False, least_bytes=5, translate=executors.translate)
     assert not engine.helps(5)
     assert not caplog.records
     assert not engine.helps(6)

@@ -60,7 +60,7 @@ def units(job: DataPrepJob, **changes: Any) -> list[int]:
     access = Access()
     access.sql_engine = changes.get("engine")
     with make_plan(job.spec, access, parts=changes.get("parts")) as new:
-        lengths: list[int] = new.plan.units.table["records"].to_pylist()
+        lengths: list[Any] = new.plan.units.table["records"].to_pylist()
     return lengths
 
 

@@ -116,6 +116,14 @@ def test_the_results_of_a_scan_go_too(small: SmallJob) -> None:
     assert there(small.place) == ["_dataprep/scan-mine/00000.json"]
 
 
+def test_late_rows_of_a_join_go_too(small: SmallJob) -> None:
+    run = make(small)
+    for name in ("join-0123456789abcdef/t0-000000-0a.arrow", "join-0123456789abcdef/state.json", "join-mine/state.json"):
+        small.place.store().put(small.place.at(f"out/_dataprep/{name}"), b"rows")
+    removed(small, run)
+    assert there(small.place) == ["_dataprep/join-mine/state.json"]
+
+
 def test_foreign_files_stay(small: SmallJob) -> None:
     run = make(small)
     foreign = ["_dataprep/notes.txt", f"_dataprep/{run}/notes.txt", f"_dataprep/{run}/reports/mine.json", "sub/_SUCCESS"]

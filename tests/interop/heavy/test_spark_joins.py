@@ -2,8 +2,11 @@
 
 import json
 import os
+import signal
 import subprocess
 import sysconfig
+import time
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -35,8 +38,11 @@ def test_random_tables_are_joined_like_by_duckdb(tmp_path: Path) -> None:
     assert said["outcomes"] == {"records": 6, "sequences": 4, "refused": 3}
 
 
-def dataprep(folder: Path, output: str, arguments: list[str], *, memory: str = NO_MEMORY, **changes: Any) -> subprocess.CompletedProcess[str]:
-    """Runs a job that joins two tables in `folder`, in a folder of its own."""
+CLUSTER = ["--engine", "spark", "--master", "local-cluster[2,1,1024]", "--conf", "spark.executor.memory=512m"]
+
+
+def begun(folder: Path, output: str, arguments: list[str], cwd: Path, **changes: Any) -> subprocess.Popen[str]:
+    """Starts a job that joins two tables in `folder`, in the new folder `cwd`."""
     tables = [
         {"name": name, "prefix": f"{name}_", "source": {"csv": {"uris": [str(folder / f"{name}.csv")], "header": True}}} for name in "ab"
     ]
@@ -48,19 +54,30 @@ def dataprep(folder: Path, output: str, arguments: list[str], *, memory: str = N
     }
     job = folder / f"{output}.yaml"
     job.write_text(yaml.safe_dump({"apiVersion": "dataprep.io/v1alpha1", "kind": "DataPrepJob", "metadata": {"name": "two"}, "spec": spec}))
-    cwd = folder / f"{output}-here"
     cwd.mkdir()
-    done = subprocess.run(
+    return subprocess.Popen(
         [str(environments.python("spark")), "-m", "dataprep_converter", "run", str(job), *arguments],
-        env={**os.environ, "PYTHONPATH": os.pathsep.join(PATHS), "SPARK_LOCAL_IP": "127.0.0.1", "TMPDIR": str(cwd), limits.MEMORY_VARIABLE: memory},
+        env={
+            **os.environ,
+            "PYTHONPATH": os.pathsep.join(PATHS),
+            "SPARK_LOCAL_IP": "127.0.0.1",
+            "TMPDIR": str(cwd),
+            limits.MEMORY_VARIABLE: NO_MEMORY,
+        },
         cwd=cwd,
-        capture_output=True,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
         text=True,
-        timeout=600,
-        check=False,
     )
+
+
+def dataprep(folder: Path, output: str, arguments: list[str], **changes: Any) -> subprocess.CompletedProcess[str]:
+    """Runs such a job to its end, in a folder of its own."""
+    cwd = folder / f"{output}-here"
+    with begun(folder, output, arguments, cwd, **changes) as process:
+        said, errors = process.communicate(timeout=600)
     assert [path.name for path in cwd.iterdir() if path.name.startswith(("dataprep-", "spark-"))] == []
-    return done
+    return subprocess.CompletedProcess(arguments, process.returncode, said, errors)
 
 
 @pytest.fixture
@@ -101,3 +118,45 @@ def test_a_join_that_fails_has_the_message_of_one_machine(tables: Path, changes:
     assert spark.returncode == here.returncode == 3
     assert spark.stderr.splitlines()[-1] == here.stderr.splitlines()[-1]
     assert words in here.stderr.splitlines()[-1]
+
+
+def test_after_a_killed_executor_and_a_killed_driver_a_new_driver_goes_on(tables: Path) -> None:
+    here = dataprep(tables, "here", [])
+    with begun(tables, "spark", CLUSTER, tables / "killed-here") as killed:
+        said = wait_for(killed, lambda: states(tables))
+        assert json.loads(said[0].read_text())["answers"]
+        executors = [pid for pid in descendants(killed.pid) if b"CoarseGrainedExecutorBackend" in command(pid)]
+        os.kill(executors[0], signal.SIGKILL)
+        wait_for(killed, lambda: [state for state in states(tables) if "t0" in json.loads(state.read_text())["streams"]])
+        killed.kill()
+        killed.communicate(timeout=60)
+    assert not (tables / "spark" / "_SUCCESS").exists()
+    spark = dataprep(tables, "spark", [*CLUSTER, "--debug"])
+    assert (spark.returncode, here.returncode) == (0, 0), spark.stderr[-3000:]
+    assert "source.join: an earlier driver has laid down" in spark.stderr
+    assert run_of(spark) == run_of(here)
+    assert sha256s(tables / "spark", "*-of-*") == sha256s(tables / "here", "*-of-*") != {}
+    assert not list(tables.glob("spark/_dataprep/join-*"))
+
+
+def states(folder: Path) -> list[Path]:
+    """What the driver of the join has noted so far."""
+    return list(folder.glob("spark/_dataprep/join-*/state.json"))
+
+
+def wait_for(process: subprocess.Popen[str], found: Callable[[], list[Path]]) -> list[Path]:
+    """Waits until something is found. Fails if the process ends before."""
+    while not (paths := found()):
+        assert process.poll() is None, process.communicate()[1][-3000:]
+        time.sleep(0.02)
+    return paths
+
+
+def descendants(pid: int) -> list[int]:
+    """The ids of the processes that a process has started, and of those that they have started."""
+    children = [int(child) for task in Path(f"/proc/{pid}/task").glob("*/children") for child in task.read_text().split()]
+    return [*children, *(each for child in children for each in descendants(child))]
+
+
+def command(pid: int) -> bytes:
+    return Path(f"/proc/{pid}/cmdline").read_bytes()

@@ -160,7 +160,7 @@ class _Planner:
         if (reason := fault(tables)) is not None:
             logger.warning("source.join: the tables are joined in this process, because %s.", reason)
             return JoinHere(tables, version)
-        return JoinBySql(tables, engine)
+        return JoinBySql(tables, engine, self._access)
 
     def _open_tables(self, readers: ExitStack) -> list[OpenTable]:
         """Opens the tables. Closing `readers` closes the readers of all tables.

@@ -9,8 +9,6 @@ matched     the keys in all tables: k0, k1, … | row0, n0 | row1, n1 | … | n
 # ruff: noqa: S608 - names of tables and columns are numbers, and statements contain no values of the user.
 
 import json
-import shutil
-import tempfile
 from collections.abc import Generator, Iterator, Sequence
 from typing import Any, Final
 
@@ -18,8 +16,10 @@ import pyarrow as pa
 
 from dataprep_converter.core.closeable import Closeable
 from dataprep_converter.core.tensors import Array
+from dataprep_converter.inputs.access import Access
 from dataprep_converter.readers.joins import open_table, part_reader, ranges
 from dataprep_converter.readers.joins.carriers import carrier, ordered_type, returned, unordered
+from dataprep_converter.readers.joins.join_folder import JoinFolder, uri_for
 from dataprep_converter.readers.joins.joined_tables import records_of
 from dataprep_converter.readers.joins.keys import KeyCounts, Rows
 from dataprep_converter.readers.joins.open_table import Findings, OpenTable
@@ -48,50 +48,87 @@ def fault(tables: Sequence[OpenTable]) -> str | None:
 class JoinBySql(Closeable):
     """Joins tables by an engine; see `Joining`."""
 
-    def __init__(self, tables: Sequence[OpenTable], engine: SqlEngine) -> None:
+    def __init__(self, tables: Sequence[OpenTable], engine: SqlEngine, access: Access) -> None:
         self._tables = tables
         self._engine = engine
+        self._access = access
         self._columns = [table.columns for table in tables]
         self._keys = key_columns(self._columns)
-        self._counts = CountsBySql(self._columns, engine.rows, self._values)
-        self._folder = tempfile.mkdtemp(prefix="dataprep-join-")
+        self._counts = CountsBySql(self._columns, self._rows, self._values)
+        self._folder = JoinFolder(uri_for(tables, access.output if engine.is_remote else None), access)
+        self._has_places = self._has_numbers = False
 
     def close(self) -> None:
         """Removes the views, and the files that haven't been read."""
         self._engine.forget([*(f"t{table.number}" for table in self._tables), _PLACES, _MATCHED])
-        shutil.rmtree(self._folder, ignore_errors=True)
+        self._folder.remove()
 
     def read(self) -> Generator[Findings, None, None]:
-        """Reads the tables on the engine's machines."""
+        """Reads the tables on the engine's machines, unless an earlier driver has done so."""
+        if not self._folder.is_known:
+            self._read_tables()
+        for table in self._tables:
+            if not self._folder.is_known:
+                self._check(table)
+            yield self._findings(table)
+        self._folder.save()
+
+    def _read_tables(self) -> None:
         for table in self._tables:
             rows = PartReader.of(table)
             self._engine.read(f"t{table.number}", rows.schema, rows.parts, rows)
-        for table in self._tables:
-            yield self._findings(table)
+
+    def _check(self, table: OpenTable) -> None:
+        """Raises the error of the table's first part that has one."""
+        for (text,) in self._engine.rows(f"SELECT said FROM t{table.number} WHERE what = '{part_reader.ERROR}' ORDER BY row LIMIT 1"):
+            raise part_reader.error_of(text)
 
     def _findings(self, table: OpenTable) -> Findings:
-        """What the tasks say about a table. Raises the error of the first part that has one."""
+        """What the tasks say about a table."""
         found = Findings()
-        said = f"SELECT row, said, what FROM t{table.number} WHERE what"
-        for _, text, what in self._engine.rows(f"{said} IN ('{part_reader.ERROR}', '{part_reader.LOST}') ORDER BY row, what"):
-            if what == part_reader.ERROR:
-                raise part_reader.error_of(text)
+        said = f"SELECT row, said FROM t{table.number} WHERE what"
+        for _, text in self._rows(f"{said} = '{part_reader.LOST}' ORDER BY row"):
             found.add_lost(*json.loads(text))
-        bad = self._engine.rows(f"{said} = '{part_reader.BAD}' ORDER BY row LIMIT {open_table.MOST_BAD + 1}")
-        found.bad = [(row, reason) for row, reason, _ in bad]
+        found.bad = self._rows(f"{said} = '{part_reader.BAD}' ORDER BY row LIMIT {open_table.MOST_BAD + 1}")
         return found
 
-    def match(self) -> KeyCounts:
-        """Matches the keys."""
+    def _rows(self, query: str) -> list[tuple[Any, ...]]:
+        """The rows of a query about the tables or `places`. The engine is asked only if no driver has asked it before."""
+        rows = self._folder.answer(query)
+        if rows is None:
+            self._make_places()
+            rows = self._engine.rows(query)
+            self._folder.remember(query, rows)
+        return rows
+
+    def _make_places(self) -> None:
+        """Makes the view `places`, once, and reads the tables for it if an earlier driver has read them."""
+        if self._has_places:
+            return
+        if self._folder.is_known:
+            self._read_tables()
+            for table in self._tables:
+                self._check(table)
         self._engine.keep(_PLACES, places_of(self._columns))
+        self._has_places = True
+
+    def _number(self) -> None:
+        """Makes the view `matched`, once."""
+        if self._has_numbers:
+            return
+        self._make_places()
+        each = ", ".join(f"{row_of(table)}{number} AS row{number}, n{number}" for number, table in enumerate(self._columns))
+        query = f"SELECT {', '.join(self._keys)}, {each} FROM {_PLACES} WHERE {in_all_tables(self._columns)}"
+        self._engine.number(_MATCHED, query, self._keys, self._counts.keys_in_all())
+        self._has_numbers = True
+
+    def match(self) -> KeyCounts:
+        """The counts of the keys. The keys are matched when the first of them is asked for."""
         return self._counts
 
     def records(self) -> Iterator[pa.RecordBatch]:
         """Lays the rows down, and returns an iterator of the joined records."""
         records = self._counts.keys_in_all()
-        each = ", ".join(f"{row_of(table)}{number} AS row{number}, n{number}" for number, table in enumerate(self._columns))
-        keys = ", ".join(self._keys)
-        self._engine.number(_MATCHED, f"SELECT {keys}, {each} FROM {_PLACES} WHERE {in_all_tables(self._columns)}", self._keys, records)
         tables = [self._rows_of(number, table, records) for number, table in enumerate(self._columns)]
         return records_of(self._columns, self._key_rows(records), tables)
 
@@ -101,7 +138,7 @@ class JoinBySql(Closeable):
         names = [*self._keys, *lengths]
         kinds = [*self._columns[0].keys.types, *[pa.int64()] * len(lengths)]
         paths = self._lay_down("keys", f"SELECT n, {', '.join(names)} FROM {_MATCHED}", ["n"], names, records, rows=records)
-        return _stream(paths, pa.schema(list(zip(names, kinds, strict=True))), unordered)
+        return self._stream(paths, pa.schema(list(zip(names, kinds, strict=True))), unordered)
 
     def _rows_of(self, number: int, table: Columns, records: int) -> Rows:
         """The stream of a table's other columns."""
@@ -113,20 +150,36 @@ class JoinBySql(Closeable):
         on = f"t.row = m.row{number} AND t.what IS NULL"
         if table.order_by is not None:
             order += [*(f"o{place}" for place in range(len(table.order_by))), "row"]
-            rows = int(self._engine.rows(f"SELECT sum(n{number}) FROM {_MATCHED}")[0][0] or 0)
+            rows = int(self._rows(f"SELECT sum(n{number}) FROM {_PLACES} WHERE {in_all_tables(self._columns)}")[0][0] or 0)
             on = " AND ".join(f"t.{key} = m.{key}" for key in self._keys)
         columns = ", ".join(f"t.{name} AS {name}" for name in (*order[1:], *names))
         query = f"SELECT m.n AS n, {columns} FROM t{number} AS t JOIN {_MATCHED} AS m ON {on}"
         paths = self._lay_down(f"t{number}", query, order, names, records, rows=rows)
         plain = table.plain()
-        return _stream(paths, pa.schema([plain.field(name) for name in names]), returned)
+        return self._stream(paths, pa.schema([plain.field(name) for name in names]), returned)
 
     def _lay_down(self, stream: str, query: str, order: Sequence[str], columns: Sequence[str], records: int, *, rows: int) -> list[str]:
-        """Writes the rows of a query to files. Returns the paths in order."""
-        write = ranges.RangeWriter(self._folder, stream, tuple(columns), ranges.RANGE_RECORDS)
+        """Writes the rows of a query to files, unless an earlier driver has done so. Returns the paths in order."""
+        files = self._folder.stream(stream)
+        if files is not None:
+            return ranges.paths_in_order(files, rows=rows)
+        self._number()
+        write = ranges.RangeWriter(self._folder.uri, stream, tuple(columns), ranges.RANGE_RECORDS)
         number = f"n / {ranges.RANGE_RECORDS}"
         files = self._engine.lay_down(query, order, records // ranges.RANGE_RECORDS + 1, f"cast(floor({number}) AS int)", write)
-        return ranges.paths_in_order(files, rows=rows)
+        paths = ranges.paths_in_order(files, rows=rows)
+        self._folder.complete(stream, files)
+        return paths
+
+    def _stream(self, paths: Sequence[str], schema: pa.Schema, back: Any) -> RowStream:
+        """The rows of the files. `back` changes a column back to its type in `schema`."""
+        batches = (
+            pa.RecordBatch.from_arrays(
+                [back(column, kind) for column, kind in zip(batch.columns, schema.types, strict=True)], schema=schema
+            )
+            for batch in ranges.rows_in_files(paths, self._access, keeps=self._engine.is_remote)
+        )
+        return RowStream(schema, batches)
 
     def _values(self, key: tuple[Any, ...]) -> tuple[Any, ...]:
         """The values of a key, for messages and comparisons."""
@@ -141,12 +194,3 @@ class _NoColumns:
         """No columns."""
         del rows
         return []
-
-
-def _stream(paths: Sequence[str], schema: pa.Schema, back: Any) -> RowStream:
-    """The rows of the files. `back` changes a column back to its type in `schema`."""
-    batches = (
-        pa.RecordBatch.from_arrays([back(column, kind) for column, kind in zip(batch.columns, schema.types, strict=True)], schema=schema)
-        for batch in ranges.rows_in_files(paths)
-    )
-    return RowStream(schema, batches)

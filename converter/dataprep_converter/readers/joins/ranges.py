@@ -1,38 +1,45 @@
-"""The joined rows, laid down in ranges of their records' numbers: each range is a file, and the rows of a file are sorted."""
+"""The joined rows, laid down in ranges of their records' numbers: each range is a file in a store, and the rows of a file are sorted."""
 
+import io
 import uuid
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any, Final
 
 import numpy as np
 import pyarrow as pa
 
 from dataprep_converter.core.errors import ConvertError
+from dataprep_converter.inputs.access import Access
+from dataprep_converter.inputs.ranged import RangedFile
+from dataprep_converter.stores import Upload
 
 _arrow: Any = pa  # the type stubs lack some functions
 
 RANGE_RECORDS: Final = 250_000
 """The number of records of a range. Its rows are sorted by one task."""
+_BUFFER: Final = 8 << 20
+"""The number of bytes that are read in one request."""
 FILES: Final[pa.Schema] = _arrow.schema({"range": pa.int64(), "rows": pa.int64(), "file": pa.string()})
 """What a task says about each file that it has written."""
 
 
 @dataclass(frozen=True)
 class RangeWriter:
-    """Writes ranges to files. Can be pickled."""
+    """Writes ranges to files in a store. Can be pickled."""
 
     folder: str
+    """The URI of the folder."""
     stream: str
     """The beginning of the files' names."""
     columns: Sequence[str]
     """The columns to write. The rows also have the column `n`, by which they are sorted."""
     range_records: int
 
-    def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    def __call__(self, access: Access, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         """Writes a file for each range, and yields a row of FILES for it. Each attempt of a task writes files of its own."""
         file: _File | None = None
+        store = access.store(self.folder)
         try:
             for batch in batches:
                 for number, rows in self._divided(batch):
@@ -40,14 +47,15 @@ class RangeWriter:
                         yield file.finish()
                         file = None
                     if file is None:
-                        file = _File(Path(self.folder) / f"{self.stream}-{number:06d}-{uuid.uuid4().hex}.arrow", number, rows.schema)
+                        uri = f"{self.folder}/{self.stream}-{number:06d}-{uuid.uuid4().hex}.arrow"
+                        file = _File(store.create(uri), uri, number, rows.schema)
                     file.write(rows)
             if file is not None:
                 yield file.finish()
                 file = None
         finally:
             if file is not None:
-                file.remove()
+                file.abort()
 
     def _divided(self, batch: pa.RecordBatch) -> Iterator[tuple[int, pa.RecordBatch]]:
         """Divides a batch at the borders of ranges."""
@@ -61,11 +69,12 @@ class RangeWriter:
 class _File:
     """A file with the rows of a range."""
 
-    def __init__(self, path: Path, number: int, schema: pa.Schema) -> None:
+    def __init__(self, upload: Upload, uri: str, number: int, schema: pa.Schema) -> None:
         self.range = number
-        self._path = path
+        self._upload = upload
+        self._uri = uri
         self._rows = 0
-        self._writer: Any = pa.ipc.new_stream(str(path), schema)
+        self._writer: Any = pa.ipc.new_stream(_arrow.PythonFile(_Sink(upload), "w"), schema)
 
     def write(self, rows: pa.RecordBatch) -> None:
         self._writer.write_batch(rows)
@@ -73,11 +82,27 @@ class _File:
 
     def finish(self) -> pa.RecordBatch:
         self._writer.close()
-        return pa.RecordBatch.from_pylist([{"range": self.range, "rows": self._rows, "file": str(self._path)}], schema=FILES)
+        self._upload.commit(replace=False)
+        return pa.RecordBatch.from_pylist([{"range": self.range, "rows": self._rows, "file": self._uri}], schema=FILES)
 
-    def remove(self) -> None:
-        self._writer.close()
-        self._path.unlink(missing_ok=True)
+    def abort(self) -> None:
+        self._upload.abort()
+
+
+class _Sink(io.RawIOBase):
+    """Passes what Arrow writes to an upload."""
+
+    def __init__(self, upload: Upload) -> None:
+        super().__init__()
+        self._upload = upload
+
+    def writable(self) -> bool:
+        return True
+
+    def write(self, data: Any) -> int:
+        view = memoryview(data).cast("B")
+        self._upload.write(view)
+        return len(view)
 
 
 def paths_in_order(files: Sequence[tuple[Any, ...]], *, rows: int) -> list[str]:
@@ -92,9 +117,11 @@ def paths_in_order(files: Sequence[tuple[Any, ...]], *, rows: int) -> list[str]:
     return [paths[number] for number in sorted(paths)]
 
 
-def rows_in_files(paths: Sequence[str]) -> Iterator[pa.RecordBatch]:
-    """Yields the rows of the files, and removes each file when it has been read."""
+def rows_in_files(paths: Sequence[str], access: Access, *, keeps: bool) -> Iterator[pa.RecordBatch]:
+    """Yields the rows of the files. Unless `keeps` is set, removes each file when it has been read."""
     for path in paths:
-        with pa.memory_map(path) as file:
-            yield from pa.ipc.open_stream(file)
-        Path(path).unlink()
+        store = access.store(path)
+        with store.open(path) as source:
+            yield from pa.ipc.open_stream(_arrow.input_stream(RangedFile(source), buffer_size=_BUFFER))
+        if not keeps:
+            store.delete(path)
