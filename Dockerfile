@@ -98,7 +98,8 @@ ENTRYPOINT ["dataprep"]
 
 
 # PySpark and pandas, in a layer on top of the converter's libraries. PySpark exists as source only: its sdist contains the jars, and setuptools
-# from the lock only copies them.
+# from the lock only copies them. Libraries that the converter has too are left out: they have the same versions, because both locks follow
+# requirements/dev.txt.
 FROM converter-libraries AS spark-libraries
 COPY requirements/spark.txt /tmp/spark.txt
 RUN set -eu; packages=$(/opt/dataprep/bin/python -c 'import sysconfig; print(sysconfig.get_path("purelib"))'); \
@@ -107,11 +108,10 @@ RUN set -eu; packages=$(/opt/dataprep/bin/python -c 'import sysconfig; print(sys
     /tmp/build/bin/python -m pip install --no-cache-dir --require-hashes --no-deps --only-binary :all: -r /tmp/backend.txt; \
     /tmp/build/bin/python -m pip install --no-cache-dir --no-compile --require-hashes --no-deps --no-build-isolation --target "/spark$packages" \
         -r /tmp/spark.txt; \
-    # The converter has the same versions of libraries that both need, because both locks follow requirements/dev.txt.
     for each in "/spark$packages"/*; do if [ -e "$packages/${each##*/}" ]; then rm -rf "$each"; fi; done; \
     rm -rf "/spark$packages/bin" "/spark$packages"/setuptools* "/spark$packages"/pkg_resources "/spark$packages"/_distutils_hack \
         "/spark$packages"/distutils-precedence.pth "/spark$packages"/pyspark/examples "/spark$packages"/pandas/tests; \
-    /opt/dataprep/bin/python -m compileall -q -j 0 --invalidation-mode unchecked-hash "/spark$packages"
+    /opt/dataprep/bin/python -m compileall -q -j 0 -s /spark -p / --invalidation-mode unchecked-hash "/spark$packages"
 
 
 # The image of the pods of jobs with engine.spark, about 1.5 GB: the converter's image, PySpark (490 MB), pandas (84 MB) and a JRE (200 MB).

@@ -14,6 +14,7 @@ import pytest
 import yaml
 
 import environments
+from dataprep_converter.runtime import limits
 
 pytestmark = [pytest.mark.interop, pytest.mark.heavy]
 
@@ -21,7 +22,11 @@ ROOT = Path(__file__).resolve().parents[3]
 PATHS = [str(ROOT / "api"), str(ROOT / "converter"), sysconfig.get_paths()["purelib"]]
 MASTER = "spark://127.0.0.1:17077"
 SECRET = "a-secret-of-this-test-0123456789"
-SPARK = {"executor": {"instances": 1, "cores": 1, "memory": "512m"}, "driver": {"memory": "512m"}}
+SIZES = {"memory": "512m", "memoryOverhead": "100m"}
+SPARK = {"executor": {"instances": 1, "cores": 1, **SIZES}, "driver": SIZES}
+"""The driver has so little memory beside its heap that Spark joins even small tables."""
+MEMORY = limits.MEMORY_VARIABLE
+"""With a limit of one byte, the sizes of the job count, not the memory of this machine."""
 SECONDS = 300
 
 
@@ -47,7 +52,13 @@ def command(job: Path, *, file: str = "secret") -> list[str]:
 
 
 def variables(index: int) -> dict[str, str]:
-    return {**os.environ, "PYTHONPATH": os.pathsep.join(PATHS), "JOB_COMPLETION_INDEX": str(index), "POD_IP": f"127.0.0.{index + 1}"}
+    return {
+        **os.environ,
+        "PYTHONPATH": os.pathsep.join(PATHS),
+        "JOB_COMPLETION_INDEX": str(index),
+        "POD_IP": f"127.0.0.{index + 1}",
+        MEMORY: "1",
+    }
 
 
 @contextmanager
@@ -78,9 +89,10 @@ def test_the_driver_plans_and_the_workers_stay_until_they_are_stopped(job: Path)
         done = driver(job)
         assert done.returncode == 0, done.stderr
         assert f"Successfully registered with master {MASTER}" in log.read_text()
+        assert not list(job.parent.glob("out/_dataprep/join-*"))
     planned = json.loads(done.stdout)
     plain = [str(environments.python("spark")), "-m", "dataprep_converter", "plan", str(job), "--set", f"output.uri={job.parent / 'plain'}"]
-    alone = subprocess.run(plain, env=variables(0), capture_output=True, text=True, timeout=SECONDS, check=True)
+    alone = subprocess.run(plain, env=variables(0) | {MEMORY: ""}, capture_output=True, text=True, timeout=SECONDS, check=True)
 
     assert planned["runId"] == json.loads(alone.stdout)["runId"]
     assert SECRET not in done.stdout + done.stderr + log.read_text()
