@@ -147,6 +147,8 @@ def own_address() -> str:
 def master(cluster: Cluster, spark: Installation) -> Iterator[None]:
     """Runs the master during the block. Spark's processes of the block find their settings in SPARK_CONF_DIR."""
     host, port = cluster.endpoint
+    # With --debug, Py4J would log all settings, and so the secret.
+    logging.getLogger("py4j").setLevel(logging.INFO)
     _await_name(host, cluster.address)
     with _configured(cluster) as folder:
         command = [*_java(spark, folder), "org.apache.spark.deploy.master.Master", "--host", host, "--port", str(port), "--webui-port", "0"]

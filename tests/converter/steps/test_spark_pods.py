@@ -3,6 +3,7 @@
 These tests play Java with a shell script. The test with a real Spark is in tests/interop/heavy/test_spark_pods.py.
 """
 
+import logging
 import os
 import socket
 import stat
@@ -134,6 +135,13 @@ def test_the_driver_finds_the_settings_of_its_master(tmp_path: Path, port: int) 
     with spark_pods.master(a_cluster(master=f"spark://127.0.0.1:{port}"), java(tmp_path, "exec sleep 60")):
         assert (Path(os.environ["SPARK_CONF_DIR"]) / "spark-defaults.conf").is_file()
         assert os.environ["PYSPARK_PYTHON"] == sys.executable
+
+
+@pytest.mark.usefixtures("environment")
+def test_py4j_never_logs_the_settings(tmp_path: Path, port: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(logging.getLogger("py4j"), "level", logging.DEBUG)
+    with spark_pods.master(a_cluster(master=f"spark://127.0.0.1:{port}"), java(tmp_path, "exec sleep 60")):
+        assert not logging.getLogger("py4j.clientserver").isEnabledFor(logging.DEBUG)
 
 
 @pytest.mark.usefixtures("environment")
