@@ -27,7 +27,7 @@ SPARK = {"executor": {"instances": 1, "cores": 1, **SIZES}, "driver": SIZES}
 """The driver has so little memory beside its heap that Spark joins even small tables."""
 MEMORY = limits.MEMORY_VARIABLE
 """With a limit of one byte, the sizes of the job count, not the memory of this machine."""
-SECONDS = 300
+SECONDS = 900
 
 
 @pytest.fixture
