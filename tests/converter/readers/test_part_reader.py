@@ -67,7 +67,7 @@ def test_an_error_of_the_reader_is_said_with_the_first_row_of_the_part(tmp_path:
 
 
 def test_an_error_that_cannot_be_pickled_keeps_its_message() -> None:
-    assert str(error_of(part_reader._text_of(BrokenRecord("no end", offset=7)))) == "no end at offset 7"
+    assert str(error_of(part_reader.text_of(BrokenRecord("no end", offset=7)))) == "no end at offset 7"
 
 
 def test_a_table_without_rows_has_an_empty_part(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

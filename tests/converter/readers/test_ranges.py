@@ -2,13 +2,16 @@
 
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pyarrow as pa
 import pytest
 
-from dataprep_converter.core.errors import ConvertError
+from dataprep_converter.core.errors import ConvertError, StoreFull
 from dataprep_converter.inputs.access import Access
+from dataprep_converter.readers.joins import ranges
 from dataprep_converter.readers.joins.ranges import FILES, RangeWriter, paths_in_order, rows_in_files
+from dataprep_converter.stores.files import FileStore
 
 
 def some_batches(*sizes: int) -> list[pa.RecordBatch]:
@@ -58,6 +61,17 @@ def test_a_task_that_fails_removes_the_file_that_it_has_begun(tmp_path: Path) ->
     with pytest.raises(OSError, match="lost"):
         next(attempt)
     assert len(list(tmp_path.iterdir())) == 2
+
+
+def test_the_error_of_a_store_is_told_by_a_row(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def full(*_: Any, **__: Any) -> None:
+        raise StoreFull(f"{tmp_path} is full.")
+
+    monkeypatch.setattr(FileStore, "create", full)
+    files = written(tmp_path, 23)
+    assert len(files) == 1
+    with pytest.raises(StoreFull, match="is full"):
+        ranges.check(files)
 
 
 @pytest.mark.parametrize("files", [[(0, 10, "a")], [(0, 10, "a"), (1, 10, "b"), (1, 3, "c")]], ids=["lost", "twice"])

@@ -37,12 +37,14 @@ join.UNIT_RECORDS = 10  # type: ignore[misc]
 def planned(job: DataPrepJob, executors: Executors | None) -> Any:
     """The complete result of planning, or the message of its error."""
     access = Access()
-    access.sql_engine = executors.sql_engine(job) if executors is not None else None
+    access.sql_engine = engine = executors.sql_engine(job) if executors is not None else None
     try:
         discovery = JoinReader.discover(job.spec.data.member, access)
         units, state = discovery.collect()
     except (BadData, BadSpec) as exc:
         return str(exc)
+    # The session begins when the engine runs its first statement.
+    assert engine is None or "_session" in vars(engine)
     assert discovery.intermediate is not None
     files = [file.read_bytes() for file in sorted(discovery.intermediate.folder.iterdir())]
     discovery.intermediate.remove()

@@ -167,6 +167,7 @@ class JoinBySql(Closeable):
         write = ranges.RangeWriter(self._folder.uri, stream, tuple(columns), ranges.RANGE_RECORDS)
         number = f"n / {ranges.RANGE_RECORDS}"
         files = self._engine.lay_down(query, order, records // ranges.RANGE_RECORDS + 1, f"cast(floor({number}) AS int)", write)
+        ranges.check(files)
         paths = ranges.paths_in_order(files, rows=rows)
         self._folder.complete(stream, files)
         return paths

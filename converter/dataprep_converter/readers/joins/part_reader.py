@@ -93,7 +93,7 @@ class PartReader:
             if samples:
                 yield from self._read(access, samples)
         except ConvertError as exc:
-            yield self._said([samples.start], ERROR, [_text_of(exc)])
+            yield self._said([samples.start], ERROR, [text_of(exc)])
 
     @property
     def _order_by(self) -> Sequence[int]:
@@ -142,7 +142,7 @@ class PartReader:
         return pa.RecordBatch.from_arrays([pa.array(rows, pa.int64()), *none, *ends], schema=self.schema)
 
 
-def _text_of(error: ConvertError) -> str:
+def text_of(error: ConvertError) -> str:
     """The error as text, for `error_of`."""
     try:
         pickled = pickle.dumps(error)
@@ -153,7 +153,7 @@ def _text_of(error: ConvertError) -> str:
 
 
 def error_of(said: str) -> ConvertError:
-    """The error in a row whose `what` is ERROR."""
+    """The error that `text_of` has returned as text."""
     error: ConvertError = pickle.loads(base64.b64decode(said))  # noqa: S301 - pickled by a task of this job
     return error
 

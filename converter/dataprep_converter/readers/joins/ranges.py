@@ -12,12 +12,15 @@ import pyarrow as pa
 from dataprep_converter.core.errors import ConvertError
 from dataprep_converter.inputs.access import Access
 from dataprep_converter.inputs.ranged import RangedFile
+from dataprep_converter.readers.joins.part_reader import error_of, text_of
 from dataprep_converter.stores import Upload
 
 _arrow: Any = pa  # the type stubs lack some functions
 
 RANGE_RECORDS: Final = 250_000
 """The number of records of a range. Its rows are sorted by one task."""
+_FAILED: Final = -1
+"""The range in a row that says which error has ended a task."""
 _BUFFER: Final = 8 << 20
 """The number of bytes that are read in one request."""
 FILES: Final[pa.Schema] = _arrow.schema({"range": pa.int64(), "rows": pa.int64(), "file": pa.string()})
@@ -37,7 +40,16 @@ class RangeWriter:
     range_records: int
 
     def __call__(self, access: Access, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        """Writes a file for each range, and yields a row of FILES for it. Each attempt of a task writes files of its own."""
+        """Writes a file for each range, and yields a row of FILES for it. Each attempt of a task writes files of its own.
+
+        An error of the store is a row too, because an engine would repeat a task that fails.
+        """
+        try:
+            yield from self._write(access, batches)
+        except ConvertError as exc:
+            yield pa.RecordBatch.from_pylist([{"range": _FAILED, "rows": 0, "file": text_of(exc)}], schema=FILES)
+
+    def _write(self, access: Access, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         file: _File | None = None
         store = access.store(self.folder)
         try:
@@ -103,6 +115,14 @@ class _Sink(io.RawIOBase):
         view = memoryview(data).cast("B")
         self._upload.write(view)
         return len(view)
+
+
+def check(files: Sequence[tuple[Any, ...]]) -> None:
+    """Raises the error of a task that has failed. `files` are rows of FILES that tasks have just returned. Rows that were stored must not be
+    passed, because the error is unpickled."""
+    for number, _, said in files:
+        if number == _FAILED:
+            raise error_of(said)
 
 
 def paths_in_order(files: Sequence[tuple[Any, ...]], *, rows: int) -> list[str]:
