@@ -144,6 +144,10 @@ interop: $(STAMP) ## test every third-party reader, even those too large for CI 
 real-data: $(STAMP) ## convert every table that some packages ship, compare each value with other programs, and write docs/real-data.md
 	CI=true REAL_DATA_REPORT=docs/real-data.md $(BIN)/pytest -q -m nightly tests/interop/test_real_tables.py
 
+.PHONY: notebooks
+notebooks: $(STAMP) ## run the notebooks of examples/notebooks in a Jupyter kernel, one of them on the test cluster, and store their outputs
+	CI=true NOTEBOOKS=write $(BIN)/pytest -q tests/interop/test_notebooks.py tests/e2e/test_notebook.py -k "not killed"
+
 .PHONY: memory
 memory: $(STAMP) ## convert SIZE (2G) of each of KINDS (all) within 512 MiB of memory (needs root and many minutes; not part of the tests)
 	PYTHONPATH=$(PYTHONPATH):. $(BIN)/python tests/scale/memory.py --size $(or $(SIZE),2G) $(KINDS)
@@ -173,6 +177,10 @@ bench-scan: $(STAMP) ## measure how long 1, 2, 4 and 8 scan pods take behind a s
 .PHONY: bench-start
 bench-start: $(STAMP) ## measure the processor time of a worker pod from its start to its first read of input
 	PYTHONPATH=$(PYTHONPATH):. $(BIN)/python -m benchmarks.worker_start
+
+.PHONY: bench-write
+bench-write: $(STAMP) ## measure dataprep_io.write beside dataprep run of the same data from Parquet (RECORDS, or 1000000; ROUNDS, or 3)
+	PYTHONPATH=$(PYTHONPATH):. $(BIN)/python -m benchmarks.python_write $(if $(RECORDS),--records $(RECORDS)) $(if $(ROUNDS),--rounds $(ROUNDS))
 
 .PHONY: bench-mnist
 bench-mnist: $(STAMP) ## measure a small job on an idle cluster beside dataprep run and an empty pod (root)

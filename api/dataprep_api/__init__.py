@@ -1,7 +1,7 @@
 """The contract between operator, converter and cluster: the API `dataprep.io/v1alpha1` and the messages that they exchange.
 
-Only `generate`, `tracing` and `spec.descriptions` do input or output. The operator and the converter both import this package, but neither of them
-imports the other.
+Only `generate`, `tracing`, `lineage` and `spec.descriptions` do input or output. The operator and the converter both import this package,
+but neither of them imports the other.
 """
 
 GROUP = "dataprep.io"

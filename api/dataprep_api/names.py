@@ -47,6 +47,11 @@ ONE_POD: Final = "DATAPREP_ONE_POD"
 
 Its value is the prefix of the names of the job's pods. Earlier releases of the converter ignore the variable.
 """
+LINEAGE_RUN: Final = "DATAPREP_LINEAGE_RUN"
+"""An environment variable with the UUID of the job's run in OpenLineage's events, if the operator sends events about it.
+
+Earlier releases of the converter ignore the variable.
+"""
 MAY_SCAN: Final = "DATAPREP_MAY_SCAN"
 """An environment variable that allows a plan pod to ask for a scan by several pods instead of making the plan itself.
 

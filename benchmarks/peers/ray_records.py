@@ -10,7 +10,11 @@ import sys
 import tempfile
 from pathlib import Path
 
-os.environ |= {"RAY_USAGE_STATS_ENABLED": "0", "TF_CPP_MIN_LOG_LEVEL": "3"}
+os.environ |= {
+    "RAY_USAGE_STATS_ENABLED": "0",
+    "RAY_AUTH_MODE": "disabled",  # all processes are on the loopback interface
+    "TF_CPP_MIN_LOG_LEVEL": "3",
+}
 
 import ray
 from clocked import clocked
@@ -26,6 +30,7 @@ def start(folder: str) -> None:
         try:
             ray.init(
                 num_cpus=2,
+                _node_ip_address="127.0.0.1",
                 include_dashboard=False,
                 log_to_driver=False,
                 logging_level="error",

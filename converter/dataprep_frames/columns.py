@@ -4,15 +4,19 @@ the columns of all tasks before it publishes anything."""
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import chain
+from typing import Any, Final
 
 import pyarrow as pa
 
 from dataprep_converter.core.errors import BadSpec
 from dataprep_converter.pipeline.pipeline import Pipeline
+from dataprep_converter.readers.columnar.arrow import class_names
 from dataprep_converter.readers.columnar.tables import columns_from
 from dataprep_frames.options import WriteOptions, found_name
 from dataprep_frames.rows import frozen_state
 from dataprep_frames.writing import Write
+
+_SHOWN: Final = 10
 
 
 @dataclass(frozen=True)
@@ -37,7 +41,7 @@ def with_columns(write: Write, schema: pa.Schema) -> Write:
     if sorted(order) == sorted(schema.names):
         schema = pa.schema([schema.field(name) for name in order])
     access = write.access()
-    state = frozen_state(schema, write.source, access.structs, write.engine)
+    state = frozen_state(schema, write.source, access.structs, write.engine, options.classes)
     write = replace(write, options=options, schema=schema, state=state)
     with Pipeline(write.spec, state, access) as pipeline, pipeline.encoder():
         pass  # the constructors raise BadSpec for features that the format can't store
@@ -90,9 +94,18 @@ def check_columns(write: Write, existing: Mapping[str, object]) -> None:
         )
 
 
-def _described(state: Mapping[str, object]) -> str:
+def _described(state: Mapping[str, Any]) -> str:
     """Describes the columns in a reader's state."""
-    return ", ".join(f"{column.name}: {column.nested or column.was or column.type}" for column in columns_from(state))
+    classes = class_names(state)
+    return ", ".join(
+        f"{column.name}: {column.nested or column.was or column.type}{_in_brackets(classes.get(column.name, []))}"
+        for column in columns_from(state)
+    )
+
+
+def _in_brackets(names: Sequence[str]) -> str:
+    """Returns the first names of classes in brackets, or nothing if there are none."""
+    return f" ({', '.join(names[:_SHOWN])}{', …' * (len(names) > _SHOWN)})" if names else ""
 
 
 def _split_column(options: WriteOptions, schema: pa.Schema) -> str:

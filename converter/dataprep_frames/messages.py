@@ -1,7 +1,7 @@
 """Puts messages of the converter, which speak of jobs and their fields, into the words of an engine."""
 
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from functools import wraps
 from typing import Concatenate, ParamSpec, Protocol, TypeVar
@@ -24,11 +24,18 @@ _T = TypeVar("_T", bound=_HasEngine)
 @contextmanager
 def in_words_of(engine: Engine) -> Iterator[None]:
     """Changes the messages of errors."""
+    with in_words(_words(engine)):
+        yield
+
+
+@contextmanager
+def in_words(patterns: Iterable[tuple[str, str]]) -> Iterator[None]:
+    """Replaces what the patterns match in the messages of errors."""
     try:
         yield
     except ConvertError as exc:
         text = str(exc)
-        for pattern, words in _words(engine):
+        for pattern, words in patterns:
             text = re.sub(pattern, words, text)
         exc.args = (text,)
         raise

@@ -2,7 +2,7 @@
 
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final, Literal
 
@@ -59,6 +59,8 @@ class WriteOptions:
     """The split of all rows, if there is no column with the splits' names."""
     split_column: str | None = None
     job: str | None = None
+    classes: Mapping[str, Sequence[str]] = field(default_factory=dict)
+    """For each column with numbers of classes, the names of the classes."""
 
     def with_split_name(self, name: object) -> str:
         """Returns the name of a split. Raises BadSpec if it isn't a valid name."""
@@ -81,8 +83,8 @@ def location(uri: str) -> str:
     """Returns the URI in the form that all processes understand. Raises BadSpec if it is neither a URI nor a path."""
     scheme, colon, rest = uri.partition(":")
     if not (colon and _SCHEME.fullmatch(scheme)):
-        # The engine's processes have different working directories.
-        return str(Path(uri).absolute())
+        # The engine's processes have different working directories, and may belong to different users.
+        return str(Path(uri).expanduser().absolute() if uri.startswith("~/") else Path(uri).absolute())
     is_file = scheme.lower() == "file"
     if rest.startswith("//"):
         return path_of(uri) if is_file else uri

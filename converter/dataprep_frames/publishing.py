@@ -12,7 +12,7 @@ import logging
 from collections import Counter
 from collections.abc import Collection, Iterable, Sequence
 from dataclasses import replace
-from itertools import pairwise
+from itertools import islice, pairwise
 
 import pyarrow as pa
 
@@ -23,6 +23,7 @@ from dataprep_api.dataset.plan import PlanHead, SplitPlan
 from dataprep_api.dataset.report import ShardReport
 from dataprep_api.formats import format_rules
 from dataprep_api.spec import NO_TRAIN
+from dataprep_api.spec.splits import MOST_SPLITS
 from dataprep_converter.core.errors import BadSpec, ConvertError, NoInput, NotWhole
 from dataprep_converter.core.tensors import pc
 from dataprep_converter.dataset.frame_rows import READER, Engine
@@ -92,7 +93,7 @@ def commit(write: Write, messages: Sequence[WrittenPartition | None], *, rows: i
     of rows that the engine has passed to these attempts, if the engine tells it.
 
     Raises NoInput if there are no rows, NotWhole if another run has changed the folder since `begin_write` or if rows are missing, BadSpec
-    if the tasks have different columns, and the errors of the plan step and of the commit step.
+    if the tasks have different columns or if there are too many splits, and the errors of the plan step and of the commit step.
     """
     if write.is_skipped:
         return None
@@ -120,6 +121,9 @@ def commit(write: Write, messages: Sequence[WrittenPartition | None], *, rows: i
         write = with_agreed_columns(write, [each.columns for each in parts if each.columns is not None])
     if existing is not None:
         check_columns(write, existing.base.head.reader_state)
+    splits = dict.fromkeys((*(existing.base.head.split_names if existing is not None else ()), *(file.report.split for file in files)))
+    _check_train(write, splits)
+    _check_number_of_splits(write, splits)
     with _draft(write, files, existing, access) as draft, Mover(folder, access) as mover:
         placed = as_shards(files, draft.plan.head, folder.uri)
         moves = all_moves(placed)
@@ -217,6 +221,14 @@ def _check_train(write: Write, splits: Collection[str]) -> None:
         raise BadSpec(f"{NO_TRAIN}: {', '.join(splits)}.")
 
 
+def _check_number_of_splits(write: Write, splits: Collection[str]) -> None:
+    """Raises BadSpec if there are more splits than a data set can have."""
+    if len(splits) > MOST_SPLITS:
+        raise BadSpec(
+            f"The {write.engine.frame} has {len(splits)} splits ({', '.join(islice(splits, 3))}, …), but a data set can have at most {MOST_SPLITS}."
+        )
+
+
 def _draft(write: Write, files: Sequence[WrittenFile], existing: ExistingDataSet | None, access: Access) -> ConversionDraft:
     """Returns the draft of the data set that consists of these files, after those of the existing data set."""
     added = UnitTable.of([_unit(write, file) for file in files])
@@ -261,8 +273,6 @@ def _head(write: Write, files: Sequence[WrittenFile], existing: ExistingDataSet 
         )
         counts[file.report.split] += 1
         sample += records
-    if files:
-        _check_train(write, counts)
     return PlanHead(
         run_id=write.run_id,
         encoding_version=run_id.ENCODING_VERSION,

@@ -1,6 +1,6 @@
 """The rows of a partition: conforms the engine's batches, divides them into the rows of files, and passes them to the pipeline as a reader."""
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -15,7 +15,7 @@ from dataprep_converter.core.tensors import to_arrow
 from dataprep_converter.dataset.frame_rows import Engine
 from dataprep_converter.inputs.access import Access
 from dataprep_converter.readers.base.blocks import Block
-from dataprep_converter.readers.columnar.arrow import ArrowReader
+from dataprep_converter.readers.columnar.arrow import CLASSES, ArrowReader
 from dataprep_converter.readers.columnar.columns import columns_of
 from dataprep_converter.readers.columnar.tables import CommonSchema
 from dataprep_converter.records.batch import SAMPLE, Batch, RejectedSample
@@ -28,7 +28,9 @@ _BATCH_BYTES: Final = 8 << 20
 _any: Any = pa  # the stubs lack some functions
 
 
-def frozen_state(schema: pa.Schema, source: ArrowSource, structs: StructRule, engine: Engine) -> dict[str, Any]:
+def frozen_state(
+    schema: pa.Schema, source: ArrowSource, structs: StructRule, engine: Engine, classes: Mapping[str, Sequence[str]]
+) -> dict[str, Any]:
     """Returns the reader's state for the columns of a data frame. Raises BadSpec naming a column that records can't contain."""
     if not len(schema):
         raise BadSpec(f"The {engine.frame} has no columns to write.")
@@ -36,7 +38,8 @@ def frozen_state(schema: pa.Schema, source: ArrowSource, structs: StructRule, en
         _check_column(field, structs, engine)
     common = CommonSchema(source, of=engine.writer, structs=structs)
     common.settle(schema, f"the {engine.frame}")
-    return common.state()
+    named = {CLASSES: {column: list(names) for column, names in classes.items()}} if classes else {}
+    return common.state() | named
 
 
 def _check_column(field: "pa.Field[Any]", structs: StructRule, engine: Engine) -> None:

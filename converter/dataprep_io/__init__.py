@@ -15,13 +15,16 @@ from typing import TYPE_CHECKING, Any, Final
 
 if TYPE_CHECKING:
     from dataprep_api.errors import Error, SpecError
-    from dataprep_converter.core.errors import BadData, BadSpec, NoInput, OutputExists, StoreError
+    from dataprep_converter.core.errors import BadData, BadSpec, NoInput, NotFound, NotWhole, OutputExists, OutputLost, StoreError
     from dataprep_io.data.writing import write
     from dataprep_io.errors import ClusterError, JobFailed, JobNotFound, NotFinished
     from dataprep_io.jobs.job import AsyncJob, Job
     from dataprep_io.jobs.status import Event, Progress
     from dataprep_io.results import Result
-    from dataprep_reader import open  # noqa: A004 - named like gzip.open and tarfile.open
+    from dataprep_reader import (
+        Reader,
+        open,  # noqa: A004 - named like gzip.open and tarfile.open
+    )
 
 __all__ = [
     "AsyncJob",
@@ -35,8 +38,12 @@ __all__ = [
     "JobNotFound",
     "NoInput",
     "NotFinished",
+    "NotFound",
+    "NotWhole",
     "OutputExists",
+    "OutputLost",
     "Progress",
+    "Reader",
     "Result",
     "SpecError",
     "StoreError",
@@ -56,8 +63,12 @@ _PLACES: Final = {
     "JobNotFound": "dataprep_io.errors",
     "NoInput": "dataprep_converter.core.errors",
     "NotFinished": "dataprep_io.errors",
+    "NotFound": "dataprep_converter.core.errors",
+    "NotWhole": "dataprep_converter.core.errors",
     "OutputExists": "dataprep_converter.core.errors",
+    "OutputLost": "dataprep_converter.core.errors",
     "Progress": "dataprep_io.jobs.status",
+    "Reader": "dataprep_reader",
     "Result": "dataprep_io.results",
     "SpecError": "dataprep_api.errors",
     "StoreError": "dataprep_converter.core.errors",

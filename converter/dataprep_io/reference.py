@@ -47,22 +47,23 @@ def _class(name: str, member: type) -> Iterator[str]:
     """Yields the parts of a class's section."""
     is_error = issubclass(member, Exception)
     yield f"## {name}\n"
-    if not is_error and not is_dataclass(member):
-        yield _code(name, member)
+    if not is_error and not is_dataclass(member) and member.__module__.startswith("dataprep_io"):
+        yield _code(name, member).rstrip("\n") + "\n"
     yield f"{_text(member.__doc__)}\n"
     if is_dataclass(member):
         yield "".join(f"- `{field}`: {kind}{f'. {text}' if text else ''}\n" for field, kind, text in _fields(member))
     for attribute in () if is_error else _methods(member):
         value = inspect.getattr_static(member, attribute)
         if isinstance(value, property):
-            yield f"### {name}.{attribute}\n\n{_text(value.__doc__)}\n"
+            kind = _annotation(inspect.signature(value.fget).return_annotation) if value.fget is not None else ""
+            yield f"### {name}.{attribute}\n\n```python\n{attribute}: {kind!r}\n```\n\n{_text(value.__doc__)}\n"
         else:
             yield f"### {name}.{attribute}\n\n{_described(attribute, getattr(member, attribute))}"
 
 
 def _methods(member: type) -> list[str]:
     """Returns the public methods and properties, in the order in which they are defined."""
-    own = [cls for cls in reversed(member.__mro__) if cls.__module__.startswith("dataprep_io")]
+    own = [cls for cls in reversed(member.__mro__) if cls.__module__.startswith("dataprep_")]
     names = [name for cls in own for name in vars(cls) if not name.startswith("_")]
     fields = member.__annotations__ if is_dataclass(member) else {}
     return [name for name in dict.fromkeys(names) if name not in fields]
@@ -118,6 +119,8 @@ def _annotation(annotation: Any) -> Any:
         "dataprep_io.results.",
         "dataprep_io.jobs.status.",
         "dataprep_reader.reader.",
+        "dataprep_api.dataset.report.",
+        "dataprep_api.spec.",
         "os.",
     ):
         text = text.replace(module, "")

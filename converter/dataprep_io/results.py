@@ -1,6 +1,6 @@
 """What a write or a job has made."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
@@ -50,9 +50,11 @@ class Result:
         return html_table(self.uri, {**made, **splits, **classes, **left_out, **warnings})
 
 
-def of_commit(uri: str, commit: "CommitResult", plan: "PlanResult | None" = None) -> Result:
-    """Returns the result of a commit step. Without a plan, the data set was made from memory."""
-    labels = plan.labels if plan is not None else ()
+def of_commit(
+    uri: str, commit: "CommitResult", plan: "PlanResult | None" = None, *, classes: Mapping[str, Sequence[str]] | None = None
+) -> Result:
+    """Returns the result of a commit step. Without a plan, the data set was made from memory, and `classes` has the classes' names."""
+    named = {label.feature: label.classes for label in plan.labels} if plan is not None else classes or {}
     return Result(
         uri=uri,
         run_id=commit.run_id,
@@ -61,7 +63,7 @@ def of_commit(uri: str, commit: "CommitResult", plan: "PlanResult | None" = None
         bytes=commit.bytes_out,
         shards=commit.files,
         splits={split.name: split.records for split in commit.splits},
-        classes={label.feature: tuple(label.classes) for label in labels},
+        classes={feature: tuple(names) for feature, names in named.items()},
         bad_records=commit.records.bad,
         warnings=tuple(dict.fromkeys((*(plan.warnings if plan is not None else ()), *commit.warnings))),
         is_reproducible=plan is not None,

@@ -7,6 +7,7 @@ import pyarrow as pa
 
 from dataprep_converter.core.errors import BadData, BadSpec
 from dataprep_converter.core.tensors import NUMPY_NAMES, arrow_type, pc
+from dataprep_frames.families import family, is_list, may_become
 from dataprep_frames.rows import has_void
 
 _OF_RAY: Final = "ray."
@@ -93,11 +94,11 @@ def _native_type(kind: Any, column: str) -> pa.DataType:
         )
     if _types.is_dictionary(kind):
         return _native_type(kind.value_type, column)
-    if (family := _family(kind)) in _USUAL:
-        return _USUAL[family]
+    if (usual := family(kind)) in _USUAL:
+        return _USUAL[usual]
     if _types.is_fixed_size_list(kind):
         return _arrow.list_(_native_type(kind.value_type, column), kind.list_size)  # type: ignore[no-any-return]  # kind is Any
-    if _is_list(kind):
+    if is_list(kind):
         return _arrow.list_(_native_type(kind.value_type, column))  # type: ignore[no-any-return]  # see above
     if _types.is_map(kind):
         return _arrow.map_(_native_type(kind.key_type, column), _native_type(kind.item_type, column))  # type: ignore[no-any-return]
@@ -124,7 +125,7 @@ def _column(table: pa.Table, own: pa.Schema, field: "pa.Field[Any]", *, is_given
     if kind.equals(field.type):
         return column
     what = f"A block has the column {field.name!r} as {kind}, but in {'schema' if is_given else 'an earlier block'} it is {field.type}"
-    if not _may_become(kind, field.type):
+    if not may_become(kind, field.type):
         raise BadSpec(f"{what}. {'Convert it.' if is_given else _SET}")
     try:
         return column.cast(field.type)
@@ -144,32 +145,3 @@ def _native(chunk: Any, kind: Any) -> Any:
     if not isinstance(kind, pa.BaseExtensionType):
         return chunk.storage.cast(kind)
     return _arrow.ExtensionArray.from_storage(kind, chunk.storage.cast(kind.storage_type))
-
-
-def _may_become(there: Any, kind: Any) -> bool:
-    """Whether values of the type `there` mean the same as values of type `kind`. Arrow also parses texts as numbers, for example."""
-    if _types.is_null(there):
-        return True
-    if _is_list(there) and _is_list(kind):
-        return _may_become(there.value_type, kind.value_type)
-    if _types.is_struct(there) and _types.is_struct(kind):
-        known = {field.name: field.type for field in kind}
-        return all(field.name in known and _may_become(field.type, known[field.name]) for field in there)
-    return _family(there) == _family(kind) != ""
-
-
-def _is_list(kind: Any) -> bool:
-    return bool(_types.is_list(kind) or _types.is_large_list(kind) or _types.is_fixed_size_list(kind))
-
-
-def _family(kind: Any) -> str:
-    """Returns the name of a family of types that can be converted to each other, or "" if there is none."""
-    if _types.is_string(kind) or _types.is_large_string(kind) or _types.is_string_view(kind):
-        return "text"
-    if _types.is_binary(kind) or _types.is_large_binary(kind) or _types.is_binary_view(kind) or _types.is_fixed_size_binary(kind):
-        return "bytes"
-    if _types.is_boolean(kind) or _types.is_integer(kind) or _types.is_floating(kind) or _types.is_decimal(kind):
-        return "numbers"
-    if _types.is_timestamp(kind):
-        return "instants" if kind.tz is not None else "times"
-    return "dates" if _types.is_date(kind) else ""

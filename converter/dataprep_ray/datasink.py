@@ -13,7 +13,7 @@ from dataprep_frames.options import settings_of
 from dataprep_frames.writing import Write
 from dataprep_ray.blocks import batches_of, native_schema
 from dataprep_ray.interface import BlockAccessor, Datasink, errors_allowed
-from dataprep_ray.options import write_options
+from dataprep_ray.options import AnyPath, min_rows, write_options
 
 logger = logging.getLogger(__name__)
 
@@ -23,7 +23,7 @@ class DataprepDatasink(Datasink):  # type: ignore[misc]  # Ray isn't installed w
 
     def __init__(
         self,
-        uri: str,
+        uri: AnyPath,
         *,
         format: str = "tfrecord",  # noqa: A002 - the field's name
         mode: Any = "errorifexists",  # Any: a text, or Ray's SaveMode
@@ -63,7 +63,7 @@ class DataprepDatasink(Datasink):  # type: ignore[misc]  # Ray isn't installed w
         )
         self._settings = settings_of(job)
         self._schema = _arrow_schema(schema)
-        self._min_rows = min_rows_per_file
+        self._min_rows = min_rows(min_rows_per_file)
         self._write: Write | None = None
         # Ray shows an error of on_write_start as one of its own, so the output is checked here first.
         self._begin()

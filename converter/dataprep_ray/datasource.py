@@ -11,7 +11,7 @@ from dataprep_converter.core.tensors import is_tensor
 from dataprep_frames import reading
 from dataprep_frames.options import settings_of
 from dataprep_ray.interface import BlockMetadata, Datasource, ReadTask, tensors_of_ray
-from dataprep_ray.options import read_options
+from dataprep_ray.options import AnyPath, read_options
 from dataprep_ray.ray_types import TYPES
 
 _arrow: Any = pa  # the stubs lack some functions
@@ -22,7 +22,7 @@ class DataprepDatasource(Datasource):  # type: ignore[misc]  # Ray isn't install
 
     def __init__(
         self,
-        uri: str,
+        uri: AnyPath,
         *,
         columns: Sequence[str] | None = None,
         split: str | Sequence[str] | None = None,

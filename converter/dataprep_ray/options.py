@@ -1,5 +1,6 @@
 """The arguments of the data source and of the data sink. An argument that describes the output is the field of `spec.output` with this name."""
 
+import os
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any, Final, get_args
@@ -9,6 +10,8 @@ from dataprep_converter.core.errors import BadSpec
 from dataprep_converter.dataset.frame_rows import RAY
 from dataprep_converter.records.columns import similar
 from dataprep_frames.options import SPLIT, Mode, ReadOptions, WriteOptions, check_format, location, spec_of
+
+AnyPath = str | os.PathLike[str]
 
 _OWN: Final = ("format", "job", "min_rows_per_file", "mode", "nested", "schema", "split", "split_column")
 _BY_TASKS: Final = "each write task makes a file: use ds.repartition(), min_rows_per_file, or shards={'records': …}"
@@ -23,7 +26,7 @@ _REFUSED: Final = {
 
 
 def read_options(
-    uri: str, *, columns: Sequence[str] | None, split: str | Sequence[str] | None, split_column: str | None, job: str | None
+    uri: AnyPath, *, columns: Sequence[str] | None, split: str | Sequence[str] | None, split_column: str | None, job: str | None
 ) -> ReadOptions:
     """Returns the options of a read. Raises BadSpec for an invalid one."""
     return ReadOptions(
@@ -36,7 +39,7 @@ def read_options(
 
 
 def write_options(
-    uri: str,
+    uri: AnyPath,
     *,
     format: str,  # noqa: A002 - the field's name
     mode: object,
@@ -62,10 +65,18 @@ def write_options(
     return replace(options, split=options.with_split_name(SPLIT if split is None else split))
 
 
-def _location(uri: str) -> str:
-    if not isinstance(uri, str) or not uri:
-        raise BadSpec(f"The URI of the data set must be text, got {uri!r}.")
-    return location(uri)
+def min_rows(value: int | None) -> int | None:
+    """Returns the minimum number of rows for each write task. Raises BadSpec unless it is a whole number of at least 1."""
+    if value is not None and (not isinstance(value, int) or isinstance(value, bool) or value < 1):
+        raise BadSpec(f"The option min_rows_per_file is a whole number of at least 1, got {value!r}.")
+    return value
+
+
+def _location(uri: AnyPath) -> str:
+    text = os.fspath(uri) if isinstance(uri, os.PathLike) else uri
+    if not isinstance(text, str) or not text.strip():
+        raise BadSpec(f"The URI of the data set must be text or a path, got {uri!r}.")
+    return location(text)
 
 
 def _mode(mode: object) -> Mode:

@@ -5,8 +5,8 @@ stores and decoders.
     for batch in reader:                     # 1,100 batches of 100
         batch["image_raw"], batch["label"]   # numpy: uint8 (100, 28, 28), int64 (100,)
 
-For PyTorch, see `dataprep_reader.torch`. docs/reading.md describes which sources `open` accepts, the arrays' shapes, and how records are
-shuffled.
+For PyTorch, TensorFlow and JAX, see `dataprep_reader.torch`, `dataprep_reader.tensorflow` and `dataprep_reader.grain`. docs/reading.md
+describes which sources `open` accepts, the arrays' shapes, and how records are shuffled.
 """
 
 import os

@@ -1,7 +1,7 @@
 """Converts a batch's columns to numpy arrays, each column in one call. This module also decides how an array represents nulls."""
 
 import math
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, Final, Generic, TypeAlias, TypeVar
 
@@ -68,6 +68,19 @@ def as_numpy(batch: pa.RecordBatch, masks: Collection[str] = ()) -> dict[str, Co
         if name in masks:
             columns[mask_name(name)] = missing[name] if name in missing else np.zeros(len(column), np.bool_)
     return columns
+
+
+def rows_of(batch: Mapping[str, Column]) -> Iterator[dict[str, Any]]:
+    """Yields the records of a batch: a dictionary for each, in which a masked value is None."""
+    return (dict(zip(batch, row, strict=True)) for row in zip(*map(_values, batch.values()), strict=True))
+
+
+def _values(column: Column) -> Iterable[Any]:
+    """Returns the value of each record."""
+    if not isinstance(column, np.ma.MaskedArray):
+        return column
+    missing: npt.NDArray[np.bool_] = np.ma.getmaskarray(column).reshape(len(column), -1).max(axis=1, initial=False)
+    return [None if is_missing else value for value, is_missing in zip(column.data, missing, strict=True)]
 
 
 def mask_name(feature: str) -> str:

@@ -60,6 +60,8 @@ def find(source: Source, *, split: str | Sequence[str] | None, access: Access) -
 
 def _uri(source: AnyPath) -> str:
     uri = os.fspath(source)
+    if uri.startswith("~/"):
+        uri = os.path.expanduser(uri)  # noqa: PTH111 - Path would change a URI
     return uri.removeprefix("file://").rstrip("/") or "/"
 
 

@@ -1,8 +1,8 @@
 """Positions: where a reader goes on, also if another number of ranks goes on. Pure: numbers in, numbers out.
 
 A rank reads its stretch of an epoch in the stretch's own order. If another number of ranks takes over in the middle of an epoch, the records
-that are left in all stretches follow each other, and the new ranks divide them among themselves. From the next epoch on, they divide the
-epoch as usual.
+that are left in all stretches follow each other, and the new ranks divide them among themselves. If some ranks have already begun the next
+epoch, the same applies to it. From the first epoch on that no rank has begun, they divide the epoch as usual.
 """
 
 from collections.abc import Mapping, Sequence
@@ -15,9 +15,11 @@ from dataprep_reader.order import Share
 VERSION: Final = 1
 """Increased by each release in which the same arguments give a different record order."""
 VERSION_WITH_REST: Final = 2
-"""The version of a state in an epoch that another number of ranks began. Earlier releases would ignore the rest, so they must refuse it."""
+"""The version of a state in an epoch that another number of ranks began. Earlier releases would ignore the rests, so they must refuse it."""
 _OF_ORDER: Final = ("data", "shuffle", "shuffle_window", "shuffle_version")
 """What decides the order of an epoch, whatever the number of ranks."""
+_STEPS_BEHIND: Final = "_steps_since_snapshot"
+"""In a state of torchdata's StatefulDataLoader: the number of batches that it has yielded since it took the states of its workers."""
 
 
 class Segment(NamedTuple):
@@ -35,7 +37,7 @@ class Segment(NamedTuple):
 
 @dataclass(frozen=True)
 class Rest:
-    """The records that were left in the middle of an epoch, for all ranks together."""
+    """The records that were left of an epoch, for all ranks together."""
 
     epoch: int
     segments: tuple[Segment, ...]
@@ -55,12 +57,16 @@ class Place:
     epoch: int
     batch: int
     """Number of the epoch's next batch."""
-    rest: Rest | None = None
-    """What is read of an epoch that another number of ranks began."""
+    rests: tuple[Rest, ...] = ()
+    """What is read of the epochs that another number of ranks began."""
 
     def rest_of(self, epoch: int) -> Rest | None:
         """Returns what is read of an epoch, or None if all of it is read."""
-        return self.rest if self.rest is not None and self.rest.epoch == epoch else None
+        return next((rest for rest in self.rests if rest.epoch == epoch), None)
+
+    def rests_from(self, epoch: int) -> tuple[Rest, ...]:
+        """Returns what is read of this epoch and of later ones, without the epochs of which all is read."""
+        return tuple(rest for rest in self.rests if rest.epoch >= epoch)
 
 
 def between(segments: Sequence[Segment], first: int, count: int) -> list[Segment]:
@@ -84,19 +90,44 @@ def of_stretch(stretch: Share) -> Segment:
 def described(place: Place, identity: Mapping[str, Any]) -> dict[str, Any]:
     """Returns a state, as JSON values."""
     state = {"version": VERSION, "first": place.first, "epoch": place.epoch, "batch": place.batch, "of": dict(identity)}
-    rest = place.rest_of(place.epoch)
-    return state if rest is None else {**state, "version": VERSION_WITH_REST, "rest": [list(segment) for segment in rest.segments]}
+    rests = [{"epoch": rest.epoch, "segments": [list(segment) for segment in rest.segments]} for rest in place.rests_from(place.epoch)]
+    return {**state, "version": VERSION_WITH_REST, "rests": rests} if rests else state
 
 
 def parsed(state: Mapping[str, Any]) -> Place:
     """Returns the position that a state describes. Raises ValueError for anything that isn't a state."""
     version = state.get("version")
-    if version not in (VERSION, VERSION_WITH_REST) or not isinstance(state.get("of"), Mapping):
+    if version not in (VERSION, VERSION_WITH_REST) or not is_state(state):
         raise ValueError(f"This is not a reader state of version {VERSION} or {VERSION_WITH_REST}: {str(state)[:200]}.")
     first, epoch, batch = (int(state[name]) for name in ("first", "epoch", "batch"))
-    if version == VERSION:
-        return Place(first, epoch, batch)
-    return Place(first, epoch, batch, Rest(epoch, tuple(Segment(*map(int, segment)) for segment in state["rest"])))
+    rests = state["rests"] if version == VERSION_WITH_REST else ()
+    return Place(first, epoch, batch, tuple(_rest(rest) for rest in rests))
+
+
+def _rest(stored: Mapping[str, Any]) -> Rest:
+    return Rest(int(stored["epoch"]), tuple(Segment(*map(int, segment)) for segment in stored["segments"]))
+
+
+def found(saved: object) -> list[Mapping[str, Any]]:
+    """Returns the states in what a loader or a checkpoint has saved: dictionaries and lists that contain the states at any depth.
+
+    Raises ValueError if the loader has yielded batches since it took the states.
+    """
+    if isinstance(saved, Mapping):
+        if is_state(saved):
+            return [saved]
+        if steps := saved.get(_STEPS_BEHIND):
+            raise ValueError(
+                f"The loader has yielded {steps} batches since it took the states of its workers, so their records would be read twice:"
+                " make the StatefulDataLoader with snapshot_every_n_steps=1."
+            )
+        return [state for each in saved.values() for state in found(each)]
+    return [state for each in saved for state in found(each)] if isinstance(saved, list | tuple) else []
+
+
+def is_state(saved: Mapping[str, Any]) -> bool:
+    """Whether this is a state of a reader, of any version."""
+    return isinstance(saved.get("of"), Mapping)
 
 
 def check_same(of: Mapping[str, Any], identity: Mapping[str, Any], names: Sequence[str]) -> None:
@@ -122,29 +153,67 @@ def merged(states: Sequence[Mapping[str, Any]], identity: Mapping[str, Any], *, 
         )
     for state in states:
         check_same(state["of"], identity, _OF_ORDER)
-    epoch, first = min(place.epoch for place in places), min(place.first for place in places)
-    for rank, place in zip(ranks, places, strict=True):
-        if place.epoch > epoch and (place.epoch, place.batch) != (epoch + 1, 0):
+    by_rank = {rank: _Rank(state["of"], place) for rank, state, place in zip(ranks, states, places, strict=True)}
+    ranked = [by_rank[rank] for rank in range(len(by_rank))]
+    _check_same_time(ranked, records)
+    first, epoch = min(place.first for place in places), min(place.epoch for place in places)
+    last = max((*(place.epoch for place in places), *(rest.epoch for place in places for rest in place.rests)))
+    begun = [each for each in range(epoch, last + 1) if any(rank.has_begun(each) for rank in ranked)]
+    rests = (Rest(each, tuple(segment for rank in ranked for segment in rank.left_of(each, records))) for each in begun)
+    return Place(first, epoch, 0, tuple(rests))
+
+
+@dataclass(frozen=True)
+class _Rank:
+    """One of the ranks whose states are merged."""
+
+    of: Mapping[str, Any]
+    place: Place
+
+    def has_begun(self, epoch: int) -> bool:
+        """Whether the epoch can't be divided as usual any more."""
+        at = self.place
+        return at.epoch > epoch or (at.epoch == epoch and at.batch > 0) or at.rest_of(epoch) is not None
+
+    def left_of(self, epoch: int, records: int) -> list[Segment]:
+        """Returns what this rank has yet to read of an epoch."""
+        if self.place.epoch > epoch:
+            return []
+        done = self.place.batch * int(self.of["batch_size"]) if self.place.epoch == epoch else 0
+        return between(own_segments(self.of, self.place.rest_of(epoch), records=records), done, records)
+
+    def batches_until(self, epoch: int, records: int) -> int:
+        """Returns the number of batches before this epoch that the rank has yet to read."""
+        shares = (own_share(self.of, self.place.rest_of(each), records=records) for each in range(self.place.epoch, epoch))
+        return sum(share.batches for share in shares) - self.place.batch
+
+
+def _check_same_time(ranked: Sequence[_Rank], records: int) -> None:
+    """Raises ValueError if a rank is so far into a later epoch than another one that they can't have read equally many batches.
+
+    A rank has at most one batch less in each epoch than another one, and a worker of a loader may be one batch ahead of another worker. A
+    rank that has reached the end of an epoch may wait there.
+    """
+    ahead = max(range(len(ranked)), key=lambda rank: (ranked[rank].place.epoch, ranked[rank].place.batch))
+    place = ranked[ahead].place
+    for behind in ranked:
+        waits = (place.epoch, place.batch) <= (behind.place.epoch + 1, 0)
+        if not waits and behind.batches_until(place.epoch, records) + place.batch > place.epoch + 1:
             raise ValueError(
-                f"The states weren't taken at the same time: rank {rank} is in epoch {place.epoch}, another rank in epoch {epoch}."
+                f"The states weren't taken at the same time: rank {ahead} is in epoch {place.epoch}, another rank in epoch"
+                f" {behind.place.epoch}."
             )
-    if all((place.epoch, place.batch, place.rest_of(epoch)) == (epoch, 0, None) for place in places):
-        return Place(first, epoch, 0)
-    left = [
-        segment
-        for _, state, place in sorted(zip(ranks, states, places, strict=True), key=lambda each: each[0])
-        if place.epoch == epoch
-        for segment in between(
-            own_segments(state["of"], place.rest_of(epoch), records=records), place.batch * int(state["of"]["batch_size"]), records
-        )
-    ]
-    return Place(first, epoch, 0, Rest(epoch, tuple(left)))
+
+
+def own_share(of: Mapping[str, Any], rest: Rest | None, *, records: int) -> Share:
+    """Returns a rank's stretch of an epoch, or of the rest of one."""
+    shared = records if rest is None else rest.records
+    return order.share(
+        shared, rank=of["rank"], world_size=of["world_size"], batch_size=of["batch_size"], drop_remainder=of["drop_remainder"]
+    )
 
 
 def own_segments(of: Mapping[str, Any], rest: Rest | None, *, records: int) -> list[Segment]:
     """Returns what a rank reads of an epoch, or of the rest of one."""
-    shared = records if rest is None else rest.records
-    stretch = order.share(
-        shared, rank=of["rank"], world_size=of["world_size"], batch_size=of["batch_size"], drop_remainder=of["drop_remainder"]
-    )
+    stretch = own_share(of, rest, records=records)
     return [of_stretch(stretch)] if rest is None else between(rest.segments, stretch.first, stretch.records)

@@ -17,7 +17,7 @@ from dataprep_converter.inputs.access import Access
 from dataprep_converter.sampling.selection import SHUFFLE
 from dataprep_converter.stores import StoreSettings, scheme_of
 from dataprep_reader import flow, order, position
-from dataprep_reader.arrays import as_numpy, mask_name
+from dataprep_reader.arrays import as_numpy, mask_name, rows_of
 from dataprep_reader.dataset import DataSet
 from dataprep_reader.notebook import html_table
 from dataprep_reader.order import Parts, Share
@@ -90,6 +90,8 @@ class Reader:
         self._options = options
         self._place = Place(0, 0, 0)
         self._resumes = False
+        self._states: list[Mapping[str, Any]] = []
+        self._begun: Place | None = None
         self._process = os.getpid()
         self._check_masks(ShardLayout(data_set, Access(settings), self._columns).features)
 
@@ -126,6 +128,11 @@ class Reader:
     def batches(self) -> int:
         """Number of batches in an epoch, for this rank."""
         return self._share.batches
+
+    @property
+    def fixed_batch_size(self) -> int | None:
+        """The number of records in every batch, or None if the last batch of an epoch may be smaller."""
+        return self._options.batch_size if self._options.drop_remainder else None
 
     @property
     def yields_numpy(self) -> bool:
@@ -175,7 +182,9 @@ class Reader:
     def part(self, number: int, parts: int) -> "Reader":
         """Returns a reader of one part of this rank's records. Parts are numbered from 0.
 
-        The records are divided into `parts` equal parts, as if there were `parts` times as many ranks.
+        The records are divided into `parts` equal parts, as if there were `parts` times as many ranks. If the states of all ranks have been
+        restored, the parts go on where these ranks were. Raises ValueError if only the state of this rank has been restored, in the middle
+        of an epoch.
         """
         mine = self._options
         part = Reader(
@@ -186,43 +195,72 @@ class Reader:
             options=replace(mine, rank=mine.rank * parts + number, world_size=mine.world_size * parts),
         )
         part._process = self._process
-        part._place = Place(self._place.first, self._place.first, 0)
-        if self._resumes and self._place.rest is not None and not self._place.batch:
-            part._place, part._resumes = self._place, True
+        start = self._start
+        if self._states:
+            part.restore(self._states)
+        elif start.batch and parts > 1:
+            raise ValueError(
+                f"The state of rank {mine.rank} can't be divided into {parts} parts in the middle of an epoch: restore the states of all"
+                " ranks, as a list."
+            )
+        else:
+            part._place, part._resumes = start, True
         return part
 
     # --- the position --------------------------------------------------------------------------------------------
 
-    def state(self) -> dict[str, Any]:
+    def state(self, *, batches: int | None = None) -> dict[str, Any]:
         """Returns the reader's position after the last batch that it yielded, for `restore`.
 
-        The position is a small dictionary that can be stored as JSON.
+        If something between the reader and the loop takes batches in advance, pass the number of `batches` that the loop has used since it
+        began. The position is a small dictionary that can be stored as JSON. Raises ValueError if the loop doesn't have as many batches.
         """
-        return position.described(self._place, self._identity)
+        return position.described(self._place if batches is None else self._after(batches), self._identity)
+
+    def _after(self, batches: int) -> Place:
+        """Returns the position after this number of batches of the current loop."""
+        if batches < 0:
+            raise ValueError(f"batches must be at least 0, got {batches}.")
+        place = start = self._begun or self._start
+        left = batches
+        for epoch, skipped in self._epochs(start):
+            count = self._share_of(start, epoch).batches - skipped
+            if left < count:
+                return replace(start, epoch=epoch, batch=skipped + left)
+            place, left = replace(start, epoch=epoch + 1, batch=0), left - count
+        if left:
+            raise ValueError(f"batches must be at most {batches - left}, because the loop has no more batches, got {batches}.")
+        return place
 
     def restore(self, state: Mapping[str, Any] | Sequence[Mapping[str, Any]]) -> None:
         """Makes the next `for` loop continue at the position that `state` describes.
 
         `state` is the state of this rank, or a list of the states of all ranks, which were taken at the same time. With a list, the number
         of ranks and the batch size may be others now: the records that are left of the epoch are divided among the ranks, so that each
-        record is read once.
+        record is read once. The states of loaders, such as torchdata's StatefulDataLoader, are also accepted, because they contain the
+        states of the loaders' workers.
 
         Raises ValueError if the state was taken from a reader with a different record order; the message names the difference.
         """
-        if isinstance(state, Mapping):
-            place = position.parsed(state)
-            position.check_same(state["of"], self._identity, list(self._identity))
-        elif (own := next((each for each in state if each.get("of") == self._identity), None)) is not None:
-            return self.restore(own)
+        states: list[Mapping[str, Any]] = position.found(state)
+        own = next((each for each in states if each["of"] == self._identity), None)
+        if isinstance(state, Mapping) and (position.is_state(state) or not states):
+            own, states = state, []
+        if own is None:
+            place = position.merged(states, self._identity, records=self.records)
         else:
-            place = position.merged(state, self._identity, records=self.records)
-        self._place, self._resumes = place, True
-        return None
+            place = position.parsed(own)
+            position.check_same(own["of"], self._identity, list(self._identity))
+        self._place, self._resumes, self._states, self._begun = place, True, states, None
 
     def set_epoch(self, epoch: int) -> None:
         """Makes the next `for` loop begin with this epoch. PyTorch's samplers have a method with the same name."""
-        self._place = Place(epoch, epoch, 0)
-        self._resumes = False
+        self._place, self._resumes, self._states, self._begun = Place(epoch, epoch, 0), False, [], None
+
+    @property
+    def _start(self) -> Place:
+        """The position at which the next loop begins."""
+        return self._place if self._resumes else Place(self._place.first, self._place.first, 0)
 
     @cached_property
     def _identity(self) -> dict[str, Any]:
@@ -240,15 +278,25 @@ class Reader:
         """Yields batches. Their type is Any, because `as_` decides whether they are dictionaries of arrays or RecordBatches."""
         mine = self._options
         self._check_process()
-        start = self._place if self._resumes else Place(self._place.first, self._place.first, 0)
-        self._place, self._resumes = start, False
+        start = self._begun = self._start
+        self._place, self._resumes, self._states = start, False, []
         batches = self._batches(start)
         for place, batch in flow.ahead(batches, depth=mine.prefetch) if mine.prefetch else batches:
             self._place = place
             yield batch
             del batch
         if mine.epochs is not None:
-            self.set_epoch(start.first + mine.epochs)
+            after = start.first + mine.epochs
+            self._place, self._resumes = Place(after, after, 0, start.rests_from(after)), True
+
+    def rows(self) -> Iterator[dict[str, Any]]:
+        """Yields the records of one pass one at a time, for libraries that make their own batches, such as Hugging Face's `datasets`.
+
+        A record's values are those of the numpy arrays: numbers of numpy's types, arrays, texts and bytes. A null is None, but NaN among
+        floats. This takes longer than batches. The state of the reader is the position after the batch that the record is in.
+        """
+        for batch in self:
+            yield from rows_of(batch if self.yields_numpy else as_numpy(batch))
 
     def _check_process(self) -> None:
         """Raises RuntimeError for a remote store if this process was forked after the store's clients were made."""
@@ -278,8 +326,8 @@ class Reader:
         """Yields (number, number of batches to skip) for every epoch of the pass."""
         epochs, has_some = self._options.epochs, self._share.batches > 0
         after = None if epochs is None else start.first + epochs
-        for epoch in itertools.count(start.epoch) if has_some else ():
-            if after is not None and epoch >= after:
+        for epoch in itertools.count(start.epoch):
+            if (after is not None and epoch >= after) or not (has_some or start.rests_from(epoch)):
                 return
             yield epoch, start.batch if epoch == start.epoch else 0
 

@@ -23,8 +23,8 @@ def batches(reader: Reader) -> Any:
     """Returns one pass of the reader as a tf.data.Dataset.
 
     The dataset's elements are dictionaries of tensors. Lists of any length become RaggedTensors, and text and bytes become tf.string. The
-    reader itself reads ahead and shuffles, so the dataset doesn't have to. Nulls need a mask (`masks=` of `open`); a null text then becomes
-    an empty tf.string. Each iteration of the dataset is a new pass.
+    reader itself reads ahead and shuffles, so the dataset doesn't have to. With `drop_remainder`, the shapes include the batch size. Nulls
+    need a mask (`masks=` of `open`); a null text then becomes an empty tf.string. Each iteration of the dataset is a new pass.
     """
     if not reader.yields_numpy:
         raise ValueError("A reader for TensorFlow must yield numpy arrays: open it without as_='arrow'.")
@@ -34,14 +34,13 @@ def batches(reader: Reader) -> Any:
             check_for_tensors(batch, masks=reader.masks, holds_none=False)
             yield {name: _tensor(column) for name, column in batch.items()}
 
-    return tf.data.Dataset.from_generator(
-        generate, output_signature={name: _signature(feature) for name, feature in reader.features.items()}
-    )
+    signature = {name: _signature(feature, reader.fixed_batch_size) for name, feature in reader.features.items()}
+    return tf.data.Dataset.from_generator(generate, output_signature=signature)
 
 
-def _signature(feature: Feature) -> Any:
+def _signature(feature: Feature, batch_size: int | None) -> Any:
     dtype = tf.string if feature.dtype in ("bytes", "text") else tf.as_dtype(feature.dtype)
-    shape = [None, *(None if size == -1 else size for size in feature.shape)]
+    shape = [batch_size, *(None if size == -1 else size for size in feature.shape)]
     ragged = feature.shape.count(-1)
     return tf.RaggedTensorSpec(shape, dtype, ragged) if ragged else tf.TensorSpec(shape, dtype)
 

@@ -26,7 +26,7 @@ class Batches(IterableDataset):  # type: ignore[misc]  # torch isn't installed w
 
     Numbers become tensors of their type, and lists of any length become a `Ragged` of tensors. Text becomes a list of str, and bytes become
     a list of bytes. Nulls of whole numbers and booleans need a mask (`masks=` of `open`). torchdata's StatefulDataLoader calls `state_dict`
-    and `load_state_dict`.
+    and `load_state_dict`. For another number of ranks or workers, give the states of the loaders of all ranks to `Reader.restore`.
     """
 
     def __init__(self, reader: Reader, *, workers: int = 0) -> None:
@@ -68,9 +68,11 @@ class Batches(IterableDataset):  # type: ignore[misc]  # torch isn't installed w
 
     def _part(self) -> Reader:
         """Returns the reader of this process: the given reader or, in a worker of a DataLoader, the worker's part of it."""
+        worker = get_worker_info()
+        if worker is None:
+            return self._reader
         if self._own_part is None:
-            worker = get_worker_info()
-            self._own_part = self._reader if worker is None else self._reader.part(worker.id, worker.num_workers)
+            self._own_part = self._reader.part(worker.id, worker.num_workers)
         return self._own_part
 
 

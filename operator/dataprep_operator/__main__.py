@@ -30,6 +30,7 @@ from dataprep_operator.leadership.election import LeaderElector
 from dataprep_operator.objects.observed import Key
 from dataprep_operator.reconcilers.cron_job import CronReconciler
 from dataprep_operator.reconcilers.job import Reconciler
+from dataprep_operator.reconcilers.lineage import LineageRecorder
 from dataprep_operator.server.endpoint import Endpoint
 from dataprep_operator.server.gate import BACKLOG, Gate
 from dataprep_operator.server.probes import Health
@@ -110,7 +111,8 @@ async def serve(settings: Settings) -> None:
     streams = Streams(expected=handlers.expected_streams(settings), cache=cache, enqueue=enqueue)
     health = Health(age_limit_seconds=settings.watch_age_limit_seconds, streams=streams)
     endpoint = _build_endpoint(settings, cluster, cache, progress_store, health, queue)
-    reconcile = _build_reconcile(settings, cluster, cache, progress_store, streams)
+    lineage = LineageRecorder(settings.pods.lineage)
+    reconcile = _build_reconcile(settings, cluster, cache, progress_store, streams, lineage)
     # This task is started before kopf's tasks, so that kopf doesn't cancel it.
     shutdown_limit = asyncio.create_task(_limit_shutdown(stop))
     try:
@@ -132,6 +134,7 @@ async def serve(settings: Settings) -> None:
         if elector is not None:
             await elector.end()
         await cluster.close()
+        await asyncio.to_thread(lineage.close)
 
 
 def _build_endpoint(
@@ -150,10 +153,17 @@ def _build_endpoint(
 
 
 def _build_reconcile(
-    settings: Settings, cluster: KubernetesCluster, cache: Cache, progress_store: ProgressStore, streams: Streams
+    settings: Settings,
+    cluster: KubernetesCluster,
+    cache: Cache,
+    progress_store: ProgressStore,
+    streams: Streams,
+    lineage: LineageRecorder,
 ) -> Callable[[Key], Awaitable[float | None]]:
     by_kind = {
-        KIND: Reconciler(cache=cache, cluster=cluster, progress_store=progress_store, settings=settings, clock=cluster.clock).reconcile,
+        KIND: Reconciler(
+            cache=cache, cluster=cluster, progress_store=progress_store, settings=settings, clock=cluster.clock, lineage=lineage
+        ).reconcile,
         CRON_KIND: CronReconciler(cache=cache, cluster=cluster, clock=cluster.clock).reconcile,
     }
 

@@ -6,6 +6,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from dataprep_api.lineage import sending
+from dataprep_api.lineage.sending import Receiver
+
 _PREFIX = "DATAPREP_"
 
 
@@ -57,6 +60,8 @@ class PodDefaults:
     status_url: str | None = None
     ttl_seconds: int | None = None
     """TTL of finished jobs whose spec sets no TTL. This default doesn't apply to jobs with `deletionPolicy: Delete`."""
+    lineage: Receiver | None = None
+    """Where the operator and the pods send OpenLineage's events; None means nowhere. Pods get everything but the key."""
 
 
 @dataclass(frozen=True)
@@ -114,6 +119,7 @@ def from_environment(environ: Mapping[str, str] = os.environ) -> Settings:
         allowed=_allowed(reader),
         status_url=reader.optional("STATUS_URL"),
         ttl_seconds=int(reader.number("TTL_SECONDS", 0)) if reader.optional("TTL_SECONDS") else None,
+        lineage=sending.receiver(environ),
     )
     return Settings(
         pods=pods,

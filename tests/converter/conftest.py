@@ -13,6 +13,7 @@ from tests.sharing_out import on_hdfs
 
 from dataprep_converter.core import native
 from dataprep_converter.readers.databases import table
+from dataprep_converter.runtime import makers
 from dataprep_converter.stores import StoreSettings
 from storeservers import AzureServer, FakeGcs, FakeOss, HdfsCluster, S3Server, ServerFailed
 from storeservers.cache import BuildFailed
@@ -30,6 +31,12 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
         known = item.callspec.params if isinstance(item, pytest.Function) and hasattr(item, "callspec") else {}
         if known.get("native_and_python") == "python" and item.get_closest_marker("slow"):
             item.add_marker(pytest.mark.nightly)
+
+
+@pytest.fixture(autouse=True)
+def no_job_has_run(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A run by an earlier test is no earlier run of this process, which would count as ended (`makers.has_ended`)."""
+    monkeypatch.setattr(makers, "_at_work", {})
 
 
 _HDFS = pytest.StashKey[HdfsCluster]()

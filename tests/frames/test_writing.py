@@ -87,6 +87,15 @@ def test_a_split_that_comes_back_is_refused(tmp_path: Path) -> None:
         run_tasks(write, [[rows]])
 
 
+def test_too_many_splits_are_refused_before_the_earlier_data_set_is_touched(tmp_path: Path) -> None:
+    write_frame(tmp_path / "out", PARTITIONS)
+    rows = numbers(0, 17, part=[f"s{n:02}" for n in range(17)])
+    write = begin(tmp_path / "out", rows.schema, overwrite=True, splitColumn="part")
+    with pytest.raises(BadSpec, match=r"The DataFrame has 17 splits \(s00, s01, s02, …\), but a data set can have at most 16"):
+        publishing.commit(write, run_tasks(write, [[rows]]))
+    assert checked(tmp_path / "out") == list(range(15))
+
+
 def test_keys_and_row_numbers_are_unique_over_partitions_and_appends(tmp_path: Path) -> None:
     write_frame(tmp_path / "out", PARTITIONS, format="sequenceFile", shards_records="4")
     write_frame(tmp_path / "out", PARTITIONS, format="sequenceFile", shards_records="4")

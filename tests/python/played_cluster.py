@@ -33,6 +33,9 @@ class PlayedCluster:
     refusal: tuple[int, str] | None = None
     """The status and the message of every answer, if the server refuses everything."""
 
+    cuts_logs: bool = False
+    """Whether the connection ends before the end of a log."""
+
     faults: list[int] = field(default_factory=list)
     """The statuses of the next answers, which have no other content."""
     faults_after: int | None = None
@@ -51,7 +54,7 @@ class PlayedCluster:
                 status, content = played.answer(self.command, self.path, body)
                 sent = content if isinstance(content, bytes) else json.dumps(content).encode()
                 self.send_response(status)
-                self.send_header("Content-Length", str(len(sent)))
+                self.send_header("Content-Length", str(len(sent) + (played.cuts_logs and self.path.endswith("/log"))))
                 self.end_headers()
                 self.wfile.write(sent)
 

@@ -48,6 +48,18 @@ def test_a_second_run_makes_the_same_data_set(tmp_path: Path) -> None:
     assert dp.Job("rows", **spec).run(quiet=True, workers=1) == first
 
 
+def test_a_changed_job_replaces_what_failed_in_this_process(tmp_path: Path) -> None:
+    spec = a_spec(tmp_path)
+    (tmp_path / "rows.csv").write_text(ROWS + "a,none\n")
+    spec["source"]["csv"]["header"] = False
+    spec["source"]["csv"]["skipLines"] = 1
+    spec["source"]["csv"]["columns"] = [{"name": "kind", "type": "String"}, {"name": "size", "type": "Int64"}]
+    with pytest.raises(dp.BadData, match="none"):
+        dp.Job("rows", **spec).run(quiet=True, workers=1)
+    result = dp.Job("rows", **spec, on_bad_record={"policy": "Skip"}).run(quiet=True, workers=1)
+    assert (result.records, result.bad_records) == (3, 1)
+
+
 def test_the_keywords_have_the_names_of_python(tmp_path: Path) -> None:
     job = dp.Job("rows", on_bad_record={"policy": "Skip"}, allow_empty=True, **a_spec(tmp_path))
     assert job.spec.on_bad_record.policy == "Skip"
@@ -58,6 +70,18 @@ def test_a_value_can_be_a_model(tmp_path: Path) -> None:
     spec = a_spec(tmp_path)
     model = dp.Job("rows", **spec).spec.output
     assert dp.Job("rows", **{**spec, "output": model}).to_yaml() == dp.Job("rows", **spec).to_yaml()
+
+
+def test_a_path_can_be_a_value(tmp_path: Path) -> None:
+    spec = a_spec(tmp_path)
+    spec["output"]["uri"] = tmp_path / "set"
+    assert dp.Job("rows", **spec).spec.output.uri == str(tmp_path / "set")
+
+
+@pytest.mark.parametrize("workers", [0, -1, "2", 1.5])
+def test_an_impossible_number_of_workers_is_named(tmp_path: Path, workers: Any) -> None:
+    with pytest.raises(dp.BadSpec, match="workers is a whole number of at least 1, got "):
+        dp.Job("rows", **a_spec(tmp_path)).run(quiet=True, workers=workers)
 
 
 def test_all_faults_are_named(tmp_path: Path) -> None:

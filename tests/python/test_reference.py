@@ -16,4 +16,7 @@ def test_every_public_name_has_a_section() -> None:
     page = reference.page()
     assert [name for name in dataprep_io.__all__ if f"\n## {name}\n" not in page] == []
     assert "### Job.wait\n" in page
+    assert "### Reader.restore\n" in page
+    assert "```python\nphase: str\n```" in page
+    assert "dataprep_api." not in page, "names of modules are left out"
     assert "- `records_per_second`: `float | None`" in page

@@ -35,6 +35,10 @@ def test_rows_of_known_size_are_divided_evenly() -> None:
     assert counts(a_stream(100, in_batches=30, size=800), Limits(size=320)) == [34, 34, 32]
 
 
+def test_rows_that_fit_are_one_shard_even_if_a_column_of_splits_was_added() -> None:
+    assert counts(a_stream(100, in_batches=30, size=500), Limits(size=1000)) == [100]
+
+
 def test_results_are_in_the_order_of_the_shards() -> None:
     shards = shards_of(a_stream(40, in_batches=7), Limits(records=4))
     seen = written_by_threads(shards, lambda number, first, rows: (number, first, rows[0]["n"][0].as_py()), workers=3)

@@ -75,6 +75,13 @@ def test_a_second_submit_of_the_name_is_refused() -> None:
         a_job().submit()
 
 
+def test_a_submit_while_the_name_is_being_deleted_says_so(played: PlayedCluster) -> None:
+    a_job().submit()
+    played.jobs["team/rows"]["metadata"]["deletionTimestamp"] = "2026-01-01T00:00:00Z"
+    with pytest.raises(dp.ClusterError, match="The DataPrepJob rows in the namespace team is still being deleted: submit again"):
+        a_job().submit()
+
+
 def test_wait_returns_the_result(played: PlayedCluster) -> None:
     played.statuses = [{}, RUNNING, SUCCEEDED]
     result = a_job().submit().wait(poll=0)
@@ -196,7 +203,41 @@ def test_logs_are_those_of_all_pods_in_the_order_of_their_start(played: PlayedCl
     job = a_job().submit()
     assert list(job.logs()) == ["plan: planned", "work: line 1", "work: no \\xff UTF-8"]
     assert next(job.logs(failed=True)) == "work: line 1"
-    assert "labelSelector=dataprep.io/job%3Drows" in played.requests[1]
+    assert "labelSelector=dataprep.io/job-uid%3D1234" in played.requests[2]
+
+
+def test_a_log_is_that_of_the_converter_not_of_a_sidecar(played: PlayedCluster) -> None:
+    pod = a_pod("plan", "2026-01-01T00:00:01Z", "Succeeded")
+    pod["metadata"]["annotations"] = {"kubectl.kubernetes.io/default-container": "dataprep"}
+    played.pods, played.logs = [pod], {"plan": b"planned\n"}
+    assert list(a_job().submit().logs()) == ["plan: planned"]
+    assert played.requests[-1].endswith("/pods/plan/log?container=dataprep")
+
+
+def test_a_follower_sees_pods_that_start_later(played: PlayedCluster, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("dataprep_io.jobs.submitted._NEXT_POD_SECONDS", 0.0)
+    played.statuses = [{}, RUNNING, SUCCEEDED]
+    played.pods, played.logs = [a_pod("plan", "2026-01-01T00:00:01Z", "Running")], {"plan": b"planned\n", "work": b"line 1\n"}
+    lines = a_job().submit().logs(follow=True)
+    assert next(lines) == "plan: planned"
+    played.pods.append(a_pod("work", "2026-01-01T00:00:02Z", "Pending"))
+    played.pods[1]["status"]["phase"] = "Running"
+    assert list(lines) == ["work: line 1"]
+
+
+def test_a_log_that_ends_early_is_an_error(played: PlayedCluster) -> None:
+    played.pods, played.logs, played.cuts_logs = [a_pod("plan", "2026-01-01T00:00:01Z", "Running")], {"plan": b"planned\n"}, True
+    lines = a_job().submit().logs()
+    assert next(lines) == "plan: planned"
+    with pytest.raises(dp.ClusterError, match="The connection with the log of the pod plan has ended early"):
+        next(lines)
+
+
+def test_logs_of_a_job_that_is_gone_are_an_error(played: PlayedCluster) -> None:
+    job = a_job().submit()
+    played.jobs.clear()
+    with pytest.raises(dp.JobNotFound):
+        list(job.logs())
 
 
 def test_pods_without_a_log_are_left_out(played: PlayedCluster) -> None:
@@ -233,7 +274,30 @@ def test_without_a_cluster_the_error_says_what_was_looked_for(tmp_path: Path, mo
     monkeypatch.delenv("KUBECONFIG", raising=False)
     monkeypatch.delenv("KUBERNETES_SERVICE_HOST", raising=False)
     monkeypatch.setenv("HOME", str(tmp_path))
-    with pytest.raises(dp.ClusterError, match="There is no usable kubeconfig, and this isn't a pod of a cluster"):
+    with pytest.raises(dp.ClusterError, match="There is no kubeconfig ~/.kube/config, and this isn't a pod of a cluster"):
+        a_job().submit()
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        (None, "There is no kubeconfig .*/config"),
+        ("", "The kubeconfig .*/config isn't usable"),
+        ("clusters: [", "The kubeconfig .*/config isn't usable: while parsing"),
+        ("- 1", "The kubeconfig .*/config isn't usable"),
+        ("clusters: []", "The kubeconfig .*/config isn't usable: .*current-context"),
+    ],
+)
+def test_a_kubeconfig_that_is_not_usable_is_named(tmp_path: Path, text: str | None, message: str) -> None:
+    if text is not None:
+        (tmp_path / "config").write_text(text)
+    with pytest.raises(dp.ClusterError, match=message):
+        a_job().submit(kubeconfig=str(tmp_path / "config"))
+
+
+def test_refused_credentials_are_named(played: PlayedCluster) -> None:
+    played.refusal = (401, "Unauthorized")
+    with pytest.raises(dp.ClusterError, match="The API server refuses the credentials: Unauthorized. They may have expired: log in again."):
         a_job().submit()
 
 

@@ -1,5 +1,6 @@
-"""A project outside of the repository gets the types of the public names, from the packages' `py.typed`."""
+"""A project outside of the repository gets the types of the public names, from the packages' `py.typed`. Two type checkers say the same."""
 
+import json
 import subprocess
 import sys
 import sysconfig
@@ -7,6 +8,8 @@ import venv
 from pathlib import Path
 
 import pytest
+
+from environments import node
 
 ROOT = Path(__file__).parents[2]
 USE = """\
@@ -44,29 +47,40 @@ dp.write([], "set", mode="replace")
 """
 LAST = len(USE.splitlines())
 
+pytestmark = [pytest.mark.nightly, pytest.mark.slow]
 
-@pytest.mark.nightly
-@pytest.mark.slow
-def test_mypy_knows_the_types_in_a_project_outside(tmp_path: Path) -> None:
-    venv.create(tmp_path / "venv", with_pip=False)
-    (packages,) = (tmp_path / "venv/lib").glob("python*/site-packages")
+
+@pytest.fixture(scope="module")
+def project(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder with a file that uses the API, and beside it an environment in which the packages are installed."""
+    folder = tmp_path_factory.mktemp("outside")
+    venv.create(folder / "venv", with_pip=False)
+    (packages,) = (folder / "venv/lib").glob("python*/site-packages")
     for path in (ROOT / "api/dataprep_api", *(ROOT / "converter").glob("dataprep_*")):
         (packages / path.name).symlink_to(path)
     (packages / "dependencies.pth").write_text(f"{sysconfig.get_paths()['purelib']}\n")
-    (tmp_path / "project").mkdir()
-    (tmp_path / "project/use.py").write_text(USE)
+    (folder / "project").mkdir()
+    (folder / "project/use.py").write_text(USE)
+    return folder / "project"
+
+
+def interpreter(project: Path) -> str:
+    return str(project.parent / "venv/bin/python")
+
+
+def test_mypy_knows_the_types_in_a_project_outside(project: Path, tmp_path: Path) -> None:
     command = [
         sys.executable,
         "-m",
         "mypy",
         "--strict",
         "--python-executable",
-        str(tmp_path / "venv/bin/python"),
+        interpreter(project),
         "--cache-dir",
         str(tmp_path),
         "use.py",
     ]
-    checked = subprocess.run(command, cwd=tmp_path / "project", capture_output=True, text=True, timeout=300, check=False)
+    checked = subprocess.run(command, cwd=project, capture_output=True, text=True, timeout=300, check=False)
     assert checked.stdout.splitlines() == [
         (
             f'use.py:{LAST}: error: Argument "mode" to "write" has incompatible type "Literal[\'replace\']"; expected "Literal[\'error\', '
@@ -74,3 +88,12 @@ def test_mypy_knows_the_types_in_a_project_outside(tmp_path: Path) -> None:
         ),
         "Found 1 error in 1 file (checked 1 source file)",
     ]
+
+
+def test_pyright_knows_the_types_in_a_project_outside(project: Path) -> None:
+    (project / "pyrightconfig.json").write_text(json.dumps({"typeCheckingMode": "strict", "include": ["use.py"]}))
+    command = ["node", str(node.script("pyright", "pyright/index.js")), "--outputjson", "--pythonpath", interpreter(project)]
+    checked = subprocess.run(command, cwd=project, capture_output=True, text=True, timeout=300, check=False)
+    found = json.loads(checked.stdout)["generalDiagnostics"]
+    assert [(each["rule"], each["range"]["start"]["line"] + 1) for each in found] == [("reportArgumentType", LAST)], checked.stdout
+    assert 'Argument of type "Literal[\'replace\']" cannot be assigned to parameter "mode"' in found[0]["message"]

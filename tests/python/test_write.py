@@ -173,6 +173,15 @@ def test_a_write_that_fails_leaves_nothing(tmp_path: Path) -> None:
     assert [path for path in (tmp_path / "set").rglob("*") if path.is_file()] == []
 
 
+@pytest.mark.parametrize("query", ["select interval 1 day as span from range(9)", "select error('the query fails') as n from range(9)"])
+def test_a_connection_of_duckdb_is_free_after_a_write_that_fails(tmp_path: Path, query: str) -> None:
+    connection = duckdb.connect()
+    with pytest.raises(Exception, match="'span' is month_day_nano_interval|the query fails") as caught:
+        dp.write(connection.sql(query), tmp_path / "set")
+    assert caught.value.__traceback__ is not None  # which keeps the failed call, as a notebook does
+    assert connection.sql("select 1").fetchall() == [(1,)]
+
+
 def test_a_write_that_fails_keeps_the_earlier_data_set(tmp_path: Path) -> None:
     first = dp.write(pa.table({"n": [7]}), tmp_path / "set")
     with pytest.raises(RuntimeError):
@@ -215,10 +224,10 @@ def test_a_record_that_does_not_fit_is_named_by_its_number_in_the_data(tmp_path:
         (5, {}, TypeError, "expects a table, arrays, a data set or an iterable of dictionaries, got int"),
         ("rows.csv", {}, TypeError, "expects a table, arrays, a data set or an iterable of dictionaries, got str"),
         (np.arange(3), {}, TypeError, 'An array needs a name for its column: pass a dictionary, such as {"x": array}'),
-        ([(1, 2)], {}, TypeError, r"Record 0 is a tuple\..*pass the names of the columns"),
+        ([(1, 2)], {}, TypeError, r"Record 0 has the type tuple\..*pass the names of the columns"),
         ([], {}, NoInput, "The iterable has no records"),
         (pa.table({"n": pa.array([], pa.int64())}), {}, NoInput, "The data has no rows, so there is nothing to write to"),
-        ([{"n": None}], {}, BadSpec, "The data's column 'n' is null, which records can't contain"),
+        ([{"n": None}], {}, BadSpec, r"The type of 'n' is unknown, because it has no values in the first 1 record \(null\)\. Pass schema="),
         ([{"n": 1}], {"mode": "replace"}, BadSpec, "mode is 'error', 'overwrite', 'append', 'ignore', got 'replace'"),
         ([{"n": 1}], {"format": "tfrecrod"}, BadSpec, "There is no format 'tfrecrod'. Did you mean 'tfrecord'?"),
         ([{"n": 1}], {"file_nam": "x"}, dp.SpecError, "file_nam: write has no such parameter. Did you mean 'file_name'?"),

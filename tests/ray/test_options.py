@@ -1,11 +1,12 @@
 """The arguments of the data source and of the data sink."""
 
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 from dataprep_converter.core.errors import BadSpec
-from dataprep_ray.options import read_options, write_options
+from dataprep_ray.options import min_rows, read_options, write_options
 
 
 def written(**options: Any) -> Any:
@@ -73,7 +74,7 @@ def test_a_save_mode_decides_what_happens_to_an_existing_data_set(mode: str, kno
         ({"split": "a b"}, "'a b' can't be the name of a split"),
         ({"split_column": " "}, "The option split_column is the name of a column, got ' '."),
         ({"nested": "a"}, "The option nested is a list of names, such as ['a', 'b'], got 'a'."),
-        ({"uri": ""}, "The URI of the data set must be text, got ''."),
+        ({"uri": ""}, "The URI of the data set must be text or a path, got ''."),
         ({"uri": "s3:/bucket"}, "s3:/bucket isn't a URI: s3: must be followed by two slashes."),
     ],
 )
@@ -82,6 +83,16 @@ def test_wrong_options_of_a_write_are_named(options: dict[str, Any], message: st
         written(**options)
     assert message in str(caught.value)
     assert "spec." not in str(caught.value)
+
+
+@pytest.mark.parametrize("rows", [0, -1, 1.5, "5", True])
+def test_the_minimum_of_rows_is_a_whole_number(rows: Any) -> None:
+    with pytest.raises(BadSpec, match="The option min_rows_per_file is a whole number of at least 1, got "):
+        min_rows(rows)
+
+
+def test_the_folder_may_be_a_path() -> None:
+    assert (written(uri=Path("/out")).spec.output.uri, read(uri=Path("/set")).uri) == ("/out", "/set")
 
 
 def test_a_split_may_be_a_name_or_several() -> None:
@@ -96,7 +107,7 @@ def test_a_split_may_be_a_name_or_several() -> None:
         ({"columns": ["a", "a"]}, "The option columns names 'a' twice."),
         ({"split": ["a", 1]}, "The option split is a list of names"),
         ({"split_column": ""}, "The option split_column is the name of a column, got ''."),
-        ({"uri": None}, "The URI of the data set must be text, got None."),
+        ({"uri": None}, "The URI of the data set must be text or a path, got None."),
     ],
 )
 def test_wrong_options_of_a_read_are_named(options: dict[str, Any], message: str) -> None:

@@ -2,7 +2,7 @@
 
 import re
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 import pyarrow as pa
@@ -107,3 +107,21 @@ def test_many_patterns_of_nulls_are_read_in_one_call(tmp_path: Path, monkeypatch
     monkeypatch.setattr(ShardLayout, "built", None)  # it parses the records one by one
     found: Any = list(open_data_set(str(out), split="train", as_="arrow"))
     assert [{name: row[name] for name in columns} for batch in found for row in batch.to_pylist()] == pa.table(columns).to_pylist()
+
+
+@pytest.mark.parametrize("as_", ["numpy", "arrow"])
+def test_rows_have_none_and_nan(tmp_path: Path, as_: Literal["numpy", "arrow"]) -> None:
+    columns = COLUMNS | {"w": pa.array([[1, 2], None, [3, 4]], pa.list_(pa.int64(), 2)), "l": pa.array([[1], None, [2, 3]])}
+    _pq.write_table(pa.table(columns), tmp_path / "rows.parquet")
+    output = {"uri": str(tmp_path / "out"), "format": "parquet"}
+    folder = output_of(parse_job({"source": {"parquet": {"uris": [str(tmp_path / "rows.parquet")]}}, "output": output}))
+    rows = list(open_data_set(str(folder), split="train", as_=as_, batch_size=2).rows())
+    assert [{name: _as_list(value) for name, value in row.items()} for row in rows] == [
+        {"i": None, "f": 0.5, "b": True, "s": "x", "v": [_NAN, _NAN], "w": [1, 2], "l": [1]},
+        {"i": 2, "f": _NAN, "b": False, "s": "", "v": [1, 2], "w": None, "l": []},
+        {"i": 3, "f": 2.5, "b": None, "s": None, "v": [3, 4], "w": [3, 4], "l": [2, 3]},
+    ]
+    assert [type(rows[1][name]) for name in ("i", "f", "b", "s")] == [np.int64, np.float32, np.bool_, str]
+
+
+_NAN = pytest.approx(float("nan"), nan_ok=True)

@@ -124,6 +124,7 @@ def test_a_state_in_the_rest_can_be_saved_and_restored(folder: Path) -> None:
     again = opened(folder, batch_size=6, epochs=2, shuffle=5)
     again.restore(states_of(before))
     begin = take(again, 4)
+    assert again.state(batches=4) == again.state()
     last = opened(folder, batch_size=6, epochs=2, shuffle=5)
     last.restore(json.loads(json.dumps(again.state())))
     assert begin + numbers_of(last) == whole
@@ -149,6 +150,19 @@ def test_ranks_at_the_end_of_the_epoch_have_nothing_left_of_it(folder: Path) -> 
     one = opened(folder, batch_size=6, epochs=1)
     one.restore(states_of(before))
     assert sorted(seen + numbers_of(one)) == list(range(COUNT // 2, COUNT))
+
+
+def test_a_rank_without_records_of_whole_epochs_reads_its_record_of_the_rest(tmp_path: Path) -> None:
+    few = numbers(tmp_path, count=3)
+    before = opened(few, batch_size=1)
+    seen = take(before, 1)
+    after = readers(few, 5, batch_size=1, epochs=1)
+    assert [reader.batches for reader in after] == [0, 1, 0, 1, 1]
+    for reader in after:
+        reader.restore(states_of([before]))
+    rest = [numbers_of(reader) for reader in after]
+    assert [len(each) for each in rest] == [0, 0, 1, 0, 1]
+    assert sorted(seen + rest[2] + rest[4]) == [0, 1, 2]
 
 
 def test_at_the_beginning_of_an_epoch_nothing_is_divided(folder: Path) -> None:

@@ -225,6 +225,39 @@ def test_a_state_is_small_and_knows_its_place(folder: Path) -> None:
     assert len(json.dumps(reader.state())) < 400
 
 
+def test_a_state_as_earlier_releases_stored_it_is_restored(folder: Path) -> None:
+    reader = opened(folder, batch_size=10, shuffle=5, shuffle_window=40)
+    of = {"batch_size": 10, "shuffle": 5, "drop_remainder": False, "rank": 0, "world_size": 1, "shuffle_window": 40, "shuffle_version": 2}
+    state = {"version": 1, "first": 0, "epoch": 0, "batch": 2, "of": {"data": reader.state()["of"]["data"]} | of}
+    reader.restore(state)
+    assert reader.state() == state
+    assert ns(reader) == ns(opened(folder, batch_size=10, shuffle=5, shuffle_window=40))[2:]
+
+
+def test_a_state_after_some_batches_is_that_of_a_loop_that_used_them(folder: Path) -> None:
+    for options in ({"shuffle": 5}, {"drop_remainder": True, "rank": 1, "world_size": 2}):
+        reader, ahead = (opened(folder, batch_size=10, epochs=3, **options) for _ in range(2))
+        states = [reader.state(), *(reader.state() for _ in reader)]
+        assert [ahead.state(batches=number) for number in range(len(states))] == states
+        iterator = iter(ahead)
+        for _ in range(5):
+            next(iterator)
+        assert ahead.state(batches=3) == states[3]
+        ahead.restore(states[8])
+        assert ahead.state(batches=4) == states[12]
+        assert len(list(ahead)) == len(states) - 9
+        assert ahead.state(batches=4) == states[12]
+
+
+def test_a_state_after_more_batches_than_the_loop_has_is_refused(folder: Path) -> None:
+    reader = opened(folder, batch_size=10, epochs=2)
+    with pytest.raises(ValueError, match=exactly("batches must be at most 28, because the loop has no more batches, got 29.")):
+        reader.state(batches=29)
+    with pytest.raises(ValueError, match=exactly("batches must be at least 0, got -1.")):
+        reader.state(batches=-1)
+    assert opened(folder, batch_size=10, epochs=None).state(batches=29)["epoch"] == 2
+
+
 def test_a_reader_restored_at_the_end_has_nothing_more_of_that_pass(folder: Path) -> None:
     reader = opened(folder, batch_size=COUNT)
     batches = iter(reader)

@@ -160,6 +160,7 @@ def _executors(arguments: argparse.Namespace, job: "DataPrepJob") -> "Iterator[E
 def run_plan(arguments: argparse.Namespace, *, executors: "Executors | None" = None) -> Exit:
     """Plans the job. `executors` may join its tables."""
     from dataprep_converter.runtime import allocator
+    from dataprep_converter.steps import lineage
     from dataprep_converter.steps.conversion.scan_step import scan_request
     from dataprep_converter.steps.plan_step import dry_run, run_plan_step
 
@@ -202,7 +203,13 @@ def run_plan(arguments: argparse.Namespace, *, executors: "Executors | None" = N
             else f"{result.tasks} task{'s' * (result.tasks != 1)}"
         )
         logger.info("run %s: %d records in %d shards, %s", result.run_id, result.records, result.shards, outcome)
-        leave(_finished_if_small(job, planned, access) if pods is not None else result)
+        with lineage.of_step(job, access) as told:
+            told.planned(planned.plan)
+            if pods is not None:
+                result = _finished_if_small(job, planned, access)
+            leave(result)
+            if result.commit is not None:
+                told.committed(result.commit)
     return Exit.DONE
 
 
@@ -311,6 +318,7 @@ def _shuffle(arguments: argparse.Namespace) -> Exit:
 
 
 def _commit(arguments: argparse.Namespace) -> Exit:
+    from dataprep_converter.steps import lineage
     from dataprep_converter.steps.kinds import kind_of
 
     job = with_code(job_of(arguments))
@@ -321,7 +329,10 @@ def _commit(arguments: argparse.Namespace) -> Exit:
         result = kind.commit(job.spec, plan=plan, access=access)
         tell(files=result.files, records=result.records.out)
     _log_commit(result)
-    leave(result)
+    with lineage.of_step(job, access) as told:
+        leave(result)
+        told.planned(plan)
+        told.committed(result)
     return Exit.DONE
 
 

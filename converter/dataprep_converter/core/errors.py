@@ -54,14 +54,14 @@ class RoundedDefault(BadSpec):
 
 
 class BadData(ConvertError):
-    """More bad records than the spec allows."""
+    """A record is bad, and the spec doesn't allow it, or there are more bad records than the spec allows."""
 
     exit = Exit.BAD_DATA
     reason = Reason.BAD_RECORDS
 
 
 class StoreError(ConvertError):
-    """A store refused a request for a reason that no subclass below covers."""
+    """A store can't be reached or has refused a request. Its subclasses stand for some of the reasons."""
 
     exit = Exit.NOT_FOUND
     reason = Reason.STORE_REFUSED
@@ -131,7 +131,7 @@ class OutputExists(ConvertError):
 
 
 class OutputLost(ConvertError):
-    """Another run took over the output."""
+    """Another run has taken over the output. This run has published nothing since then."""
 
     exit = Exit.NOT_FOUND
     reason = Reason.OUTPUT_LOST

@@ -6,6 +6,9 @@ both.
 
 import os
 import socket
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Final
 
@@ -16,6 +19,19 @@ _BOOT: Final = Path("/proc/sys/kernel/random/boot_id")
 _PIDS: Final = Path("/proc/self/ns/pid")
 _ENDED: Final = "ZX"
 """The states of a process that has ended, but whose parent hasn't waited for it yet."""
+_at_work: Final[dict[str, list[int]]] = {}
+"""For each job that this process has run, the threads that run it now."""
+
+
+@contextmanager
+def at_work(job: str) -> Iterator[None]:
+    """Notes that this thread runs the job. A program, such as a notebook's kernel, can go on after a run has failed."""
+    threads = _at_work.setdefault(job, [])
+    threads.append(threading.get_ident())
+    try:
+        yield
+    finally:
+        threads.remove(threading.get_ident())
 
 
 def this_process(job: str) -> Maker | None:
@@ -33,12 +49,16 @@ def is_of(maker: Maker, job: str) -> bool:
 
 
 def has_ended(maker: Maker) -> bool:
-    """Returns whether the process is known to have ended. False for a process on another machine, or on this machine before its last
-    restart."""
+    """Returns whether the process is known to have ended, or to have ended its work on the job. False for a process on another machine, or
+    on this machine before its last restart."""
     try:
-        return (maker.host, maker.machine) == (_host(), _machine()) and _start_of(maker.pid) != maker.started
+        if (maker.host, maker.machine) != (_host(), _machine()):
+            return False
+        if (start := _start_of(maker.pid)) != maker.started or maker.pid != os.getpid():
+            return start != maker.started
     except PermissionError:  # Linux may hide the processes of other users
         return False
+    return maker.job in _at_work and set(_at_work[maker.job]) <= {threading.get_ident()}
 
 
 def _host() -> str:

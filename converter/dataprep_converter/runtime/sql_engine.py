@@ -47,8 +47,8 @@ class SqlEngine(Protocol):
         range_of: str,
         write: Callable[[Any, Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]],
     ) -> list[tuple[Any, ...]]:
-        """Sorts the rows of a query by the columns in `order`, and passes them to `write`, after the Access of the machine. All rows with the same value of the expression
-        `range_of`, a number below `ranges`, are passed to the same call. Returns the rows that `write` returns."""
+        """Sorts the rows of a query by the columns in `order`, and passes them to `write`, after the Access of the machine. All rows with the
+        same value of the expression `range_of`, a number below `ranges`, are passed to the same call. Returns the rows that `write` returns."""
         ...
 
     def forget(self, views: Sequence[str]) -> None:

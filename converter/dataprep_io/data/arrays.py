@@ -9,6 +9,7 @@ import pyarrow as pa
 
 from dataprep_converter.core.errors import BadData
 from dataprep_converter.core.tensors import to_arrow
+from dataprep_io.data.parameters import check_column_name
 
 _BATCH_BYTES: Final = 8 << 20
 _MOST_RECORDS: Final = 16_384
@@ -17,19 +18,33 @@ _arrow: Any = pa  # the stubs lack types that are known only at run time
 
 # Any, because arrays of other libraries are only known by their attributes.
 def is_array(values: Any) -> bool:
-    """Whether this is an array of any library that NumPy understands, with at least one dimension. Tables have no single dtype."""
-    return hasattr(values, "__array__") and hasattr(values, "dtype") and len(getattr(values, "shape", ())) > 0
+    """Whether this is an array of any library that NumPy understands, or a column of Arrow. Tables have no single dtype."""
+    if isinstance(values, pa.Array | pa.ChunkedArray):
+        return not pa.types.is_struct(values.type)
+    return hasattr(values, "__array__") and hasattr(values, "dtype") and hasattr(values, "shape")
 
 
 def as_numpy(values: Any) -> npt.NDArray[Any]:
-    """Returns an array's values. A tensor of torch is taken from its device and from its graph."""
+    """Returns an array's values, with their mask. A tensor of torch is taken from its device and from its graph; bfloat16, which NumPy lacks,
+    becomes float32.
+
+    Raises TypeError for other tensors that NumPy can't have, and ValueError for values that are no array.
+    """
     if type(values).__module__.partition(".")[0] == "torch":
         values = values.detach().cpu()
-    return np.asarray(values)
+        if str(values.dtype) == "torch.bfloat16":
+            values = values.float()
+    return np.asanyarray(values) if isinstance(values, np.ma.MaskedArray) else np.asarray(values)
 
 
 def column_of(values: npt.NDArray[Any]) -> Any:
-    """Returns a column of numbers, tensors, texts, bytes or times. Raises ArrowException for values of other types."""
+    """Returns a column of numbers, tensors, texts, bytes or times. Masked values are null. Raises ArrowException for values of other types."""
+    if isinstance(values, np.ma.MaskedArray):
+        if not np.ma.is_masked(values):
+            return column_of(values.data)
+        if values.ndim > 1:
+            raise pa.ArrowNotImplementedError("tensors with masked values")
+        return _arrow.array(values.data.astype(values.dtype.newbyteorder("="), copy=False), mask=np.ma.getmaskarray(values))
     if values.dtype.kind in "biuf":
         return to_arrow(values.astype(values.dtype.newbyteorder("="), copy=False))
     if values.ndim > 1:
@@ -42,6 +57,8 @@ def array_batches(arrays: Mapping[str, Any]) -> tuple[pa.Schema, Iterator[pa.Rec
 
     Raises BadData for arrays of different lengths, and for values that a column can't have.
     """
+    for name in arrays:
+        check_column_name(name, "The dictionary")
     columns = {name: _values(name, values) for name, values in arrays.items()}
     lengths = {name: len(values) for name, values in columns.items()}
     if len(set(lengths.values())) > 1:
@@ -62,16 +79,19 @@ def array_batches(arrays: Mapping[str, Any]) -> tuple[pa.Schema, Iterator[pa.Rec
 
 
 def _values(name: str, values: Any) -> Any:
-    """Returns an array of numbers. Texts and objects become a column at once, because their type isn't known before all were looked at."""
-    if _is(values, "pandas", "polars") or as_numpy(values).dtype.kind not in "biuf":
-        return _column(name, values if hasattr(values, "__arrow_c_stream__") else as_numpy(values))
-    if not (array := as_numpy(values)).ndim:
+    """Returns an array of numbers, or a column. Texts and objects become a column at once, because their type isn't known before all were
+    looked at."""
+    if hasattr(values, "__arrow_c_array__") or hasattr(values, "__arrow_c_stream__"):
+        return _column(name, values)
+    try:
+        array = as_numpy(values)
+    except TypeError as exc:
+        raise BadData(f"The array {name!r} has values of {values.dtype}, which can't be a column: {exc}") from exc
+    except ValueError as exc:
+        raise BadData(f"NumPy can't make an array of {name!r}: {exc}") from exc
+    if not array.ndim:
         raise BadData(f"The array {name!r} is a single value, expected one entry per record.")
-    return array
-
-
-def _is(values: Any, *libraries: str) -> bool:
-    return type(values).__module__.partition(".")[0] in libraries
+    return array if array.dtype.kind in "biuf" else _column(name, array)
 
 
 def _column(name: str, values: Any, kind: pa.DataType | None = None) -> Any:
@@ -79,11 +99,17 @@ def _column(name: str, values: Any, kind: pa.DataType | None = None) -> Any:
     if isinstance(values, pa.Array):
         return values
     try:
-        column = column_of(values) if isinstance(values, np.ndarray) else _combined(_arrow.chunked_array(values))
+        column = column_of(values) if isinstance(values, np.ndarray) else _of_arrow(values)
         return column if kind is None or column.type == kind else column.cast(kind)
     except (pa.ArrowException, KeyError) as exc:
-        raise BadData(f"The array {name!r} has values of {values.dtype}, which can't be a column: {exc}.") from exc
+        raise BadData(
+            f"The array {name!r} has values of {getattr(values, 'dtype', type(values))}, which can't be a column: {exc}."
+        ) from exc
 
 
-def _combined(column: Any) -> Any:
+def _of_arrow(values: Any) -> Any:
+    """Returns the values of an object that implements Arrow's protocol, as one array."""
+    if hasattr(values, "__arrow_c_array__"):
+        return _arrow.array(values)
+    column = _arrow.chunked_array(values)
     return column.combine_chunks() if column.num_chunks != 1 else column.chunk(0)

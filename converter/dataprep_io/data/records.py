@@ -10,14 +10,21 @@ from typing import Any, Final
 import numpy as np
 import pyarrow as pa
 
-from dataprep_converter.core.errors import BadData
+from dataprep_converter.core.errors import BadData, BadSpec
 from dataprep_io.data.arrays import as_numpy, column_of
+from dataprep_io.data.parameters import check_column_name
+from dataprep_io.data.shared import has_void
 
 _FIRST_RECORDS: Final = 1024
 """The number of records whose values decide the columns' types."""
 _MOST_RECORDS: Final = 16_384
 _BATCH_BYTES: Final = 8 << 20
+_SMALL: Final = frozenset({int, float, bool, type(None)})
+"""The types whose values are so small that only their number counts."""
 _SHOWN: Final = 80
+_ERRORS: Final = (pa.ArrowException, OverflowError, TypeError, ValueError, KeyError)
+"""What conversions of values raise."""
+_POSSIBLE: Final = "a number of at most 64 bits, a decimal, text, bytes, a time, or lists, dictionaries or arrays of these"
 _arrow: Any = pa  # the stubs lack types that are known only at run time
 
 
@@ -26,35 +33,50 @@ def record_batches(
 ) -> tuple[pa.Schema, Iterator[pa.RecordBatch]]:
     """Returns the columns and the batches of records. `columns` has the names of the values, if the records are tuples.
 
-    Raises BadData naming the number of a record that doesn't fit the columns, and TypeError for a record that is no dictionary.
+    Raises BadData naming the number of a record that doesn't fit the columns, BadSpec for columns without a name or a type, and TypeError
+    for a record that is no dictionary.
     """
     chunks = _chunks(_dictionaries(items, columns))
     start, first = next(chunks)
-    if schema is None:
-        names = list(dict.fromkeys(name for record in first for name in record))
-        inferred = [(name, _column(name, [record.get(name) for record in first], start, None)) for name in names]
-        schema = pa.schema([(name, column.type) for name, column in inferred])
-    known = schema
-    return known, (_batch(records, number, known) for number, records in chain(((start, first),), chunks))
+    known = schema if schema is not None else _inferred(first)
+    set_by = "schema" if schema is not None else "the first records"
+    return known, (_batch(records, number, known, set_by) for number, records in chain(((start, first),), chunks))
+
+
+def _inferred(records: Sequence[Mapping[str, Any]]) -> pa.Schema:
+    """Returns the columns of the first records."""
+    fields: list[Any] = []
+    for name in dict.fromkeys(name for record in records for name in record):
+        check_column_name(name, "A record")
+        kind = _column(name, [record.get(name) for record in records], 0, None).type
+        if has_void(kind):
+            raise BadSpec(
+                f"The type of {name!r} is unknown, because it has no values in the first {len(records):,} record{'s' * (len(records) != 1)} ({kind}). Pass schema=, "
+                f"such as pyarrow.schema([({name!r}, pyarrow.string()), …])."
+            )
+        fields.append((name, kind))
+    return pa.schema(fields)
 
 
 def _dictionaries(items: Iterable[Any], columns: Sequence[str] | None) -> Iterator[Mapping[str, Any]]:
     """Yields each record as a mapping from columns to values."""
     for number, item in enumerate(items):
         if isinstance(item, Mapping):
+            if columns is not None:
+                raise BadSpec(f"Record {number} is a dictionary, which has its own names: columns is for tuples and single values.")
             yield item
-        elif hasattr(item, "_asdict"):
-            yield item._asdict()
-        elif columns is None:
-            raise TypeError(
-                f"Record {number} is a {type(item).__name__}. A record is a dictionary from columns to values; for tuples and single values, "
-                'pass the names of the columns, such as columns=["image", "label"].'
-            )
-        else:
+        elif columns is not None:
             values = tuple(item) if isinstance(item, tuple | list) else (item,)
             if len(values) != len(columns):
                 raise BadData(f"Record {number} has {len(values)} values, but there are the {len(columns)} columns {', '.join(columns)}.")
             yield dict(zip(columns, values, strict=True))
+        elif hasattr(item, "_asdict"):
+            yield item._asdict()
+        else:
+            raise TypeError(
+                f"Record {number} has the type {type(item).__name__}. A record is a dictionary from columns to values; for tuples and single "
+                'values, pass the names of the columns, such as columns=["image", "label"].'
+            )
 
 
 def _chunks(records: Iterable[Mapping[str, Any]]) -> Iterator[tuple[int, list[Mapping[str, Any]]]]:
@@ -63,7 +85,7 @@ def _chunks(records: Iterable[Mapping[str, Any]]) -> Iterator[tuple[int, list[Ma
     size, start, most = 0, 0, _FIRST_RECORDS
     for record in records:
         chunk.append(record)
-        size += sum(_size(value) for value in record.values())
+        size += sum([8 if type(value) in _SMALL else _size(value) for value in record.values()])
         if len(chunk) >= most or size >= _BATCH_BYTES:
             yield start, chunk
             start += len(chunk)
@@ -81,14 +103,15 @@ def _size(value: Any) -> int:
     return int(getattr(value, "nbytes", 8))
 
 
-def _batch(records: Sequence[Mapping[str, Any]], start: int, schema: pa.Schema) -> pa.RecordBatch:
+def _batch(records: Sequence[Mapping[str, Any]], start: int, schema: pa.Schema, set_by: str) -> pa.RecordBatch:
+    """Returns the records with these columns, which `set_by` names."""
     names = set(schema.names)
     for number, record in enumerate(records, start):
         if not record.keys() <= names:
             unknown = next(name for name in record if name not in names)
             raise BadData(
-                f"Record {number} has {unknown!r}, which no earlier record has. The columns are {', '.join(schema.names)}; pass schema= to have "
-                "others."
+                f"Record {number} has {unknown!r}, but the columns of {set_by} are {', '.join(schema.names)}. Pass a schema that has it, or leave "
+                "it out."
             )
     arrays = [_column(field.name, [record.get(field.name) for record in records], start, field.type) for field in schema]
     return pa.RecordBatch.from_arrays(arrays, schema=schema)
@@ -98,22 +121,30 @@ def _column(name: str, values: Sequence[Any], start: int, kind: pa.DataType | No
     """Returns a column. Raises BadData naming the first record that doesn't fit."""
     try:
         return _converted(values, kind)
-    except (pa.ArrowException, OverflowError, TypeError, ValueError, KeyError) as exc:
+    except _ERRORS as exc:
+        known = [None if _is_missing(value) else value for value in values]
+        if any(there is not value for there, value in zip(known, values, strict=True)):
+            return _column(name, known, start, kind)
         expected = kind if kind is not None else _type_of_first(values)
         number = next((number for number, value in enumerate(values, start) if not _fits(value, expected)), start)
         value = repr(values[number - start])
         shown = value if len(value) <= _SHOWN else f"{value[:_SHOWN]}…"
         raise BadData(
-            f"Record {number}: {name!r} is {shown}, expected {expected or 'a value that a column can have'}. The types are those of the first "
-            "records; pass schema= to set them."
+            f"Record {number}: {name!r} is {shown}, expected {expected or _POSSIBLE}. The types are those of the first records; pass schema= to "
+            "set them."
         ) from exc
+
+
+def _is_missing(value: Any) -> bool:
+    """Whether this is a missing value of pandas, or a masked one of NumPy, which Arrow doesn't know."""
+    return value is np.ma.masked or (type(value).__name__ in ("NAType", "NaTType") and type(value).__module__.startswith("pandas."))
 
 
 def _type_of_first(values: Sequence[Any]) -> pa.DataType | None:
     first = next((value for value in values if value is not None), None)
     try:
         kind: pa.DataType = _converted([first], None).type
-    except (pa.ArrowException, OverflowError, TypeError, ValueError, KeyError):
+    except _ERRORS:
         return None
     return kind
 
@@ -123,22 +154,36 @@ def _fits(value: Any, kind: pa.DataType | None) -> bool:
         return True
     try:
         _converted([value], kind)
-    except (pa.ArrowException, OverflowError, TypeError, ValueError, KeyError):
+    except _ERRORS:
         return False
     return kind is not None
 
 
 def _converted(values: Sequence[Any], kind: pa.DataType | None) -> Any:
     """Returns a column of these values: arrays of one shape become tensors, and all other values are converted by Arrow."""
+    if any(value is np.ma.masked for value in values):
+        raise TypeError("Arrow would take a masked value for a number")
     first = next((value for value in values if value is not None), None)
-    if first is None or not hasattr(first, "__array__"):
+    is_tensor = isinstance(kind, pa.FixedShapeTensorType)
+    if first is None or not (is_tensor or hasattr(first, "__array__")):
         return _exact(values, kind)
     arrays = [None if value is None else as_numpy(value) for value in values]
-    if all(array is not None and array.ndim for array in arrays) and len({array.shape for array in arrays if array is not None}) == 1:
+    if all(_has_shape(array) for array in arrays) and len({array.shape for array in arrays if array is not None}) == 1:
         column = column_of(np.stack([array for array in arrays if array is not None]))
         if kind is None or column.type == kind:
             return column
+        if (
+            isinstance(kind, pa.FixedShapeTensorType)
+            and isinstance(column.type, pa.FixedShapeTensorType)
+            and column.type.shape == kind.shape
+        ):
+            return _arrow.ExtensionArray.from_storage(kind, column.storage.cast(kind.storage_type))
     return _exact([None if array is None else _plain(array) for array in arrays], kind)
+
+
+def _has_shape(array: Any) -> bool:
+    """Whether an array can be stored as a tensor."""
+    return array is not None and array.ndim > 0 and array.dtype.kind in "biuf" and not np.ma.is_masked(array)
 
 
 def _exact(values: Sequence[Any], kind: pa.DataType | None) -> Any:
@@ -163,5 +208,7 @@ def _has_fractions(kind: Any) -> bool:
 
 
 def _plain(array: Any) -> Any:
-    """Returns an array as a value that Arrow can convert: a number, a list of numbers, or lists of lists."""
-    return array[()] if not array.ndim else array if array.ndim == 1 else array.tolist()
+    """Returns an array as a value that Arrow can convert: a number, a date, a list of numbers, or lists of lists."""
+    if not array.ndim:
+        return array.item() if array.dtype == "datetime64[D]" else array[()]
+    return array if array.ndim == 1 and not np.ma.is_masked(array) else array.tolist()

@@ -7,11 +7,13 @@ split, and of those that the threads write.
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor, wait
 from dataclasses import dataclass
+from itertools import islice
 from typing import Any, Final, TypeVar
 
 import pyarrow as pa
 
-from dataprep_converter.core.errors import BadData
+from dataprep_api.spec.splits import MOST_SPLITS
+from dataprep_converter.core.errors import BadData, BadSpec
 from dataprep_converter.core.tensors import pc
 from dataprep_io.data.streams import Stream
 
@@ -29,8 +31,8 @@ class Limits:
     """The number of bytes of its rows in memory."""
 
     def even(self, size: int | None) -> "Limits":
-        """Returns limits that divide a stream of this size into shards of equal size."""
-        if size is None:
+        """Returns limits that divide a stream of this size into shards of equal size. The column of splits isn't part of the size."""
+        if size is None or size <= self.size:
             return self
         return Limits(self.records, -(-size // max(1, -(-size // self.size))))
 
@@ -69,12 +71,17 @@ class _Collected:
 def shards_of(stream: Stream, limits: Limits, *, split_column: str | None = None) -> Iterator[list[pa.RecordBatch]]:
     """Yields the rows of each shard. With `split_column`, a shard has rows of one split, in their order.
 
-    Raises BadData for a row without a split.
+    Raises BadData for a row without a split, and BadSpec as soon as there are too many splits.
     """
     limits = limits.even(stream.size)
     collected: dict[str, _Collected] = {}
     for batch in stream.batches:
         for split, rows in _of_splits(batch, split_column):
+            if split not in collected and len(collected) == MOST_SPLITS:
+                raise BadSpec(
+                    f"The column {split_column!r} has more than {MOST_SPLITS} names of splits ({', '.join(islice(collected, 3))}, …), but a data set "
+                    f"can have at most {MOST_SPLITS} splits."
+                )
             yield from collected.setdefault(split, _Collected(limits)).add(rows)
     for each in collected.values():
         yield from each.rest()

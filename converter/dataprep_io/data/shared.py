@@ -5,10 +5,9 @@ This is the only module here that imports `dataprep_frames`.
 
 import logging
 import re
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
-from functools import wraps
-from typing import Any, Final, ParamSpec, TypeVar
+from typing import Any, Final
 
 import pyarrow as pa
 
@@ -16,13 +15,33 @@ from dataprep_api.dataset.messages import CommitResult
 from dataprep_api.errors import SpecError
 from dataprep_converter.core.errors import BadSpec, ConvertError, Unreachable
 from dataprep_converter.dataset.frame_rows import PYTHON
+from dataprep_converter.pipeline.pipeline import Pipeline
 from dataprep_converter.stores import StoreSettings
-from dataprep_frames import attempts, publishing
+from dataprep_frames import attempts, columns, publishing
 from dataprep_frames.attempts import WrittenPartition
-from dataprep_frames.options import Mode, WriteOptions, check_format, location, spec_of
+from dataprep_frames.families import may_become
+from dataprep_frames.messages import in_words, in_words_of
+from dataprep_frames.options import SPLIT, Mode, WriteOptions, check_format, location, spec_of
+from dataprep_frames.rows import has_void
 from dataprep_frames.writing import Write
 
-__all__ = ["ConvertError", "Write", "WriteOptions", "WrittenPartition", "abort", "begin_write", "commit", "write_partition"]
+__all__ = [
+    "MODES",
+    "SPLIT",
+    "ConvertError",
+    "Write",
+    "WriteOptions",
+    "WrittenPartition",
+    "abort",
+    "begin_write",
+    "class_names",
+    "commit",
+    "has_void",
+    "may_become",
+    "with_columns",
+    "write_options",
+    "write_partition",
+]
 
 logger = logging.getLogger(__name__)
 
@@ -43,25 +62,8 @@ _WORDS: Final = (
 )
 """Patterns in messages about data frames, and the words of `write` for them."""
 
-_P = ParamSpec("_P")
-_T = TypeVar("_T")
-
-
-def _in_words_of_write(function: Callable[_P, _T]) -> Callable[_P, _T]:
-    """Puts messages that speak of Spark into the words of `write`."""
-
-    @wraps(function)
-    def call(*args: _P.args, **kwargs: _P.kwargs) -> _T:
-        try:
-            return function(*args, **kwargs)
-        except ConvertError as exc:
-            text = str(exc)
-            for pattern, words in _WORDS:
-                text = re.sub(pattern, words, text)
-            exc.args = (text,)
-            raise
-
-    return call
+_in_words_of_write = in_words(_WORDS)
+"""A decorator that puts messages about data frames into the words of `write`."""
 
 
 @_in_words_of_write
@@ -70,8 +72,16 @@ def write_options(
 ) -> WriteOptions:
     """Returns what a write is to do. `output` has further fields of `spec.output`.
 
-    Raises BadSpec for an unknown format, and SpecError for an invalid value of a field.
+    Raises BadSpec for an unknown mode or format and for invalid names, and SpecError for an invalid value of a field.
     """
+    if not isinstance(mode, str) or mode not in MODES:
+        raise BadSpec(f"mode is {', '.join(map(repr, MODES))}, got {mode!r}.")
+    if not isinstance(format_, str):
+        raise BadSpec(f"format is the name of a format, such as 'tfrecord', got {format_!r}.")
+    if split_column is not None and (not isinstance(split_column, str) or not split_column):
+        raise BadSpec(f"split_column is the name of a column, got {split_column!r}.")
+    if split_column is not None and split != SPLIT:
+        raise BadSpec("split and split_column contradict each other: set split if all rows have the same split.")
     check_format(format_)
     try:
         spec = spec_of(PYTHON, {"uri": location(uri), "format": format_, **output}, mode=MODES[mode], nested=nested or None)
@@ -85,9 +95,17 @@ def write_options(
 
 
 @_in_words_of_write
-def begin_write(options: WriteOptions, schema: pa.Schema, settings: Iterable[StoreSettings]) -> Write:
-    """See `publishing.begin_write`."""
-    return publishing.begin_write(options, schema, settings)
+def begin_write(options: WriteOptions, settings: Iterable[StoreSettings]) -> Write:
+    """See `publishing.begin_write`. The columns aren't known yet."""
+    return publishing.begin_write(options, None, settings)
+
+
+@_in_words_of_write
+def with_columns(write: Write, schema: pa.Schema, *, classes: Mapping[str, tuple[str, ...]], split_column: str | None) -> Write:
+    """Returns the write of rows with these columns and names of classes. See `columns.with_columns`."""
+    options = replace(write.options, classes=classes, split_column=split_column)
+    with in_words_of(write.engine):
+        return columns.with_columns(replace(write, options=options), schema)
 
 
 @_in_words_of_write
@@ -113,6 +131,12 @@ def write_partition(write: Write, batches: Sequence[pa.RecordBatch], *, number: 
 def commit(write: Write, written: Sequence[WrittenPartition]) -> CommitResult | None:
     """See `publishing.commit`."""
     return publishing.commit(write, written)
+
+
+def class_names(write: Write) -> dict[str, list[str]]:
+    """Returns the names of the classes of each feature, as the manifest has them."""
+    with Pipeline(write.spec, write.state, write.access()) as pipeline:
+        return pipeline.class_names()
 
 
 abort = publishing.abort

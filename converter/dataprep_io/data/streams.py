@@ -5,18 +5,20 @@ protocol, because through the protocol its unnamed index would become a column.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from contextlib import ExitStack
+from dataclasses import dataclass, field, replace
 from itertools import chain
 from typing import Any, Final
 
 import pyarrow as pa
 
 from dataprep_converter.core.errors import BadData, BadSpec, NoInput
+from dataprep_io.data import hugging_face, polars_frames, views
 from dataprep_io.data.arrays import array_batches, is_array
+from dataprep_io.data.parameters import check_column_name
 from dataprep_io.data.records import record_batches
+from dataprep_io.data.shared import may_become
 
-BATCH_RECORDS: Final = 1024
-"""The number of records that are requested at a time from a library that reads them in batches."""
 _MOST_RECORDS: Final = 65_536
 _arrow: Any = pa  # the stubs lack the protocol's functions
 
@@ -29,6 +31,8 @@ class Stream:
     batches: Iterator[pa.RecordBatch]
     size: int | None = None
     """The number of bytes of all rows, if the rows are in memory already."""
+    classes: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    """The names of the classes of columns with numbers, as far as the data has them."""
 
 
 @dataclass(frozen=True)
@@ -39,23 +43,20 @@ class Options:
     """The names of the values in tuples."""
     schema: pa.Schema | None = None
     """The columns' types; without it, they are those of the first records."""
+    categories: tuple[str, ...] = ()
+    """The columns whose categories are needed as a whole."""
+    opened: ExitStack | None = None
+    """Closes what was opened to read the rows, when they aren't needed any more. A connection of DuckDB is blocked until then."""
 
 
 # Any, because the types of other libraries are only known by their names.
-def streams_of_splits(data: Any, options: Options) -> dict[str, Stream] | None:
-    """Returns a stream for each split, or None if the data isn't a mapping from splits to their data."""
-    if _is(data, "datasets", "DatasetDict", "IterableDatasetDict") or (
-        isinstance(data, Mapping) and data and not any(is_array(values) for values in data.values())
-    ):
-        return {str(split): stream_of(rows, options) for split, rows in data.items()}
-    return None
-
-
 def stream_of(data: Any, options: Options) -> Stream:
-    """Returns the rows of `data`. Raises TypeError for data of an unknown type, and NoInput for an iterator without records."""
+    """Returns the rows of `data`. Raises TypeError for data of an unknown type, BadSpec for parameters that this data doesn't take, and
+    NoInput for an iterator without records."""
     for matches, convert in _KINDS:
         if matches(data):
-            return convert(data, options)
+            stream = convert(data, options)
+            return replace(stream, schema=views.schema_without(stream.schema), batches=views.batches_without(stream.schema, stream.batches))
     if isinstance(data, str | bytes) or not isinstance(data, Iterable):
         raise TypeError(
             f"write expects a table, arrays, a data set or an iterable of dictionaries, got {_class(data)}. docs/python.md has the list."
@@ -63,7 +64,22 @@ def stream_of(data: Any, options: Options) -> Stream:
     return _of_iterable(data, options)
 
 
-def _is(data: Any, library: str, *classes: str) -> bool:
+def _has_columns(convert: Callable[[Any, Options], Stream]) -> Callable[[Any, Options], Stream]:
+    """Returns the function for data that has columns already. Raises BadSpec for parameters that would name or type them."""
+
+    def call(data: Any, options: Options) -> Stream:
+        given = next((name for name, value in (("columns", options.columns), ("schema", options.schema)) if value is not None), None)
+        if given is not None:
+            raise BadSpec(
+                f"{given} is for records that are tuples{' or dictionaries' if given == 'schema' else ''}, but {_class(data)} has columns and types of its "
+                "own: select or cast the columns in the data."
+            )
+        return convert(data, options)
+
+    return call
+
+
+def is_of(data: Any, library: str, *classes: str) -> bool:
     """Whether the data is an object of one of a library's classes, or of a class derived from them."""
     return any(each.__module__.partition(".")[0] == library and each.__name__ in classes for each in type(data).__mro__)
 
@@ -75,55 +91,93 @@ def _class(data: Any) -> str:
 # --- tables -------------------------------------------------------------------------------------------------------
 
 
-def _of_reader(reader: pa.RecordBatchReader, size: int | None = None) -> Stream:
-    return Stream(reader.schema.remove_metadata(), iter(reader), size)
+def _of_reader(reader: Any, options: Options) -> Stream:
+    if options.opened is not None:
+        options.opened.callback(reader.close)
+    return Stream(reader.schema.remove_metadata(), iter(reader))
 
 
-def _of_table(table: pa.Table) -> Stream:
+def _of_table(table: Any, options: Options) -> Stream:
+    for name in options.categories:
+        place = table.schema.get_field_index(name)
+        if place >= 0 and pa.types.is_dictionary(table.schema.field(place).type):
+            table = table.set_column(place, name, table.column(place).unify_dictionaries())
     return Stream(table.schema.remove_metadata(), iter(table.to_batches(max_chunksize=_MOST_RECORDS)), table.nbytes)
 
 
 def _of_pandas(frame: Any, options: Options) -> Stream:
     """Returns the rows of a DataFrame. Named levels of the index become columns."""
-    del options
     levels = [name for name in frame.index.names if name is not None]
-    if levels:
-        frame = frame.reset_index(levels)
-    unnamed = [name for name in frame.columns if not isinstance(name, str)]
-    if unnamed:
-        raise BadSpec(f"The DataFrame has a column named {unnamed[0]!r}. Names of columns are texts: use frame.rename(columns=str).")
+    for name in levels:
+        check_column_name(name, "The DataFrame's index")
+    names = [*levels, *frame.columns]
+    for name in names:
+        if not isinstance(name, str):
+            raise BadSpec(
+                f"The DataFrame has a column named {name!r}. Names of columns are texts: set frame.columns = frame.columns.map(str), or join the "
+                "levels of the names."
+            )
+    repeated = next((name for place, name in enumerate(names) if name in names[:place]), None)
+    if repeated is not None:
+        also = ", one of them a level of the index: rename it, or call frame.reset_index(drop=True)" if repeated in levels else ""
+        raise BadSpec(f"The DataFrame has two columns {repeated!r}{also}.")
     try:
-        table = pa.Table.from_pandas(frame, preserve_index=False)
-    except pa.ArrowException as exc:
+        table = pa.Table.from_pandas(frame.reset_index(levels) if levels else frame, preserve_index=False)
+    except (pa.ArrowException, TypeError, ValueError, OverflowError) as exc:
         raise BadData(f"The DataFrame can't be converted to an Arrow table: {'; '.join(map(str, exc.args))}.") from exc
-    return _of_table(table)
+    return _of_table(table, options)
 
 
 def _of_arrow_stream(data: Any, options: Options) -> Stream:
-    """Returns the rows of anything that implements Arrow's protocol."""
-    del options
+    """Returns the rows of anything that implements Arrow's protocol. Raises TypeError for a single column."""
     if isinstance(data, pa.Table):
-        return _of_table(data)
+        return _of_table(data, options)
     if isinstance(data, pa.RecordBatch):
-        return _of_table(pa.Table.from_batches([data]))
+        return _of_table(pa.Table.from_batches([data]), options)
     try:
         reader = _arrow.RecordBatchReader.from_stream(data)
     except (pa.ArrowException, ValueError) as exc:
-        raise TypeError(f"write expects a table, but the Arrow stream of {_class(data)} has no columns: {exc}") from exc
-    return _of_reader(reader)
+        if not hasattr(data, "dtype") and not isinstance(data, pa.ChunkedArray):
+            raise TypeError(f"write expects a table, but Arrow can't read the columns of {_class(data)}: {exc}") from exc
+        raise TypeError(f'write expects a table, but {_class(data)} is a single column. Give it a name: {{"x": data}}. ({exc})') from exc
+    return _of_reader(reader, options)
+
+
+def _of_arrow_array(data: Any, options: Options) -> Stream:
+    """Returns the rows of an array of structs. Raises TypeError for any other array."""
+    array: Any = _arrow.array(data)
+    if not pa.types.is_struct(array.type):
+        raise TypeError(f'write expects a table, but {_class(data)} is a single column of {array.type}. Give it a name: {{"x": data}}.')
+    return _of_table(_arrow.Table.from_struct_array(array), options)
 
 
 def _of_arrow_data_set(data: Any, options: Options) -> Stream:
     """Returns the rows of an Arrow data set, of which only a few batches are read ahead."""
-    del options
-    if _is(data, "pyarrow", "Dataset"):
+    if is_of(data, "pyarrow", "Dataset"):
         data = data.scanner(batch_size=_MOST_RECORDS, batch_readahead=2, fragment_readahead=1)
-    return _of_reader(data.to_reader())
+    return _of_reader(data.to_reader(), options)
+
+
+def _of_polars(frame: Any, options: Options) -> Stream:
+    """Returns the rows of a Polars frame."""
+    polars_frames.check_columns(frame)
+    stream = _of_arrow_stream(frame, options)
+    if not polars_frames.has_tensors(stream.schema):
+        return stream
+    return replace(stream, schema=polars_frames.schema_with_tensors(stream.schema), batches=polars_frames.with_tensors(stream.batches))
 
 
 def _of_lazy_frame(frame: Any, options: Options) -> Stream:
     """Returns the result of a Polars query."""
-    return _of_arrow_stream(frame.collect(engine="streaming"), options)
+    return _of_polars(frame.collect(engine="streaming"), options)
+
+
+def _of_reader_of_data_set(reader: Any, options: Options) -> Stream:
+    """Returns the records of a finished data set. Raises TypeError if its batches are arrays, which have masks and lists of their own."""
+    del options
+    if reader.yields_numpy:
+        raise TypeError('To write the records of a reader, open it with as_="arrow".')
+    return _of_tables(iter(reader), Options())
 
 
 # --- data sets ----------------------------------------------------------------------------------------------------
@@ -131,31 +185,24 @@ def _of_lazy_frame(frame: Any, options: Options) -> Stream:
 
 def _of_hugging_face(data: Any, options: Options) -> Stream:
     """Returns the rows of a Hugging Face data set."""
-    features = data.features or {}
-    media = [name for name, feature in features.items() if type(feature).__name__ in ("Image", "Audio")]
-    tables = (_with_bytes(table, media) for table in data.with_format("arrow").iter(batch_size=BATCH_RECORDS))
-    return _of_tables(tables, options)
+    rows = hugging_face.rows_without_features(data)
+    if rows is not None:
+        return _of_iterable(rows, options)
+    return replace(_of_tables(hugging_face.tables_of(data), options), classes=hugging_face.class_names(data))
 
 
-def _with_bytes(table: pa.Table, columns: Sequence[str]) -> pa.Table:
-    """Returns the table with the encoded files in these columns. Raises BadData for a file that is only named."""
-    for name in columns:
-        values: Any = table.column(name).combine_chunks()
-        if not pa.types.is_struct(values.type):
-            continue
-        content = values.field("bytes")
-        if content.null_count > values.null_count:
-            raise BadData(
-                f"The column {name!r} has paths of files instead of their contents. Load the files first, as datasets.Dataset.push_to_hub does."
-            )
-        table = table.set_column(table.column_names.index(name), name, content)
-    return table
+def _refuse_loader(data: Any, options: Options) -> Stream:
+    """Raises TypeError, because batches aren't records."""
+    del options
+    raise TypeError(f"write expects the records of a data set, but {_class(data)} yields batches. Pass its data set, loader.dataset.")
 
 
 def _of_torch(data: Any, options: Options) -> Stream:
     """Returns the samples of a torch data set."""
     if hasattr(type(data), "__iter__"):
         return _of_iterable(data, options)
+    if not hasattr(data, "__len__"):
+        raise TypeError(f"write needs the number of samples, but {_class(data)} has no __len__. Define it, or pass an IterableDataset.")
     return _of_iterable((data[number] for number in range(len(data))), options)
 
 
@@ -163,7 +210,9 @@ def _of_arrays(data: Any, options: Options) -> Stream:
     """Returns the rows of NumPy arrays: those of a mapping, or the fields of a structured array."""
     del options
     if not isinstance(data, Mapping):
-        if data.dtype.names is None:
+        if (
+            isinstance(data, pa.Array | pa.ChunkedArray) or getattr(data.dtype, "names", None) is None
+        ):  # dtypes of torch have no names at all
             raise TypeError('An array needs a name for its column: pass a dictionary, such as {"x": array}.')
         data = {name: data[name] for name in data.dtype.names}
     schema, batches, size = array_batches(data)
@@ -188,29 +237,50 @@ def _of_iterable(data: Iterable[Any], options: Options) -> Stream:
 
 
 def _is_table(data: Any) -> bool:
-    return hasattr(data, "__arrow_c_stream__") or hasattr(data, "__arrow_c_array__") or _is(data, "pandas", "DataFrame")
+    return hasattr(data, "__arrow_c_stream__") or hasattr(data, "__arrow_c_array__") or is_of(data, "pandas", "DataFrame")
 
 
 def _of_tables(tables: Iterable[Any], options: Options) -> Stream:
     """Returns the rows of tables that have the same columns."""
-    streams = (stream_of(table, options) for table in tables)
+    if options.columns is not None:
+        raise BadSpec("columns is for records that are tuples, but the iterable has tables, which have columns of their own.")
+    streams = (stream_of(table, Options()) for table in tables)
     first = next(streams, None)
     if first is None:
         raise NoInput("The data set has no records, so there is nothing to write.")
     schema = options.schema or first.schema
-    return Stream(schema, _conformed(chain((first,), streams), schema))
+    known = "schema" if options.schema is not None else "the first table"
+    return Stream(schema, _of_each_table(chain((first,), streams), schema, known))
 
 
-def _conformed(streams: Iterable[Stream], schema: pa.Schema) -> Iterator[pa.RecordBatch]:
-    """Yields the batches with the columns of `schema`. Raises BadData for a table with other columns."""
+def _of_each_table(streams: Iterable[Stream], schema: pa.Schema, known: str) -> Iterator[pa.RecordBatch]:
     for number, stream in enumerate(streams):
-        for batch in stream.batches:
-            if sorted(batch.schema.names) != sorted(schema.names):
-                raise BadData(f"Table {number} has the columns {', '.join(batch.schema.names)}, expected {', '.join(schema.names)}.")
-            try:
-                yield pa.RecordBatch.from_arrays([batch.column(field.name).cast(field.type) for field in schema], schema=schema)
-            except pa.ArrowException as exc:
-                raise BadData(f"Table {number} doesn't have the types of the first one: {'; '.join(map(str, exc.args))}.") from exc
+        yield from conformed(stream, schema, what=f"Table {number}", known=known)
+
+
+def conformed(stream: Stream, schema: pa.Schema, *, what: str, known: str) -> Iterator[pa.RecordBatch]:
+    """Returns the batches with the columns of `schema`, which are those of `known`. Raises BadData for other columns, for columns whose
+    values would have another meaning and, while the batches are read, for values that don't fit."""
+    if sorted(stream.schema.names) != sorted(schema.names):
+        raise BadData(f"{what} has the columns {', '.join(stream.schema.names)}, expected those of {known}: {', '.join(schema.names)}.")
+    for wanted in schema:
+        kind = stream.schema.field(wanted.name).type
+        if kind != wanted.type and not may_become(_decoded(kind), _decoded(wanted.type)):
+            raise BadData(f"{what} has the column {wanted.name!r} as {kind}, expected {wanted.type}, as in {known}.")
+    return _cast(stream.batches, schema, what, known)
+
+
+def _cast(batches: Iterator[pa.RecordBatch], schema: pa.Schema, what: str, known: str) -> Iterator[pa.RecordBatch]:
+    for batch in batches:
+        try:
+            yield pa.RecordBatch.from_arrays([batch.column(field.name).cast(field.type) for field in schema], schema=schema)
+        except pa.ArrowException as exc:
+            raise BadData(f"{what} has a value that doesn't fit the types of {known}: {'; '.join(map(str, exc.args))}.") from exc
+
+
+def _decoded(kind: Any) -> Any:
+    """Returns the type of a dictionary's values."""
+    return kind.value_type if pa.types.is_dictionary(kind) else kind
 
 
 def _is_arrays(data: Any) -> bool:
@@ -218,12 +288,16 @@ def _is_arrays(data: Any) -> bool:
 
 
 _KINDS: Final[Sequence[tuple[Callable[[Any], bool], Callable[[Any, Options], Stream]]]] = (
-    (lambda data: _is(data, "pandas", "DataFrame"), _of_pandas),
-    (lambda data: hasattr(data, "__arrow_c_stream__"), _of_arrow_stream),
-    (lambda data: _is(data, "pyarrow", "Dataset", "Scanner"), _of_arrow_data_set),
-    (lambda data: _is(data, "polars", "LazyFrame"), _of_lazy_frame),
-    (lambda data: _is(data, "datasets", "Dataset", "IterableDataset"), _of_hugging_face),
-    (lambda data: _is(data, "torch", "Dataset", "IterableDataset"), _of_torch),
-    (_is_arrays, _of_arrays),
+    (lambda data: is_of(data, "pandas", "DataFrame"), _has_columns(_of_pandas)),
+    (lambda data: is_of(data, "polars", "DataFrame"), _has_columns(_of_polars)),
+    (lambda data: hasattr(data, "__arrow_c_stream__"), _has_columns(_of_arrow_stream)),
+    (lambda data: hasattr(data, "__arrow_c_array__"), _has_columns(_of_arrow_array)),
+    (lambda data: is_of(data, "pyarrow", "Dataset", "Scanner"), _has_columns(_of_arrow_data_set)),
+    (lambda data: is_of(data, "polars", "LazyFrame"), _has_columns(_of_lazy_frame)),
+    (lambda data: is_of(data, "dataprep_reader", "Reader"), _has_columns(_of_reader_of_data_set)),
+    (lambda data: is_of(data, "datasets", "Dataset", "IterableDataset"), _of_hugging_face),
+    (lambda data: is_of(data, "torch", "Dataset", "IterableDataset"), _of_torch),
+    (lambda data: is_of(data, "torch", "DataLoader"), _refuse_loader),
+    (_is_arrays, _has_columns(_of_arrays)),
 )
 """For each kind of data, how it is recognised and how it is read, in the order in which they are tried."""

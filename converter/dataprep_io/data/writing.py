@@ -2,13 +2,14 @@
 
 import logging
 import os
-from collections.abc import Iterator, Sequence
-from itertools import chain
-from typing import TYPE_CHECKING, Any, Literal
+from collections.abc import Mapping, Sequence
+from contextlib import ExitStack
+from dataclasses import replace
+from typing import Any, Literal
 
 import pyarrow as pa
 
-from dataprep_api import names, quantity
+from dataprep_api import names
 from dataprep_converter.core.errors import BadSpec, NotWhole
 from dataprep_converter.dataset.output_folder import OutputFolder
 from dataprep_converter.inputs import job_file
@@ -16,18 +17,18 @@ from dataprep_converter.inputs.store_settings import access_of
 from dataprep_converter.runtime import limits
 from dataprep_io import results
 from dataprep_io.data import shared
+from dataprep_io.data.classes import wanted_classes
+from dataprep_io.data.parameters import AnyPath, path, size, whole_number
+from dataprep_io.data.parameters import names as names_in
+from dataprep_io.data.parameters import schema as schema_in
 from dataprep_io.data.sharding import DEFAULT_BYTES, Limits, shards_of, written_by_threads
-from dataprep_io.data.streams import Options, Stream, stream_of, streams_of_splits
+from dataprep_io.data.splits import has_table_for_each_split, stream_with_splits
+from dataprep_io.data.streams import Options, Stream
 from dataprep_io.fields import output_fields
 from dataprep_io.notebook import Bar, Written
 from dataprep_io.results import Result
 
-if TYPE_CHECKING:
-    from dataprep_converter.stores import StoreSettings
-
 logger = logging.getLogger(__name__)
-
-AnyPath = str | os.PathLike[str]
 
 
 # Any, because data can be an object of any library that docs/python.md lists.
@@ -42,6 +43,7 @@ def write(
     columns: Sequence[str] | None = None,
     schema: pa.Schema | None = None,
     nested: Sequence[str] = (),
+    classes: Mapping[str, Sequence[str] | None] | Sequence[str] | None = None,
     shard_records: int | None = None,
     shard_size: int | str = DEFAULT_BYTES,
     workers: int | None = None,
@@ -58,8 +60,9 @@ def write(
     split          the split of all rows
     split_column   instead, the column with the name of each row's split; it isn't written
     columns        names of the values, if records are tuples
-    schema         types of the columns, if records are dictionaries or tuples; by default those of the first records
+    schema         types of the columns, if data isn't a table or arrays; by default those of the first 1,024 records, or of the first table
     nested         structs, and lists that contain nulls, to keep as nested values
+    classes        columns to write as numbers of classes: for each, the names of the classes; a list of columns takes their own categories
     shard_records  the maximum number of records of a shard
     shard_size     the maximum size of a shard's rows in memory, such as "64Mi"
     workers        the number of shards that are written at the same time; by default one per processor, fewer if memory is short
@@ -72,83 +75,42 @@ def write(
     and BadSpec for columns and options that can't be, NoInput if there are no rows, TypeError for data of an unknown type, and the stores'
     errors.
     """
-    if mode not in shared.MODES:
-        raise BadSpec(f"mode is {', '.join(map(repr, shared.MODES))}, got {mode!r}.")
-    options = Options(columns=None if columns is None else tuple(columns), schema=schema)
-    by_split = streams_of_splits(data, options)
-    if by_split is not None:
-        if split_column is not None:
-            raise BadSpec("The data has a table for each split, so split_column can't be set.")
-        stream, split_column = _with_split_column(by_split)
-    else:
-        stream = stream_of(data, options)
-        if split_column is not None:
-            stream = _with_texts(stream, split_column)
+    by_split = has_table_for_each_split(data)
+    if by_split and (split_column is not None or split != shared.SPLIT):
+        raise BadSpec("The data has a table for each split, so neither split nor split_column can be set.")
+    wanted = wanted_classes(classes)
+    if split_column in wanted:
+        raise BadSpec(f"The column {split_column!r} has the names of splits and isn't written, so it can't have classes.")
     chosen = shared.write_options(
-        os.fspath(uri),
+        path(uri),
         format_=format,
         mode=mode,
         split=split,
-        split_column=split_column,
-        nested=nested,
+        split_column="split" if by_split else split_column,
+        nested=names_in(nested or (), "nested"),
         output=output_fields(output),
     )
-    full = Limits(shard_records, quantity.to_bytes(shard_size) if isinstance(shard_size, str) else shard_size)
+    given = Options(columns=None if columns is None else names_in(columns, "columns"), schema=schema_in(schema), categories=tuple(wanted))
+    full = Limits(None if shard_records is None else whole_number(shard_records, "shard_records"), size(shard_size, "shard_size"))
+    threads = limits.processes() if workers is None else whole_number(workers, "workers")
     settings = () if job is None else access_of(job_file.load(os.fspath(job))).settings
-    return _written(stream, chosen, full, settings, workers or limits.processes())
+    # The output is looked at before any data is read.
+    begun = shared.begin_write(chosen, settings)
+    if begun.is_skipped:
+        return _existing(begun)
+    with ExitStack() as opened:
+        stream, column = stream_with_splits(data, replace(given, opened=opened), wanted, split_column)
+        write = shared.with_columns(begun, stream.schema, classes=stream.classes, split_column=column)
+        return _written(write, stream, full, threads)
 
 
-def _with_split_column(streams: dict[str, Stream]) -> tuple[Stream, str]:
-    """Returns one stream with a column that names the split of each row."""
-    schema = next(iter(streams.values())).schema
-    for split, stream in streams.items():
-        if stream.schema != schema:
-            raise BadSpec(f"The splits have different columns: {split} has {_described(stream.schema)}, expected {_described(schema)}.")
-    column = "split"
-    while column in schema.names:
-        column += "_"
-    sizes = [stream.size for stream in streams.values()]
-    batches = chain.from_iterable(_named(stream.batches, column, split) for split, stream in streams.items())
-    known = [size for size in sizes if size is not None]
-    return Stream(schema.append(pa.field(column, pa.string())), batches, max(known) if len(known) == len(sizes) else None), column
-
-
-def _with_texts(stream: Stream, column: str) -> Stream:
-    """Returns the stream with texts of the usual type in a column. Libraries have texts of several types, and dictionaries of texts."""
-    place = stream.schema.get_field_index(column)
-    if place < 0 or not _is_text(kind := stream.schema.field(place).type) or kind == pa.string():
-        return stream
-    field = pa.field(column, pa.string())
-    batches = (batch.set_column(place, field, batch.column(place).cast(pa.string())) for batch in stream.batches)
-    return Stream(stream.schema.set(place, field), batches, stream.size)
-
-
-def _is_text(kind: Any) -> bool:
-    kind = kind.value_type if pa.types.is_dictionary(kind) else kind
-    return bool(pa.types.is_string(kind) or pa.types.is_large_string(kind) or pa.types.is_string_view(kind))
-
-
-def _named(batches: Iterator[pa.RecordBatch], column: str, split: str) -> Iterator[pa.RecordBatch]:
-    """Yields the batches with a column that has the name of their split in each row."""
-    for batch in batches:
-        yield batch.append_column(column, pa.repeat(split, batch.num_rows))
-
-
-def _described(schema: pa.Schema) -> str:
-    return ", ".join(f"{field.name}: {field.type}" for field in schema)
-
-
-def _written(stream: Stream, options: "shared.WriteOptions", full: Limits, settings: "Sequence[StoreSettings]", workers: int) -> Result:
-    uri = options.spec.output.uri
-    write = shared.begin_write(options, stream.schema, settings)
-    if write.is_skipped:
-        return _existing(write)
+def _written(write: "shared.Write", stream: Stream, full: Limits, workers: int) -> Result:
     bar = Bar()
-    is_divided = write.options.split_column is not None
+    column = write.options.split_column
     try:
         written = written_by_threads(
-            shards_of(stream, full, split_column=write.options.split_column),
-            lambda number, first, rows: shared.write_partition(write, rows, number=number, first=None if is_divided else first),
+            shards_of(stream, full, split_column=column),
+            lambda number, first, rows: shared.write_partition(write, rows, number=number, first=first if column is None else None),
             workers=workers,
             watch=lambda shards, records: bar.show(Written(shards, records)),
         )
@@ -161,7 +123,7 @@ def _written(stream: Stream, options: "shared.WriteOptions", full: Limits, setti
     bar.show(Written(result.files, result.records.out, is_finished=True))
     for warning in result.warnings:
         logger.warning("%s", warning)
-    return results.of_commit(uri, result)
+    return results.of_commit(write.spec.output.uri, result, classes=shared.class_names(write))
 
 
 def _existing(write: "shared.Write") -> Result:

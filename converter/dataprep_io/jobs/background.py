@@ -21,22 +21,30 @@ def run(coroutine: Coroutine[Any, Any, _T]) -> _T:
 
 
 def iterate(items: AsyncGenerator[_T, None]) -> Iterator[_T]:
-    """Yields the items of an asynchronous generator, and closes it in the end."""
+    """Yields the items of an asynchronous generator, and closes it in the end, also if the caller is interrupted."""
     end = object()
+    tasks: list[Any] = []  # the last task; Any, because its result is an item or the end
 
     async def following() -> Any:
+        tasks[:] = [asyncio.current_task()]
         return await anext(items, end)
+
+    async def close() -> None:
+        # A generator can't be closed before a cancelled task has left it.
+        if tasks:
+            await asyncio.wait(tasks)
+        await items.aclose()
 
     try:
         while (item := run(following())) is not end:
             yield item
     finally:
-        run(items.aclose())
+        run(close())
 
 
 @cache
 def _loop(process: int) -> asyncio.AbstractEventLoop:
     """Returns the loop of this process. A forked process gets its own, because threads don't survive a fork."""
     loop = asyncio.new_event_loop()
-    threading.Thread(target=loop.run_forever, name=f"dataprep-{process}", daemon=True).start()
+    threading.Thread(target=loop.run_forever, name=f"dataprep_io-{process}", daemon=True).start()
     return loop

@@ -5,7 +5,7 @@ Objects stay the API's JSON (hence Any).
 
 import json
 import os
-from collections.abc import AsyncIterator, Mapping, Sequence
+from collections.abc import AsyncGenerator, AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any, Final
@@ -27,7 +27,10 @@ JOBS: Final = f"apis/{GROUP}/{VERSION}/namespaces/{{}}/{PLURAL}"
 PODS: Final = "api/v1/namespaces/{}/pods"
 EVENTS: Final = "api/v1/namespaces/{}/events"
 TIMEOUT_SECONDS: Final = 30
+_ENDLESS: Final = aiohttp.ClientTimeout(total=None, sock_connect=TIMEOUT_SECONDS)
+"""For logs: without it, the client would end each answer after five minutes."""
 _PAGE: Final = "500"
+_NOT_LOGGED_IN: Final = 401
 _NAMESPACE_OF_POD: Final = Path("/var/run/secrets/kubernetes.io/serviceaccount/namespace")
 _KUBECONFIG: Final = "~/.kube/config"
 
@@ -67,15 +70,20 @@ class Cluster:
         """Deletes an object, and its dependents in the background."""
         await self._json("DELETE", self._path(path, name), body={"propagationPolicy": "Background"})
 
-    async def log_lines(self, pod: str, *, follow: bool) -> AsyncIterator[str]:
-        """Yields the lines of a pod's log. With `follow`, waits for further lines until the pod ends."""
-        query = {"follow": "true"} if follow else {}
-        response = await self._send("GET", f"{self._path(PODS, pod)}/log", query=query, timeout=None if follow else TIMEOUT_SECONDS)
+    async def log_lines(self, pod: str, *, container: str, follow: bool) -> AsyncGenerator[str, None]:
+        """Yields the lines of the log of a pod's container. With `follow`, waits for further lines until the container ends."""
+        query = {"container": container, "follow": "true" if follow else ""}
+        response = await self._send("GET", f"{self._path(PODS, pod)}/log", query=query, timeout=_ENDLESS)
         rest = b""
-        async for chunk in response.content.iter_any():
-            *whole, rest = (rest + chunk).split(b"\n")
-            for line in whole:
-                yield line.decode(errors="backslashreplace")
+        try:
+            async for chunk in response.content.iter_any():
+                *whole, rest = (rest + chunk).split(b"\n")
+                for line in whole:
+                    yield line.decode(errors="backslashreplace")
+        except (aiohttp.ClientError, TimeoutError, OSError) as exc:
+            raise ClusterError(f"The connection with the log of the pod {pod} has ended early: {type(exc).__name__}: {exc}") from exc
+        finally:
+            response.close()
         if rest:
             yield rest.decode(errors="backslashreplace")
 
@@ -108,7 +116,7 @@ class Cluster:
         query: Mapping[str, str] | None = None,
         body: Body | None = None,
         content_type: str = "application/json",
-        timeout: float | None = TIMEOUT_SECONDS,
+        timeout: float | aiohttp.ClientTimeout = TIMEOUT_SECONDS,
     ) -> aiohttp.ClientResponse:
         """Sends a request. Raises ClusterError with the API server's message if it refuses."""
         chosen = {name: value for name, value in (query or {}).items() if value}
@@ -133,10 +141,7 @@ async def connected(place: Place) -> AsyncIterator[Cluster]:
     Raises ClusterError if none is usable.
     """
     configuration = Configuration()
-    try:
-        namespace = await _load(place, configuration)
-    except (config.ConfigException, OSError) as exc:
-        raise ClusterError(f"There is no usable kubeconfig, and this isn't a pod of a cluster: {exc}") from exc
+    namespace = await _load(place, configuration)
     # Proxies in environment variables are meant for the internet, not for the API server.
     configuration.client_session_kwargs = {"trust_env": False}
     client = ApiClient(configuration)
@@ -147,16 +152,30 @@ async def connected(place: Place) -> AsyncIterator[Cluster]:
 
 
 async def _load(place: Place, configuration: Configuration) -> str | None:
-    """Fills in the configuration, and returns the namespace that it names."""
-    file = place.kubeconfig or os.environ.get("KUBECONFIG") or str(Path(_KUBECONFIG).expanduser())
-    if place.kubeconfig is None and "KUBECONFIG" not in os.environ and not Path(file).exists():
-        config.load_incluster_config(client_configuration=configuration)  # type: ignore[no-untyped-call]  # see above
-        return _NAMESPACE_OF_POD.read_text() if _NAMESPACE_OF_POD.exists() else None
-    await config.load_kube_config(config_file=file, context=place.context, client_configuration=configuration)  # type: ignore[no-untyped-call]
-    contexts, current = config.list_kube_config_contexts(config_file=file)  # type: ignore[no-untyped-call]  # see above
+    """Fills in the configuration, and returns the namespace that it names. Raises ClusterError."""
+    named = os.fspath(place.kubeconfig) if place.kubeconfig else os.environ.get("KUBECONFIG")
+    file = named or str(Path(_KUBECONFIG).expanduser())
+    if not any(Path(each).exists() for each in file.split(os.pathsep)):
+        if named:
+            raise ClusterError(f"There is no kubeconfig {named}.")
+        return _load_of_pod(configuration)
+    try:
+        await config.load_kube_config(config_file=file, context=place.context, client_configuration=configuration)  # type: ignore[no-untyped-call]
+        contexts, current = config.list_kube_config_contexts(config_file=file)  # type: ignore[no-untyped-call]  # see above
+    except Exception as exc:  # the client has no common error for files that it can't understand
+        raise ClusterError(f"The kubeconfig {file} isn't usable: {exc}") from exc
     chosen = next((each for each in contexts if each["name"] == place.context), current)
     namespace: str | None = chosen["context"].get("namespace")
     return namespace
+
+
+def _load_of_pod(configuration: Configuration) -> str | None:
+    """Fills in the configuration with the rights of this pod, and returns the pod's namespace. Raises ClusterError."""
+    try:
+        config.load_incluster_config(client_configuration=configuration)  # type: ignore[no-untyped-call]  # see above
+    except (config.ConfigException, OSError) as exc:
+        raise ClusterError(f"There is no kubeconfig {_KUBECONFIG}, and this isn't a pod of a cluster: {exc}") from exc
+    return _NAMESPACE_OF_POD.read_text() if _NAMESPACE_OF_POD.exists() else None
 
 
 def _error(request: str, status: int, content: bytes) -> ClusterError:
@@ -166,4 +185,6 @@ def _error(request: str, status: int, content: bytes) -> ClusterError:
     except (ValueError, AttributeError):
         message = content[:300].decode(errors="replace")
     text = message or f"{request}: HTTP {status}"
+    if status == _NOT_LOGGED_IN:
+        text = f"The API server refuses the credentials: {text}. They may have expired: log in again."
     return JobNotFound(text, status=status) if status == 404 and f"/{PLURAL}/" in request else ClusterError(text, status=status)

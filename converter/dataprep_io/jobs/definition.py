@@ -85,8 +85,9 @@ class Definition:
         from dataprep_converter.inputs.store_settings import access_of
         from dataprep_converter.runtime import fork_server, limits
         from dataprep_converter.steps.run import run
+        from dataprep_io.data.parameters import whole_number
 
-        count = workers or limits.processes()
+        count = limits.processes() if workers is None else whole_number(workers, "workers")
         if count > 1:
             fork_server.get_ready()
         job = with_code(self.job)

@@ -243,7 +243,7 @@ class Job(_Described):
     def logs(self, *, failed: bool = False, follow: bool = False) -> Iterator[str]:
         """Yields the lines of the pods' logs, each after the name of its pod, the oldest pod first.
 
-        With `failed`, only failed pods are included. With `follow`, waits for further lines of pods that are running.
+        With `failed`, only failed pods are included. With `follow`, waits for further lines and pods until the job has ended.
         """
         return background.iterate(self._asynchronous.logs(failed=failed, follow=follow))
 

@@ -3,13 +3,14 @@
 import asyncio
 import time
 from collections.abc import AsyncGenerator, Sequence
+from contextlib import aclosing
 from datetime import UTC, datetime
 from typing import Final
 
 from dataprep_api import names
 from dataprep_io.errors import ClusterError, JobNotFound
 from dataprep_io.jobs import status
-from dataprep_io.jobs.cluster import EVENTS, JOBS, PODS, Body, connected
+from dataprep_io.jobs.cluster import EVENTS, JOBS, PODS, Body, Cluster, connected
 from dataprep_io.jobs.definition import Definition
 from dataprep_io.jobs.place import Place
 from dataprep_io.jobs.status import Event
@@ -18,6 +19,8 @@ _EXPIRED: Final = 401
 _GONE: Final = 404
 _TOO_MANY: Final = 429
 _FAULT: Final = 500
+_NEXT_POD_SECONDS: Final = 1.0
+_DEFAULT_CONTAINER: Final = "kubectl.kubernetes.io/default-container"
 TOLERATED_SECONDS: Final = 300
 """For how long the API server may be away while a job is watched, as during an upgrade of the cluster."""
 
@@ -30,12 +33,22 @@ async def create(definition: Definition, place: Place) -> Place:
         except ClusterError as exc:
             if exc.status != 409:
                 raise
-            raise ClusterError(
-                f"The namespace {cluster.namespace} already has a DataPrepJob {definition.name}: delete it first, choose another name, or "
-                "watch it with Job.attach.",
-                status=exc.status,
-            ) from exc
+            raise ClusterError(await _why_refused(cluster, definition.name), status=exc.status) from exc
         return place.within(cluster.namespace)
+
+
+async def _why_refused(cluster: Cluster, name: str) -> str:
+    """Returns the message for a name that another DataPrepJob has."""
+    try:
+        other = await cluster.get(JOBS, name)
+    except JobNotFound:
+        other = {"metadata": {"deletionTimestamp": "now"}}
+    if "deletionTimestamp" in other["metadata"]:
+        return f"The DataPrepJob {name} in the namespace {cluster.namespace} is still being deleted: submit again when it is gone."
+    return (
+        f"The namespace {cluster.namespace} already has a DataPrepJob {name}: delete it first, choose another name, or watch it with "
+        "Job.attach."
+    )
 
 
 async def find(name: str, place: Place) -> tuple[Definition, Place]:
@@ -93,19 +106,40 @@ async def events(name: str, place: Place) -> Sequence[Event]:
 
 
 async def logs(name: str, place: Place, *, failed: bool, follow: bool) -> AsyncGenerator[str, None]:
-    """Yields the lines of the pods' logs, each after the name of its pod, the oldest pod first."""
+    """Yields the lines of the pods' logs, each after the name of its pod, the oldest pod first. With `follow`, until the job has ended."""
     async with connected(place) as cluster:
-        pods = await cluster.list(PODS, labelSelector=f"{names.LABEL_JOB}={names.label_value(name)}")
-        for pod in sorted(pods, key=lambda pod: pod["metadata"]["creationTimestamp"]):
-            phase, pod_name = (pod.get("status") or {}).get("phase"), pod["metadata"]["name"]
-            if phase == "Pending" or (failed and phase != "Failed"):
-                continue
-            try:
-                async for line in cluster.log_lines(pod_name, follow=follow):
-                    yield f"{pod_name}: {line}"
-            except ClusterError as exc:
-                if exc.status != _GONE:  # a cleanup rule may have removed the pod in the meantime
-                    raise
+        shown: set[str] = set()
+        while True:
+            job = await cluster.get(JOBS, name)
+            for pod in await _pods_of(cluster, job):
+                phase, pod_name = (pod.get("status") or {}).get("phase"), pod["metadata"]["name"]
+                if pod_name in shown or phase == "Pending" or (failed and phase != "Failed"):
+                    continue
+                shown.add(pod_name)
+                async with aclosing(_lines_of(cluster, pod, follow=follow)) as lines:
+                    async for line in lines:
+                        yield f"{pod_name}: {line}"
+            if not follow or status.is_finished(job):
+                return
+            await asyncio.sleep(_NEXT_POD_SECONDS)
+
+
+async def _pods_of(cluster: Cluster, job: Body) -> Sequence[Body]:
+    """Returns the pods of a DataPrepJob, the oldest first. Pods of a deleted job of the same name can still be there."""
+    pods = await cluster.list(PODS, labelSelector=f"{names.LABEL_JOB_UID}={job['metadata']['uid']}")
+    return sorted(pods, key=lambda pod: str(pod["metadata"]["creationTimestamp"]))
+
+
+async def _lines_of(cluster: Cluster, pod: Body, *, follow: bool) -> AsyncGenerator[str, None]:
+    """Yields the lines of the converter's log. A sidecar has a log of its own."""
+    container = (pod["metadata"].get("annotations") or {}).get(_DEFAULT_CONTAINER, "")
+    try:
+        async with aclosing(cluster.log_lines(pod["metadata"]["name"], container=container, follow=follow)) as lines:
+            async for line in lines:
+                yield line
+    except ClusterError as exc:
+        if exc.status != _GONE:  # a cleanup rule may have removed the pod in the meantime
+            raise
 
 
 async def retry(name: str, place: Place) -> None:

@@ -10,7 +10,7 @@ from dataprep_api.dataset.messages import TOKEN_AUDIENCE
 from dataprep_api.spec import DataPrepJobSpec, Resources
 from dataprep_api.spec.engine import Spark
 from dataprep_operator.children.metadata import Body, owned_labels, spec_config_map_name
-from dataprep_operator.objects import job_steps, untrusted
+from dataprep_operator.objects import job_steps, lineage, untrusted
 from dataprep_operator.objects.observed import Observed
 from dataprep_operator.objects.pods import CODE_CONTAINER, CONTAINER
 from dataprep_operator.settings import PodDefaults
@@ -48,7 +48,7 @@ def pod_template(
         "image": workers.image or defaults.image,
         "command": ["dataprep"],
         "args": list(arguments),
-        "env": [*_to_json(workers.env), *_environment(observed, spec, variables, attempt=attempt, defaults=defaults)],
+        "env": [*_to_json(workers.env), *_environment(observed, spec, variables, step=step, attempt=attempt, defaults=defaults)],
         "resources": _resources(spec, step=step, devices=step == CONVERT, gpu=gpu, memory=memory, defaults=defaults),
         "volumeMounts": [*mounts, *_to_json(workers.volume_mounts)],
         "terminationMessagePath": "/dev/termination-log",
@@ -185,7 +185,9 @@ def _git_secret(spec: DataPrepJobSpec) -> list[Body]:
     return [{"name": "dataprep-git", "secret": {"secretName": git.secret_ref.name, "optional": False}}]
 
 
-def _environment(observed: Observed, spec: DataPrepJobSpec, more: Mapping[str, str], *, attempt: int, defaults: PodDefaults) -> list[Body]:
+def _environment(
+    observed: Observed, spec: DataPrepJobSpec, more: Mapping[str, str], *, step: str, attempt: int, defaults: PodDefaults
+) -> list[Body]:
     variables = {
         "DATAPREP_MOUNTS": MOUNTS,
         "DATAPREP_CODE": code_folder(spec) or "",
@@ -194,6 +196,7 @@ def _environment(observed: Observed, spec: DataPrepJobSpec, more: Mapping[str, s
         "DATAPREP_ATTEMPT": str(attempt),
         "DATAPREP_STATUS_URL": defaults.status_url or "",
         "DATAPREP_STATUS_TOKEN_FILE": f"{TOKEN_FOLDER}/token" if defaults.status_url else "",
+        **(lineage.variables(defaults.lineage, observed.key, uid=observed.uid, attempt=attempt) if job_steps.has_single_pod(step) else {}),
         **more,
     }
     own_name = {"name": "POD_NAME", "valueFrom": {"fieldRef": {"fieldPath": "metadata.name"}}}

@@ -17,6 +17,7 @@ from dataprep_operator.informer.cache import Cache
 from dataprep_operator.objects import times
 from dataprep_operator.objects.observed import Key, Observed
 from dataprep_operator.reconcilers.actuator import Actuator
+from dataprep_operator.reconcilers.lineage import LineageRecorder
 from dataprep_operator.reconcilers.observer import Observer
 from dataprep_operator.server.progress import ProgressStore
 from dataprep_operator.settings import Settings
@@ -33,11 +34,13 @@ class Reconciler:
         progress_store: ProgressStore,
         settings: Settings,
         clock: Callable[[], datetime] = times.now,
+        lineage: LineageRecorder | None = None,
     ) -> None:
         self._cache = cache
         self._progress_store = progress_store
         self._settings = settings
         self._clock = clock
+        self._lineage = lineage if lineage is not None else LineageRecorder(None)
         kueue = Kueue(cluster) if settings.kueue else None
         self._observer = Observer(cache=cache, cluster=cluster, progress_store=progress_store, defaults=settings.pods, kueue=kueue)
         self._actuator = Actuator(cache=cache, cluster=cluster, observer=self._observer, clock=clock)
@@ -51,7 +54,9 @@ class Reconciler:
         now = self._clock()
         observed = await self._observer.observe(key, now=now)
         if observed is None:
+            self._lineage.gone(key)
             return None
+        self._lineage.seen(observed, observed.status)
         desired = next_status(observed, now=now, defaults=self._settings.pods)
         if self._needs_fresh_read(observed, desired, now=now):
             observed = await self._observer.observe(key, now=now, fresh=True)
@@ -70,6 +75,7 @@ class Reconciler:
             before, observed = observed.status, await self._actuator.write_status(observed, desired)
             notes = events.between(before, desired)
             _count_metrics(observed, before, desired, now=now)
+            self._lineage.written(observed, before, desired)
         decision = actions.decide(observed, desired, now=now, defaults=self._settings.pods)
         try:
             for action in decision.actions:

@@ -9,7 +9,6 @@ from __future__ import annotations
 import base64
 import hashlib
 import hmac
-import shutil
 import urllib.error
 import urllib.parse
 import urllib.request
@@ -19,26 +18,17 @@ from email.utils import formatdate
 from pathlib import Path
 from xml.etree import ElementTree as ET
 
-from storeservers import cache
+from storeservers import npm
 from storeservers.processes import Lifetime
 from storeservers.servers import OneServer
 
-_PACKAGE = Path(__file__).parents[1] / "node" / "azurite"
 _VERSION = "2023-11-03"
 _ANSWER_SECONDS = 60.0
 
 
 def program() -> Path:
     """Return the server's script; the first call on a machine installs it."""
-    key = cache.key_of(_PACKAGE / "package.json", _PACKAGE / "package-lock.json")
-    return cache.entry(f"node-azurite-{key}", _install) / "node_modules" / "azurite" / "dist" / "src" / "blob" / "main.js"
-
-
-def _install(into: Path) -> None:
-    for name in ("package.json", "package-lock.json"):
-        shutil.copy(_PACKAGE / name, into)
-    # Optional dependencies are left out, because they are for a database that no test uses.
-    cache.build(["npm", "ci", "--ignore-scripts", "--omit=dev", "--omit=optional", "--no-audit", "--no-fund"], cwd=into)
+    return npm.script("azurite", "azurite/dist/src/blob/main.js")
 
 
 class AzureServer(OneServer):

@@ -7,6 +7,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Mapping
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -148,11 +149,27 @@ def test_the_same_run_keeps_the_processes_that_may_be_at_work(tmp_path: Path) ->
 
 def test_a_process_is_known_by_its_start() -> None:
     ended = subprocess.run([sys.executable, "-c", "import os; print(os.getpid())"], capture_output=True, text=True, check=True)
-    this = makers.this_process("x")
+    this = makers.this_process("a job that this process has not run")
     assert this is not None
     assert not makers.has_ended(this)
     assert makers.has_ended(this.model_copy(update={"pid": int(ended.stdout)}))
     assert makers.has_ended(this.model_copy(update={"started": this.started + 1}))
+
+
+def test_a_process_that_goes_on_has_ended_its_work_when_no_other_thread_runs_the_job() -> None:
+    """As in a notebook, whose kernel outlives a run that has failed."""
+    this = makers.this_process("played by a thread")
+    assert this is not None
+    with ThreadPoolExecutor(1) as other:
+        work = makers.at_work(this.job)
+        other.submit(work.__enter__).result()
+        with makers.at_work(this.job):
+            assert not makers.has_ended(this)
+        assert not makers.has_ended(this)
+        other.submit(work.__exit__, None, None, None).result()
+    with makers.at_work(this.job):
+        assert makers.has_ended(this)
+    assert not makers.has_ended(this.model_copy(update={"job": "another"}))
 
 
 def test_a_hidden_process_may_be_at_work(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,25 +1,23 @@
 """Ray Data writes and reads data sets with `dataprep_ray`: tasks fail, workers and the driver are killed."""
 
 import json
-import subprocess
-import sysconfig
 from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.builders.data_sets import data_set, lines
+from tests.builders.pages import python_code
 from tests.interop.comparisons import compared
+from tests.interop.frame_sets import PATHS, ROOT, files_of, numbers_in, run_until_killed
 
 import environments
 from dataprep_converter.inputs.access import Access
 from dataprep_converter.tools.verification import verify
-from dataprep_reader import open as open_data_set
 
 pytestmark = [pytest.mark.interop, pytest.mark.heavy]
 
-ROOT = Path(__file__).resolve().parents[3]
 SCRIPT = ROOT / "tests/interop/readers/ray_data.py"
 FIELDS = ["n", "half", "digits", "at", "day", "list", "struct", "bytes", "sometimes", "flag"]
-PATHS = [str(ROOT / "api"), str(ROOT / "converter"), sysconfig.get_paths()["purelib"]]
 
 
 @pytest.fixture(scope="module")
@@ -30,9 +28,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture(scope="module")
 def left_by_a_killed_driver(folder: Path) -> list[str]:
     """The files that are there after the driver was killed while its tasks wrote."""
-    command = [str(environments.python("ray")), "-I", str(SCRIPT), str(wanted(folder, "killed"))]
-    ended = subprocess.run(command, capture_output=True, timeout=600, check=False)
-    assert ended.returncode == -9, ended.stderr.decode(errors="replace")[-2000:]
+    run_until_killed("ray", SCRIPT, wanted(folder, "killed"))
     return files_of(folder / "killed")
 
 
@@ -40,23 +36,16 @@ def left_by_a_killed_driver(folder: Path) -> list[str]:
 def said(folder: Path, left_by_a_killed_driver: list[str]) -> Any:
     """What Ray says. The first driver was killed before."""
     assert left_by_a_killed_driver
-    return json.loads(environments.run("ray", SCRIPT, [wanted(folder, "all")]))
+    data_set(folder / "documented", lines(200), [{"name": "image_raw", "columns": ["a", "b"]}])
+    environments.run("ray", SCRIPT, [wanted(folder, "all")])
+    return json.loads((folder / "said.json").read_text())
 
 
 def wanted(folder: Path, scenario: str) -> Path:
     path = folder / f"{scenario}.json"
-    path.write_text(json.dumps({"paths": PATHS, "folder": str(folder), "scenario": scenario}))
+    code = {"code": python_code("docs/reading.md", "## Ray Data"), "uri": str(folder / "documented" / "set")}
+    path.write_text(json.dumps({"paths": PATHS, "folder": str(folder), "scenario": scenario} | code))
     return path
-
-
-def files_of(folder: Path) -> list[str]:
-    return sorted(str(path.relative_to(folder)) for path in folder.rglob("*") if path.is_file())
-
-
-def numbers_in(folder: Path, split: str = "train") -> list[float]:
-    """Verify every record of the data set. Return the numbers in a split's records."""
-    verify(str(folder), Access(), every_record=True)
-    return sorted(row["n"] for batch in open_data_set(folder, split=split, as_="arrow") for row in batch.to_pylist())
 
 
 def hidden(folder: Path) -> list[str]:
@@ -129,6 +118,10 @@ def test_columns_that_differ_between_tasks_need_a_schema(said: Any, folder: Path
 def test_operators_that_are_fused_with_the_write_run_as_usual(said: Any, folder: Path) -> None:
     assert said["refusals"]["sampled"] is None
     verify(str(folder / "sampled"), Access(), every_record=True)
+
+
+def test_the_code_in_the_docs_works(said: Any) -> None:
+    assert sorted(pair for images in said["documented"] for pair in images) == sorted([n / 8, -float(n)] for n in range(200))
 
 
 def test_blocks_of_pandas_are_written(said: Any, folder: Path) -> None:

@@ -1,26 +1,22 @@
 """Spark writes and reads data sets with `dataprep_spark`: attempts fail, some are slow, and the driver is killed."""
 
 import json
-import subprocess
-import sysconfig
 from pathlib import Path
 from typing import Any
 
 import pytest
 from tests.interop.comparisons import compared
+from tests.interop.frame_sets import PATHS, ROOT, files_of, numbers_in, run_until_killed
 
 import environments
 from dataprep_converter.inputs.access import Access
 from dataprep_converter.tools.verification import verify
-from dataprep_reader import open as open_data_set
 
 pytestmark = [pytest.mark.interop, pytest.mark.heavy]
 
-ROOT = Path(__file__).resolve().parents[3]
 SCRIPT = ROOT / "tests/interop/readers/spark_source.py"
 SPECULATION = ROOT / "tests/interop/readers/spark_speculation.py"
 FIELDS = ["n", "word", "half", "digits", "at", "at_ntz", "day", "list", "struct", "map", "messages", "bytes", "sometimes", "flag"]
-PATHS = [str(ROOT / "api"), str(ROOT / "converter"), sysconfig.get_paths()["purelib"]]
 
 
 @pytest.fixture(scope="module")
@@ -31,9 +27,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture(scope="module")
 def left_by_a_killed_driver(folder: Path) -> list[str]:
     """The files that are there after the driver was killed while its tasks wrote."""
-    command = [str(environments.python("spark")), "-I", str(SCRIPT), str(wanted(folder, "killed"))]
-    ended = subprocess.run(command, capture_output=True, timeout=600, check=False)
-    assert ended.returncode == -9, ended.stderr.decode(errors="replace")[-2000:]
+    run_until_killed("spark", SCRIPT, wanted(folder, "killed"))
     return files_of(folder / "killed")
 
 
@@ -49,16 +43,6 @@ def wanted(folder: Path, scenario: str) -> Path:
     path = folder / f"{scenario}.json"
     path.write_text(json.dumps({"paths": PATHS, "folder": str(folder), "scenario": scenario}))
     return path
-
-
-def files_of(folder: Path) -> list[str]:
-    return sorted(str(path.relative_to(folder)) for path in folder.rglob("*") if path.is_file())
-
-
-def numbers_in(folder: Path, split: str = "train") -> list[int]:
-    """Verify every record of the data set. Return the numbers in a split's records."""
-    verify(str(folder), Access(), every_record=True)
-    return sorted(row["n"] for batch in open_data_set(folder, split=split, as_="arrow") for row in batch.to_pylist())
 
 
 def test_every_type_is_read_as_it_was_written(said: Any, folder: Path) -> None:

@@ -1,7 +1,8 @@
-"""Writes and reads data sets with Ray Data and `dataprep_ray`. Input: a JSON file of {paths, folder, scenario}.
+"""Writes and reads data sets with Ray Data and `dataprep_ray`. Input: a JSON file of {paths, folder, scenario, code, uri}.
 
-`paths` are the folders of the code, which Ray's processes need too. The scenario `killed` kills the driver while its tasks write. The
-scenario `all` returns rows, messages of refused calls, and the attempts of tasks.
+`paths` are the folders of the code, which Ray's processes need too. `code` is that of the documentation, which reads the data set `uri`. The
+scenario `killed` kills the driver while its tasks write. The scenario `all` writes rows, messages of refused calls, and the attempts of
+tasks to `said.json` in the folder.
 """
 
 import importlib.metadata
@@ -22,6 +23,7 @@ os.environ |= {
     "RAY_USAGE_STATS_ENABLED": "0",
     "RAY_DATA_DISABLE_PROGRESS_BARS": "1",
     "RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO": "0",
+    "RAY_AUTH_MODE": "disabled",  # all processes are on the loopback interface
 }
 
 import numpy as np  # noqa: E402 - the path is set above
@@ -52,6 +54,7 @@ def start(folder: str) -> None:
                 logging_level="error",
                 object_store_memory=_OBJECTS,
                 _temp_dir=folder,
+                _node_ip_address="127.0.0.1",
             )
         except Exception:  # Ray has no specific class for this error
             ray.shutdown()
@@ -84,9 +87,8 @@ def frame(first: int, count: int, tasks: int, fails: Fails = lambda _first, _att
 
 def saved(table: Any, name: str, **options: Any) -> str | None:
     """Writes a Dataset. Returns the message of a refusal."""
-    retried = {"max_retries": 4, "retry_exceptions": options.pop("retries", True)}
     try:
-        table.write_datasink(DataprepDatasink(str(FOLDER / name), **options), ray_remote_args=retried)
+        table.write_datasink(DataprepDatasink(str(FOLDER / name), **options))
     except Exception as exc:  # whatever Ray raises
         return str(exc)
     return None
@@ -150,21 +152,19 @@ def everything() -> dict[str, Any]:
     refusals["exists"] = saved(frame(0, 30, 2), "failing")
     refusals["ignored"] = saved(frame(90, 30, 2), "failing", mode="ignore")
     refusals["appended"] = saved(frame(30, 200, 10, sometimes), "failing", mode="append")
-    refusals["failed"] = saved(
-        frame(900, 40, 2, lambda first, _: "raise" if first > 900 else None), "failing", mode="overwrite", retries=False
-    )
+    refusals["failed"] = saved(frame(900, 40, 2, lambda first, _: "raise" if first > 900 else None), "failing", mode="overwrite")
     refusals["continued"] = saved(frame(0, 60, 3), "killed")
     refusals["format"] = str(_refusal(lambda: DataprepDatasink(str(FOLDER / "none"), format="tfrecrod")))
     refusals["empty"] = saved(frame(0, 10, 1).filter(lambda row: row["n"] < 0), "failing", mode="append")
     mixed = ray.data.range(20, override_num_blocks=2).map_batches(
         lambda batch: {"n": batch["id"] / 2 if batch["id"][0] else batch["id"]}, batch_size=None
     )
-    refusals["mixed"] = saved(mixed, "mixed", retries=False)
+    refusals["mixed"] = saved(mixed, "mixed")
     refusals["schema"] = saved(mixed, "mixed", schema=pa.schema([("n", pa.float64())]))
     parts = ray.data.range(20, override_num_blocks=2).map(lambda row: {"n": row["id"], "part": "train" if row["id"] % 2 else "test"})
     refusals["splits"] = saved(parts.sort(["part", "n"]), "splits", split_column="part")
     # Ray's sampling finds the number of its task by the thread.
-    refusals["sampled"] = saved(ray.data.range(100, override_num_blocks=2).random_sample(0.5, seed=1), "sampled", retries=False)
+    refusals["sampled"] = saved(ray.data.range(100, override_num_blocks=2).random_sample(0.5, seed=1), "sampled")
     refusals["pandas"] = saved(ray.data.from_pandas(typed().select(["n", "half"]).to_pandas()), "pandas", min_rows_per_file=5)
     killed_once = ATTEMPTS / "read"
 
@@ -179,6 +179,7 @@ def everything() -> dict[str, Any]:
         "refusals": refusals,
         "written": rows_of(table),
         "read": rows_of(back),
+        "documented": documented(),
         "schemas": [str(table.schema()), str(back.schema())],
         "images": {name: [list(column.shape), str(column.dtype), int(column.sum())] for name, column in batch.items()},
         "splits": rows_of(opened("splits", split_column="part")),
@@ -187,6 +188,14 @@ def everything() -> dict[str, Any]:
         "read_after_a_kill": sorted(row["n"] for row in opened("failing").map_batches(read, batch_size=None).take_all()),
         "attempts": sorted(str(path.relative_to(ATTEMPTS)) for path in ATTEMPTS.rglob("*")),
     }
+
+
+def documented() -> list[Any]:
+    """Runs the code of the documentation. Returns the images that it trains with."""
+    found: list[Any] = []
+    names = {"uri": wanted["uri"], "train": lambda images, _labels: found.append(images.tolist())}
+    exec("\n".join(wanted["code"]), names)  # noqa: S102 - the code is ours
+    return found
 
 
 def _refusal(call: Callable[[], Any]) -> Exception | None:
@@ -201,9 +210,12 @@ if __name__ == "__main__":
     with tempfile.TemporaryDirectory(prefix="ray-", ignore_cleanup_errors=True) as sockets:
         start(sockets)
         logging.getLogger("ray.data").setLevel(logging.CRITICAL)
-        ray.data.DataContext.get_current().enable_progress_bars = False
+        context = ray.data.DataContext.get_current()
+        context.enable_progress_bars = False
+        context.retried_map_errors, context.max_map_retries = ["this attempt fails"], 2
         if wanted["scenario"] == "killed":
             killed()
         else:
-            json.dump(everything(), sys.stdout)
+            # Not on stdout, because Ray prints there at any moment.
+            (FOLDER / "said.json").write_text(json.dumps(everything()))
         ray.shutdown()

@@ -26,6 +26,8 @@ from dataprep_converter.readers.columnar.unified import Selection
 from dataprep_converter.sampling.units import Unit
 from dataprep_converter.stores import Input
 
+CLASSES: Final = "classes"
+"""In the state of rows that an engine has written, the names of the classes of columns with numbers. Arrow files have no class names."""
 _OF: Final = "source.arrow"
 _USUAL_BATCH: Final = 1 << 20
 _ipc: Any = pa.ipc  # the type stubs lack some options
@@ -44,7 +46,12 @@ class ArrowReader(TableReader):
 
     def __init__(self, source: ArrowSource, state: Mapping[str, Any], access: Access) -> None:
         super().__init__(source, state, access)
+        self._classes = class_names(state)
         self._before: LruCache[tuple[str, str], bytes] = LruCache(KEPT_FILES, KEPT_BYTES, len)
+
+    def classes(self) -> dict[str, list[str]]:
+        """The names of the classes of columns with numbers, if an engine has written the rows and named them."""
+        return dict(self._classes)
 
     def load(self, unit: Unit, source: Input) -> Block:
         """Reads a record batch. Decodes the batch as a stream that begins with the file's schema and the dictionaries before the batch."""
@@ -61,6 +68,11 @@ class ArrowReader(TableReader):
             raise BadData(f"{unit.uri}: the record batch at byte {unit.offset:,} can't be read: {exc}", uri=unit.uri) from exc
         # The columns are views of the stream's memory, so the block keeps all of it, including that of unselected columns.
         return replace(self._table.block(records), extra_bytes=len(stream))
+
+
+def class_names(state: Mapping[str, Any]) -> dict[str, list[str]]:
+    """The names of the classes in the state of rows that an engine has written."""
+    return dict(state.get(CLASSES, {}))
 
 
 def _pieces(source: Input, pieces: Sequence[tuple[int, int]], uri: str) -> bytes:

@@ -1,0 +1,30 @@
+"""What a job's spec says about its runs: what it reads, what it writes, and what it does."""
+
+from dataprep_api.formats import COPY
+from dataprep_api.lineage.names import DataSetName, data_set_name
+from dataprep_api.spec import DataPrepJobSpec
+
+
+def input_names(spec: DataPrepJobSpec) -> dict[str, DataSetName]:
+    """Return the name of each data set that the spec names as an input, by its URI."""
+    if spec.script is not None:
+        uris = [spec.script.input] if spec.script.input is not None else []
+    elif spec.data.sql is not None and not spec.data.inputs():
+        # The address of a database, which is no file.
+        uris = [spec.data.sql.url]
+    else:
+        uris = spec.data.inputs()
+    return {uri: data_set_name(uri) for uri in uris}
+
+
+def output_names(spec: DataPrepJobSpec) -> list[DataSetName]:
+    """Return the name of the data set, and that of the table, if the job also writes one."""
+    table = [spec.output.table.uri] if spec.output.table is not None else []
+    return [data_set_name(uri) for uri in (spec.output.uri, *table)]
+
+
+def kind_of_job(spec: DataPrepJobSpec) -> str:
+    """Return what the job does."""
+    if spec.script is not None:
+        return "SCRIPT"
+    return "COPY" if spec.output.format == COPY else "CONVERSION"

@@ -1,0 +1,37 @@
+"""Families of Arrow types: within a family, a value means the same in every type."""
+
+from typing import Any
+
+import pyarrow as pa
+
+_types: Any = pa.types  # the stubs know only some of the types that each function accepts
+
+
+def may_become(there: Any, kind: Any) -> bool:
+    """Whether values of the type `there` mean the same as values of type `kind`. Arrow also parses texts as numbers, for example."""
+    if _types.is_null(there):
+        return True
+    if is_list(there) and is_list(kind):
+        return may_become(there.value_type, kind.value_type)
+    if _types.is_struct(there) and _types.is_struct(kind):
+        known = {field.name: field.type for field in kind}
+        return all(field.name in known and may_become(field.type, known[field.name]) for field in there)
+    return family(there) == family(kind) != ""
+
+
+def is_list(kind: Any) -> bool:
+    """Whether values of the type are lists, of any or of the same length."""
+    return bool(_types.is_list(kind) or _types.is_large_list(kind) or _types.is_fixed_size_list(kind))
+
+
+def family(kind: Any) -> str:
+    """Returns the name of a family of types that can be converted to each other, or "" if there is none."""
+    if _types.is_string(kind) or _types.is_large_string(kind) or _types.is_string_view(kind):
+        return "text"
+    if _types.is_binary(kind) or _types.is_large_binary(kind) or _types.is_binary_view(kind) or _types.is_fixed_size_binary(kind):
+        return "bytes"
+    if _types.is_boolean(kind) or _types.is_integer(kind) or _types.is_floating(kind) or _types.is_decimal(kind):
+        return "numbers"
+    if _types.is_timestamp(kind):
+        return "instants" if kind.tz is not None else "times"
+    return "dates" if _types.is_date(kind) else ""

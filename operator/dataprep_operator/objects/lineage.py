@@ -1,0 +1,34 @@
+"""The names of a job's runs in OpenLineage's events. The operator and the pods send events about the same run, so both use these names."""
+
+import uuid
+from collections.abc import Mapping
+from typing import Final
+
+from dataprep_api.lineage import sending
+from dataprep_api.names import LINEAGE_RUN
+from dataprep_operator.objects.observed import Key
+
+_RUNS: Final = uuid.UUID("6f1b8f2e-6d7c-5d0a-9f0e-5c1f2a7d4b11")
+"""The namespace of our runs' UUIDs. It never changes."""
+
+
+def run_uuid(uid: str, attempt: int) -> str:
+    """Return the UUID of one attempt of the job with this uid. Each attempt is a run."""
+    return str(uuid.uuid5(_RUNS, f"{uid}/{attempt}"))
+
+
+def namespace_of(receiver: sending.Receiver, key: Key) -> str:
+    """Return the namespace of the job in events: the one in the settings, or the job's own."""
+    return receiver.namespace or key.namespace
+
+
+def variables(receiver: sending.Receiver | None, key: Key, *, uid: str, attempt: int) -> Mapping[str, str]:
+    """Return the environment variables by which a pod sends events about the same run. The key to the receiver isn't among them."""
+    if receiver is None:
+        return {}
+    return {
+        sending.URL: receiver.url,
+        sending.ENDPOINT: receiver.endpoint,
+        sending.NAMESPACE: namespace_of(receiver, key),
+        LINEAGE_RUN: run_uuid(uid, attempt),
+    }

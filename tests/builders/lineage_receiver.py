@@ -1,0 +1,61 @@
+"""A receiver of OpenLineage's events: a real HTTP server in a thread of the test."""
+
+import json
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from typing import Any
+
+
+@dataclass
+class Received:
+    """What the receiver has got."""
+
+    url: str = ""
+    events: list[Any] = field(default_factory=list)
+    paths: list[str] = field(default_factory=list)
+    keys: list[str | None] = field(default_factory=list)
+
+    @property
+    def kinds(self) -> list[str]:
+        """The events' types, in the order of their arrival."""
+        return [event["eventType"] for event in self.events]
+
+    def settings(self) -> dict[str, str]:
+        """The environment variables that name the receiver."""
+        return {"OPENLINEAGE_URL": self.url, "NO_PROXY": "127.0.0.1", "no_proxy": "127.0.0.1"}
+
+
+@contextmanager
+def lineage_receiver(*, status: int = 201, silent: threading.Event | None = None) -> Iterator[Received]:
+    """Serve on loopback. Each request is answered with this status, and only after `silent` is set."""
+    received = Received()
+
+    class Receiver(BaseHTTPRequestHandler):
+        def do_POST(self) -> None:
+            body = self.rfile.read(int(self.headers["Content-Length"]))
+            received.paths.append(self.path)
+            received.keys.append(self.headers["Authorization"])
+            received.events.append(json.loads(body))
+            if silent is not None:
+                silent.wait(60)
+                return
+            self.send_response(status)
+            self.end_headers()
+
+        def log_message(self, *_: Any) -> None:
+            pass
+
+    with ThreadingHTTPServer(("127.0.0.1", 0), Receiver) as server:
+        received.url = f"http://127.0.0.1:{server.server_port}"
+        thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01}, daemon=True)
+        thread.start()
+        try:
+            yield received
+        finally:
+            if silent is not None:
+                silent.set()
+            server.shutdown()
+            thread.join()

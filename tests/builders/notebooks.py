@@ -1,0 +1,85 @@
+"""Runs the notebooks of examples/notebooks in a real kernel, and compares their outputs with the stored ones.
+
+With NOTEBOOKS=write in the environment (`make notebooks`), the outputs are stored instead.
+"""
+
+import json
+import os
+import re
+import sysconfig
+import tempfile
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, Final
+
+import environments
+
+ROOT: Final = Path(__file__).resolve().parents[2]
+FOLDER: Final = ROOT / "examples" / "notebooks"
+ENVIRONMENT: Final = "notebook"
+VARIES: Final = "varies"
+"""The tag of a cell whose output depends on what happens first."""
+_RUN: Final = ROOT / "tests/interop/readers/run_notebook.py"
+_METADATA: Final = {
+    "kernelspec": {"display_name": "Python 3 (ipykernel)", "language": "python", "name": "python3"},
+    "language_info": {"name": "python"},
+}
+"""What every notebook has. A kernel adds its own version."""
+_IDS: Final = re.compile(r"\b[0-9a-f]{16,}\b|\b\d\d:\d\d:\d\d\b|-[a-z0-9]{5}(?=: )")
+"""Ids of runs, times of the day, the last parts of pods' names."""
+
+Notebook = dict[str, Any]  # Any, because this is JSON
+
+
+def variables(folder: Path, more: Mapping[str, str]) -> dict[str, str]:
+    """Returns the variables of a kernel that imports the Python API of this working copy, and reads no settings of the machine's user."""
+    settings = {
+        name: str(folder / name.lower()) for name in ("IPYTHONDIR", "JUPYTER_CONFIG_DIR", "JUPYTER_DATA_DIR", "JUPYTER_RUNTIME_DIR")
+    }
+    path = os.pathsep.join([str(ROOT / "api"), str(ROOT / "converter"), sysconfig.get_path("purelib")])
+    return settings | {"PYTHONPATH": path, "PYDEVD_DISABLE_FILE_VALIDATION": "1"} | dict(more)
+
+
+def run(name: str, more: Mapping[str, str] | None = None, *, stand_ins: Mapping[str, str] | None = None) -> Notebook:
+    """Runs a notebook in an empty folder, and returns it with its outputs. There, `…` stands for the folder, and the stand-ins for other
+    texts of this run.
+
+    Raises AssertionError if a cell raises.
+    """
+    with tempfile.TemporaryDirectory(prefix="dataprep-notebook-") as folder:
+        work = Path(folder) / "work"
+        work.mkdir()
+        said = environments.run(ENVIRONMENT, _RUN, [FOLDER / f"{name}.ipynb", work], variables(Path(folder), more or {}))
+    for text, stand_in in {str(work): "…", **(stand_ins or {})}.items():
+        said = said.replace(text, stand_in)
+    notebook: Notebook = json.loads(said)
+    return notebook | {"metadata": _METADATA}
+
+
+def assert_as_stored(name: str, notebook: Notebook) -> None:
+    """Compares the outputs, without ids and times, with those in examples/notebooks. If NOTEBOOKS=write, stores outputs that differ."""
+    file = FOLDER / f"{name}.ipynb"
+    stored = json.loads(file.read_text(encoding="utf-8"))
+    if os.environ.get("NOTEBOOKS") == "write" and outputs(notebook) != outputs(stored):
+        file.write_text(json.dumps(notebook, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
+        stored = notebook
+    assert stored["metadata"] == notebook["metadata"]
+    assert outputs(notebook) == outputs(stored), "run `make notebooks` if the outputs should have changed"
+
+
+def outputs(notebook: Notebook) -> list[tuple[str, object]]:
+    """Returns the source and the outputs of each cell of code. Of a cell whose output varies, only the kinds of outputs."""
+    cells = [cell for cell in notebook["cells"] if cell["cell_type"] == "code"]
+    return [("".join(cell["source"]), _comparable(cell)) for cell in cells]
+
+
+def _comparable(cell: Mapping[str, Any]) -> object:
+    if VARIES in cell["metadata"].get("tags", ()):
+        return sorted({output["output_type"] for output in cell["outputs"]})
+    return json.loads(_IDS.sub("…", json.dumps([_joined(output) for output in cell["outputs"]], ensure_ascii=False)))
+
+
+def _joined(output: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Returns an output with its texts in one piece."""
+    data = {kind: "".join(text) for kind, text in output.get("data", {}).items()}
+    return {**output, "data": data, "text": "".join(output.get("text", ""))}

@@ -1,0 +1,22 @@
+"""Programs from npm. `tests/cluster/node/<name>` has the lock file of each, and the first call on a machine installs it into the cache."""
+
+import shutil
+from pathlib import Path
+
+from storeservers import cache
+
+_PACKAGES = Path(__file__).parents[1] / "node"
+
+
+def script(name: str, path: str) -> Path:
+    """A script of a program. Raises BuildFailed if the program can't be installed."""
+    package = _PACKAGES / name
+    key = cache.key_of(package / "package.json", package / "package-lock.json")
+    return cache.entry(f"node-{name}-{key}", lambda into: _install(package, into)) / "node_modules" / path
+
+
+def _install(package: Path, into: Path) -> None:
+    for name in ("package.json", "package-lock.json"):
+        shutil.copy(package / name, into)
+    # No optional dependencies: those of Azurite are for a database that no test uses, and that of pyright is for macOS.
+    cache.build(["npm", "ci", "--ignore-scripts", "--omit=dev", "--omit=optional", "--no-audit", "--no-fund"], cwd=into)
