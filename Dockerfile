@@ -83,7 +83,8 @@ RUN set -eu; packages=$(/opt/dataprep/bin/python -c 'import sysconfig; print(sys
     done
 
 
-FROM ${BASE_IMAGE} AS converter
+# The converter's image without its code.
+FROM ${BASE_IMAGE} AS converter-runtime
 # Kerberos for HDFS. Many base images already have it. If the base image has no apt, use --build-arg APT_PACKAGES=
 ARG APT_PACKAGES="libgssapi-krb5-2"
 RUN if [ -n "${APT_PACKAGES}" ] && ! dpkg --status ${APT_PACKAGES} > /dev/null 2>&1; then \
@@ -91,10 +92,13 @@ RUN if [ -n "${APT_PACKAGES}" ] && ! dpkg --status ${APT_PACKAGES} > /dev/null 2
     fi
 RUN echo 'dataprep:x:65532:' >> /etc/group && echo 'dataprep:x:65532:65532::/tmp:/usr/sbin/nologin' >> /etc/passwd
 COPY --from=converter-libraries /opt/dataprep /opt/dataprep
-COPY --from=converter-code /code /
 ENV PATH=/opt/dataprep/bin:/usr/local/bin:/usr/bin:/bin HOME=/tmp USER=dataprep PYTHONSAFEPATH=1 PYTHONUNBUFFERED=1 PYTHONDONTWRITEBYTECODE=1
 USER 65532:65532
 ENTRYPOINT ["dataprep"]
+
+
+FROM converter-runtime AS converter
+COPY --from=converter-code /code /
 
 
 # PySpark and pandas, in a layer on top of the converter's libraries. PySpark exists as source only: its sdist contains the jars, and setuptools
@@ -115,8 +119,8 @@ RUN set -eu; packages=$(/opt/dataprep/bin/python -c 'import sysconfig; print(sys
 
 
 # The image of the pods of jobs with engine.spark, about 1.5 GB: the converter's image, PySpark (490 MB), pandas (84 MB) and a JRE (200 MB).
-#   docker build --target spark -t dataprep-spark:0.1.0 .
-FROM converter AS spark
+# The code comes last, so that a change of the code changes one small layer.
+FROM converter-runtime AS spark
 # Java 17 or later without a desktop. If the base image has no apt, it must contain Java: --build-arg JAVA_PACKAGES=
 ARG JAVA_PACKAGES="default-jre-headless"
 USER root
@@ -124,4 +128,5 @@ RUN if [ -n "${JAVA_PACKAGES}" ]; then \
         apt-get update -q && apt-get install -q -y --no-install-recommends ${JAVA_PACKAGES} && rm -rf /var/lib/apt/lists/*; \
     fi
 COPY --from=spark-libraries /spark /
+COPY --from=converter-code /code /
 USER 65532:65532

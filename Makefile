@@ -193,7 +193,7 @@ e2e: $(STAMP) ## run only the tests on the cluster, including the nightly ones w
 # --- image, cluster, locks ---------------------------------------------------------------------------------------
 
 .PHONY: image
-image: $(STAMP) ## build both images with buildah
+image: $(STAMP) ## build the images of the operator and the converter with buildah
 	$(BIN)/python -m workbench images
 
 .PHONY: cluster-up
