@@ -35,6 +35,8 @@ BLOCKS_PORT: Final = 7079
 START_SECONDS: Final = 120.0
 """How long the master may take to start. On a busy machine with two cores, it took 20 s."""
 _POLL_SECONDS: Final = 0.2
+_LOOK_SECONDS: Final = 5.0
+"""How often a worker looks the master's name up."""
 _SAY_SECONDS: Final = 30.0
 _STOP_SECONDS: Final = 10.0
 _CONF_FILE: Final = "spark-defaults.conf"
@@ -162,11 +164,12 @@ def master(cluster: Cluster, spark: Installation) -> Iterator[None]:
 
 
 def work(cluster: Cluster, spark: Installation) -> NoReturn:
-    """Runs a worker, and runs it again whenever it ends. Ends only with this process."""
+    """Runs a worker, and runs it again whenever it ends or the master's pod is made again. Ends only with this process."""
     host, port = cluster.endpoint
     executor = cluster.spark.executor
     while True:
         _await_master(host, port)
+        found = _addresses(host)
         with _configured(cluster) as folder, tempfile.TemporaryDirectory(prefix="spark-work-") as work_folder:
             command = [
                 *_java(spark, folder),
@@ -178,10 +181,10 @@ def work(cluster: Cluster, spark: Installation) -> NoReturn:
             ]
             process = subprocess.Popen(command, env=_environment(spark, folder))  # noqa: S603 - Spark, with checked arguments
             try:
-                code = process.wait()
+                _await_end(process, host, found)
             finally:
                 _stop(process)
-        logger.warning("the worker has ended with exit code %d; it is started again", code)
+        logger.warning("the worker has ended with exit code %d; it is started again", process.returncode)
         time.sleep(_POLL_SECONDS)
 
 
@@ -249,6 +252,22 @@ def _await_master(host: str, port: int) -> None:
             said = time.monotonic()
             logger.info("waiting for Spark's master at %s:%d", host, port)
         time.sleep(_POLL_SECONDS)
+
+
+def _await_end(process: "subprocess.Popen[bytes]", host: str, addresses: set[str]) -> None:
+    """Waits until the worker ends, or until the master's name stands for other addresses than these.
+
+    A worker whose master is gone goes on with the former address: if packets to it are dropped, it looks the name up again after minutes.
+    """
+    while True:
+        try:
+            process.wait(_LOOK_SECONDS)
+        except subprocess.TimeoutExpired:
+            if (found := _addresses(host)) and found != addresses:
+                logger.info("Spark's master %s has another address", host)
+                return
+        else:
+            return
 
 
 def _answers(host: str, port: int) -> bool:

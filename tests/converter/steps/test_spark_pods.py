@@ -7,6 +7,7 @@ import logging
 import os
 import socket
 import stat
+import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -182,6 +183,7 @@ def test_a_worker_is_run_again_until_its_process_is_stopped(tmp_path: Path, port
         """Raised on SIGTERM, as in a pod."""
 
     runs = tmp_path / "runs"
+    runs.touch()
 
     def sleep(_seconds: float) -> None:
         if len(runs.read_text().splitlines()) == 3:
@@ -194,6 +196,19 @@ def test_a_worker_is_run_again_until_its_process_is_stopped(tmp_path: Path, port
     (command,) = {line.partition(" org.")[2].partition(" --work-dir ")[0] for line in runs.read_text().splitlines()}
     assert command == "apache.spark.deploy.worker.Worker --host 127.0.0.1 --port 7078 --webui-port 0"
     assert runs.read_text().splitlines()[0].endswith(f"--cores 2 --memory 4G spark://127.0.0.1:{port}")
+
+
+def test_a_worker_ends_when_the_master_has_another_address(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """While the name stands for nothing, the worker goes on."""
+    answers = iter([{"10.0.0.1"}, set[str](), {"10.0.0.2"}])
+    monkeypatch.setattr(spark_pods, "_addresses", lambda _host: next(answers))
+    monkeypatch.setattr(spark_pods, "_LOOK_SECONDS", 0.01)
+    with subprocess.Popen([java(tmp_path, "exec sleep 60").java]) as process:
+        spark_pods._await_end(process, "job-0.spark", {"10.0.0.1"})
+        assert process.poll() is None
+        spark_pods._stop(process)
+
+    assert list(answers) == []
 
 
 # --- the image ----------------------------------------------------------------------------------------------------------
