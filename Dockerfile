@@ -1,6 +1,8 @@
-# Two images from one file: the operator, without numpy and pyarrow, and the converter, without kopf.
+# Three images from one file: the operator, without numpy and pyarrow; the converter, without kopf; and, only for jobs with engine.spark, the
+# converter with Spark.
 #   docker build --target operator  -t dataprep-operator:0.1.0 .
 #   docker build --target converter -t dataprep-converter:0.1.0 .
+#   docker build --target spark     -t dataprep-spark:0.1.0 .
 # BASE_IMAGE: any image with Python 3.11 or later as python3, with pip and venv.
 ARG BASE_IMAGE=python:3.11-slim
 
@@ -81,7 +83,8 @@ RUN set -eu; packages=$(/opt/dataprep/bin/python -c 'import sysconfig; print(sys
     done
 
 
-FROM ${BASE_IMAGE} AS converter
+# The converter's image without its code.
+FROM ${BASE_IMAGE} AS converter-runtime
 # Kerberos for HDFS. Many base images already have it. If the base image has no apt, use --build-arg APT_PACKAGES=
 ARG APT_PACKAGES="libgssapi-krb5-2"
 RUN if [ -n "${APT_PACKAGES}" ] && ! dpkg --status ${APT_PACKAGES} > /dev/null 2>&1; then \
@@ -89,7 +92,41 @@ RUN if [ -n "${APT_PACKAGES}" ] && ! dpkg --status ${APT_PACKAGES} > /dev/null 2
     fi
 RUN echo 'dataprep:x:65532:' >> /etc/group && echo 'dataprep:x:65532:65532::/tmp:/usr/sbin/nologin' >> /etc/passwd
 COPY --from=converter-libraries /opt/dataprep /opt/dataprep
-COPY --from=converter-code /code /
 ENV PATH=/opt/dataprep/bin:/usr/local/bin:/usr/bin:/bin HOME=/tmp USER=dataprep PYTHONSAFEPATH=1 PYTHONUNBUFFERED=1 PYTHONDONTWRITEBYTECODE=1
 USER 65532:65532
 ENTRYPOINT ["dataprep"]
+
+
+FROM converter-runtime AS converter
+COPY --from=converter-code /code /
+
+
+# PySpark and pandas, in a layer on top of the converter's libraries. PySpark exists as source only: its sdist contains the jars, and setuptools
+# from the lock only copies them. Libraries that the converter has too are left out: they have the same versions, because both locks follow
+# requirements/dev.txt.
+FROM converter-libraries AS spark-libraries
+COPY requirements/spark.txt /tmp/spark.txt
+RUN set -eu; packages=$(/opt/dataprep/bin/python -c 'import sysconfig; print(sysconfig.get_path("purelib"))'); \
+    python3 -m venv /tmp/build; \
+    awk '/^setuptools==/,!/\\$/' /tmp/spark.txt > /tmp/backend.txt; \
+    /tmp/build/bin/python -m pip install --no-cache-dir --require-hashes --no-deps --only-binary :all: -r /tmp/backend.txt; \
+    /tmp/build/bin/python -m pip install --no-cache-dir --no-compile --require-hashes --no-deps --no-build-isolation --target "/spark$packages" \
+        -r /tmp/spark.txt; \
+    for each in "/spark$packages"/*; do if [ -e "$packages/${each##*/}" ]; then rm -rf "$each"; fi; done; \
+    rm -rf "/spark$packages/bin" "/spark$packages"/setuptools* "/spark$packages"/pkg_resources "/spark$packages"/_distutils_hack \
+        "/spark$packages"/distutils-precedence.pth "/spark$packages"/pyspark/examples "/spark$packages"/pandas/tests; \
+    /opt/dataprep/bin/python -m compileall -q -j 0 -s /spark -p / --invalidation-mode unchecked-hash "/spark$packages"
+
+
+# The image of the pods of jobs with engine.spark: the converter's image, PySpark (490 MB), pandas (60 MB) and a JRE with its libraries (220 MB).
+# The code comes last, so that a change of the code changes one small layer.
+FROM converter-runtime AS spark
+# Java 17 or later without a desktop. If the base image has no apt, it must contain Java: --build-arg JAVA_PACKAGES=
+ARG JAVA_PACKAGES="default-jre-headless"
+USER root
+RUN if [ -n "${JAVA_PACKAGES}" ]; then \
+        apt-get update -q && apt-get install -q -y --no-install-recommends ${JAVA_PACKAGES} && apt-get clean && rm -rf /var/lib/apt/lists/*; \
+    fi
+COPY --from=spark-libraries /spark /
+COPY --from=converter-code /code /
+USER 65532:65532

@@ -86,14 +86,14 @@ verify: $(STAMP) ## fail if a generated file is out of date
 
 .PHONY: audit
 audit: $(STAMP) ## list known vulnerabilities of the packages in the images, from PyPI's advisories
-	$(BIN)/pip-audit --strict --disable-pip --require-hashes -r requirements/operator.txt -r requirements/converter.txt || { \
+	$(BIN)/pip-audit --strict --disable-pip --require-hashes -r requirements/operator.txt -r requirements/converter.txt -r requirements/spark.txt || { \
 	    echo "make audit: a package that 'could not be audited', or a connection that failed, means that PyPI's advisories can't be reached from here; nothing is known then." >&2; \
 	    exit 1; }
 
 .PHONY: sbom
-sbom: $(STAMP) ## write the software bill of materials of both images (CycloneDX JSON) to build/sbom
+sbom: $(STAMP) ## write the software bill of materials of the images (CycloneDX JSON) to build/sbom
 	mkdir -p build/sbom
-	for image in operator converter; do \
+	for image in operator converter spark; do \
 	    $(BIN)/cyclonedx-py requirements requirements/$$image.txt --output-reproducible --of JSON -o build/sbom/$$image.cdx.json; done
 
 .PHONY: test
@@ -193,7 +193,7 @@ e2e: $(STAMP) ## run only the tests on the cluster, including the nightly ones w
 # --- image, cluster, locks ---------------------------------------------------------------------------------------
 
 .PHONY: image
-image: $(STAMP) ## build both images with buildah
+image: $(STAMP) ## build the images of the operator and the converter with buildah
 	$(BIN)/python -m workbench images
 
 .PHONY: cluster-up

@@ -42,6 +42,8 @@ class PodDefaults:
     gpu_node_selector: Mapping[str, str] = field(default_factory=dict)
     gpu_tolerations: tuple[Mapping[str, Any], ...] = ()
     resources: Mapping[str, Any] = field(default_factory=dict)
+    spark_image: str | None = None
+    """The image of the pods of `spec.engine.spark`, or None if the operator makes no Spark clusters."""
     frameworks: Mapping[str, str] = field(default_factory=dict)
     """Maps the short names allowed in `script.framework` to images."""
     run_as_user: int | None = 65532
@@ -107,6 +109,7 @@ def from_environment(environ: Mapping[str, str] = os.environ) -> Settings:
         gpu_node_selector=reader.json("GPU_NODE_SELECTOR", {}),
         gpu_tolerations=tuple(reader.json("GPU_TOLERATIONS", [])),
         resources=reader.json("RESOURCES", {}),
+        spark_image=reader.optional("SPARK_IMAGE"),
         frameworks=reader.json("FRAMEWORKS", {}),
         run_as_user=None if reader.text("RUN_AS_USER", "") == "none" else int(reader.number("RUN_AS_USER", 65532)),
         pod_security_context=reader.json("POD_SECURITY_CONTEXT", {}),

@@ -674,6 +674,7 @@ FROZEN: dict[str, tuple[str, dict[str, Any]]] = {
     "workers.priorityClassName": ("workers.priorityClassName", {"workers": {"priorityClassName": "a"}}),
     "workers.podTemplate": ("workers.podTemplate", {"workers": {"podTemplate": {"labels": {"a": "b"}}}}),
     "planning": ("planning", {"planning": {"resources": {"limits": {"memory": "1Gi"}}}}),
+    "engine": ("engine", {"engine": {"spark": {"executor": {"instances": 1, "cores": 1, "memory": "1g"}}}}),
     "runAfter": ("runAfter", {"runAfter": ["another"]}),
     "profile": ("profile", {"profile": "another"}),
 }

@@ -7,13 +7,13 @@ from typing import Any
 
 import pytest
 import yaml
-from tests.chart.rendering import CHART, Objects, Render, environment, of_kind, run, the
+from tests.chart.rendering import CHART, NAMESPACED, Objects, Render, environment, of_kind, run, the
 
 from dataprep_api.resources.job import DataPrepJob
 from dataprep_api.resources.status import DataPrepJobStatus
 from dataprep_api.spec import DataPrepJobSpec
 from dataprep_operator import settings
-from dataprep_operator.children import jobs
+from dataprep_operator.children import jobs, spark_jobs
 from dataprep_operator.objects.observed import Key, Observed
 
 pytestmark = pytest.mark.slow
@@ -23,6 +23,13 @@ pytestmark = pytest.mark.slow
 def pods_of(objects: Objects) -> list[dict[str, Any]]:
     """Return the pods of the release: the operator's pods and the pod of `helm test`."""
     return [the(objects, "Deployment")["spec"]["template"]["spec"], the(objects, "Pod")["spec"]]
+
+
+TABLE = {"parquet": {"uris": ["s3://in/a/"]}}
+ON_SPARK: dict[str, object] = {
+    "source": {"join": {"keys": ["id"], "tables": [{"name": "a", "source": TABLE}, {"name": "b", "source": TABLE}]}},
+    "engine": {"spark": {"executor": {"instances": 1, "cores": 1, "memory": "1g"}}},
+}
 
 
 def worker_pods(defaults: settings.PodDefaults) -> list[dict[str, Any]]:
@@ -37,7 +44,7 @@ def worker_pods(defaults: settings.PodDefaults) -> list[dict[str, Any]]:
         for name in defaults.frameworks
     ]
     bodies: list[Any] = []  # Any: JSON
-    for rest in [idx, idx | code, *scripts]:
+    for rest in [idx, idx | code, *scripts, *([ON_SPARK] if defaults.spark_image is not None else [])]:
         spec = a_spec(rest)
         bodies += [
             jobs.plan_job(seen, spec, attempt=1, defaults=defaults),
@@ -48,6 +55,14 @@ def worker_pods(defaults: settings.PodDefaults) -> list[dict[str, Any]]:
             jobs.cleanup_job(seen, spec, runs=["r"], defaults=defaults),
         ]
     return [job["spec"]["template"]["spec"] for job in bodies]
+
+
+def worker_labels() -> dict[str, str]:
+    """Return the labels of the pods of a Spark cluster."""
+    defaults = settings.PodDefaults(spark_image="spark:1")
+    seen = Observed(key=Key("team-a", "m"), uid="u" * 36, version="1", generation=1, status=DataPrepJobStatus(), spec=None, raw_spec={})
+    labels: dict[str, str] = jobs.plan_job(seen, a_spec(ON_SPARK), attempt=1, defaults=defaults)["spec"]["template"]["metadata"]["labels"]
+    return labels
 
 
 def a_spec(rest: Mapping[str, object]) -> DataPrepJobSpec:
@@ -205,6 +220,7 @@ def test_a_registry_is_put_before_both_images_and_wins_over_neither_tag_nor_dige
 def test_the_list_of_images_is_all_that_the_release_and_its_jobs_pull(render: Render) -> None:
     values = {
         "image": {"registry": "mirror.example"},
+        "spark": {"enabled": True},
         "workers": {"frameworks": {"tensorflow:1.0.0": "mirror.example/tensorflow:1.0.0", "same": "mirror.example/tensorflow:1.0.0"}},
         "extraContainers": [{"name": "proxy", "image": "mirror.example/proxy:1"}],
         "extraInitContainers": [{"name": "certificates", "image": "mirror.example/certificates:1"}],
@@ -215,7 +231,7 @@ def test_the_list_of_images_is_all_that_the_release_and_its_jobs_pull(render: Re
         pulled = images_of(pods_of(objects)) | images_of(worker_pods(defaults))
 
         assert listed_images(objects) == sorted(pulled)
-    assert len(listed_images(objects)) == 5
+    assert len(listed_images(objects)) == 6
 
 
 def test_the_notes_name_the_images_and_the_value_that_keeps_cpu_jobs_off_gpu_nodes(helm: Path, tmp_path: Path) -> None:
@@ -318,3 +334,21 @@ def test_jobs_stay_unless_a_ttl_is_set(render: Render) -> None:
         return settings.from_environment(environment(render({"jobs": {"ttlSecondsAfterFinished": value}}))).pods.ttl_seconds
 
     assert [seconds(None), seconds(0), seconds(31_536_000)] == [None, 0, 31_536_000]
+
+
+def test_only_the_pods_of_spark_clusters_may_reach_each_other(render: Render) -> None:
+    network = {"networkPolicy": {"workers": {"enabled": True}}}
+
+    def policies(values: Mapping[str, object]) -> dict[str, Any]:
+        found = of_kind(render(NAMESPACED | network | dict(values)), "NetworkPolicy")
+        return {each["metadata"]["namespace"]: each["spec"] for each in found if each["metadata"]["name"].endswith("-spark")}
+
+    found = policies({"spark": {"enabled": True}})
+    assert policies({}) == {}
+    assert found.keys() == {"team-a", "team-b"}
+    peers = {"podSelector": found["team-a"]["podSelector"]}
+    ports = [{"port": port} for port in spark_jobs.PORTS.values()]
+    assert found["team-a"]["ingress"] == [{"from": [peers], "ports": ports}]
+    assert found["team-a"]["egress"] == [{"to": [peers], "ports": ports}]
+    labels = worker_labels()
+    assert found["team-a"]["podSelector"]["matchLabels"].items() <= labels.items()

@@ -62,7 +62,8 @@ def test_the_marker_of_a_release_is_reached_by_name(render: Render, operator_cla
 def test_every_right_is_in_the_documentation(render: Render) -> None:
     page = (CHART.parents[1] / "docs" / "rights.md").read_text()
 
-    for role in of_kind(render({"kueue": {"enabled": True}, "metrics": {"authentication": True}}), "Role", "ClusterRole"):
+    values = {"kueue": {"enabled": True}, "spark": {"enabled": True}, "metrics": {"authentication": True}}
+    for role in of_kind(render(values), "Role", "ClusterRole"):
         for rule in role["rules"]:
             for resource in rule.get("resources", []):
                 line = next((line for line in page.splitlines() if f"| `{resource}` |" in line), "")
@@ -78,6 +79,15 @@ def test_workloads_are_read_only_where_kueue_is(render: Render) -> None:
 
     assert groups({}) == set()
     assert groups({"kueue": {"enabled": True}}) == {"kueue.x-k8s.io", "visibility.kueue.x-k8s.io"}
+
+
+def test_secrets_are_created_only_where_spark_is_and_never_read(render: Render) -> None:
+    def verbs(values: Mapping[str, object]) -> list[list[str]]:
+        roles = of_kind(render(NAMESPACED | dict(values)), "Role")
+        return [rule["verbs"] for role in roles for rule in role["rules"] if "secrets" in rule["resources"]]
+
+    assert verbs({}) == []
+    assert verbs({"spark": {"enabled": True}}) == [["create"], ["create"]]
 
 
 @pytest.mark.parametrize("values", [{}, NAMESPACED], ids=["cluster", "namespaced"])

@@ -57,7 +57,7 @@ def test_an_audit_that_can_not_look_a_package_up_fails() -> None:
     makefile = (ROOT / "Makefile").read_text()
     recipe = makefile.split("\naudit:")[1].split("\n.PHONY")[0]
     assert "pip-audit --strict" in recipe
-    for image in ("operator", "converter"):
+    for image in ("operator", "converter", "spark"):
         assert f"-r requirements/{image}.txt" in recipe
         assert f"COPY requirements/{image}.txt" in (ROOT / "Dockerfile").read_text()
 

@@ -22,7 +22,7 @@ from storeservers.hdfs_files import HdfsFiles
 from storeservers.oss import FakeOss
 from storeservers.s3 import S3Server
 from workbench import mnist, shared_hdfs
-from workbench.installation import Installation, install_operator
+from workbench.installation import Installation, install_operator, load_spark
 from workbench.jobs import Namespace
 from workbench.outside import bring_back, send_away
 from workbench.sharing import is_shared
@@ -100,6 +100,20 @@ def operator(cluster: Cluster) -> Iterator[Installation]:
     installation = install_operator(cluster)
     yield installation
     installation.uninstall()
+
+
+@pytest.fixture(scope="session")
+def spark_image(cluster: Cluster, operator: Installation) -> Iterator[None]:
+    """Loads the image of Spark clusters, and adds a node, because each pod of such a cluster requests a processor. Only tests marked
+    `exclusive` may use this fixture."""
+    del operator  # requested for its effect
+    node = "spark"
+    cluster.add_node(node)
+    try:
+        load_spark(cluster)
+        yield
+    finally:
+        cluster.remove_node(node)
 
 
 @pytest.fixture

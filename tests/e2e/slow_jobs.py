@@ -17,6 +17,7 @@ from workbench.stores import BUCKET, Stores, a_job
 
 HELD_SECONDS: Final = 55
 """Each write is held for this long. The converter's OSS client waits for a minute."""
+_MANY: Final = 1000
 SHARDED = {"output__shards": {"count": 4}, "output__fileName": "{split}-{shard}-of-{shards}.{ext}"}
 
 
@@ -31,15 +32,19 @@ def slow_writes(stores: Stores, *, seconds: float, count: int = 1000) -> Iterato
 
 
 @contextmanager
-def held_writes(stores: Stores, namespace: Namespace, matching: str) -> Iterator[None]:
-    """Holds every PUT to the OSS fake whose key, without the namespace's folder, matches the regular expression."""
-    stores.oss.inject(
-        Fault(kind="stall", method="PUT", matching=rf"/{BUCKET}/{namespace.name}[^/]*/{matching}", seconds=HELD_SECONDS, count=1000)
-    )
+def held_writes(stores: Stores, namespace: Namespace, matching: str, *, skip: int = 0) -> Iterator[None]:
+    """Holds every PUT to the OSS fake whose key, without the namespace's folder, matches the regular expression, except the first `skip`."""
+    pattern = rf"/{BUCKET}/{namespace.name}[^/]*/{matching}"
+    stores.oss.inject(Fault(kind="stall", method="PUT", matching=pattern, skip=skip, seconds=HELD_SECONDS, count=_MANY))
     try:
         yield
     finally:
         stores.oss.clear_faults()
+
+
+def held_so_far(stores: Stores) -> int:
+    """The number of PUTs that `held_writes` has held since it began."""
+    return sum(_MANY - fault.count for fault in stores.oss.faults() if fault.kind == "stall")
 
 
 def slow_job(namespace: Namespace, stores: Stores, source: str, **changes: Any) -> Document:
@@ -80,17 +85,21 @@ def running_workers(namespace: Namespace, job: str = "slow", *, step: str = "con
 
 def kill_processes(namespace: Namespace, job: str = "slow", *, step: str = "convert") -> int:
     """Kills the converter process with SIGKILL from the machine that acts as the node. Returns the number of containers that were hit."""
-    killed: set[str] = set()
-    for pod in running_workers(namespace, job, step=step):
-        container = pod["status"]["containerStatuses"][0].get("containerID", "").removeprefix("containerd://")
-        for cgroup in Path("/proc").glob("[0-9]*/cgroup"):
-            try:
-                if container and container in cgroup.read_text():
-                    os.kill(int(cgroup.parent.name), signal.SIGKILL)
-                    killed.add(container)
-            except (OSError, ValueError):
-                continue
-    return len(killed)
+    return sum(kill_processes_of(pod) for pod in running_workers(namespace, job, step=step))
+
+
+def kill_processes_of(pod: Document) -> bool:
+    """Kills all processes of a pod's container with SIGKILL. Returns whether there were any."""
+    container = pod["status"]["containerStatuses"][0].get("containerID", "").removeprefix("containerd://")
+    hit = False
+    for cgroup in Path("/proc").glob("[0-9]*/cgroup"):
+        try:
+            if container and container in cgroup.read_text():
+                os.kill(int(cgroup.parent.name), signal.SIGKILL)
+                hit = True
+        except (OSError, ValueError):
+            continue
+    return hit
 
 
 def evict(namespace: Namespace, job: str = "slow", *, step: str = "convert") -> int:

@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator
 
 import pytest
 from tests.e2e.slow_jobs import assert_whole, held_writes, slow_job, slow_writes, some_reports
+from tests.e2e.spark_clusters import EXECUTORS, NAME, RANGES, SECONDS, digests, joined_job, pods_by_index, small_tables, until_held
 
 from kubecluster import Cluster
 from workbench import kueue
@@ -205,6 +206,36 @@ def test_the_pods_of_a_scan_run_within_the_jobs_quota(queues: Namespace, stores:
         assert [each["metadata"]["uid"] for each in queues.all("workloads")] == [first]
         queues.kubectl("delete", "dpj", "large")
         until(lambda: not (queues.all("workloads") or queues.all("jobs") or queues.all("pods")), what="nothing left", seconds=60)
+
+
+@pytest.mark.exclusive
+@pytest.mark.nightly
+@pytest.mark.usefixtures("spark_image")
+def test_the_pods_of_a_spark_cluster_run_within_the_jobs_quota(queues: Namespace, stores: Stores) -> None:
+    """The job is evicted while its tables are joined, and comes back. There is a single Workload."""
+    source = small_tables(queues, stores)
+    queues.apply(joined_job(queues, stores, source, name="here", spark=None))
+    quota(queues, "2")  # less than a processor for each of the three pods
+    with held_writes(stores, queues, RANGES):
+        queues.apply(queued(joined_job(queues, stores, source), "research"))
+        held(queues, NAME, reason="Queued", words=["insufficient quota for cpu in flavor spot"])
+        quota(queues, "3")
+        before = until_held(queues, stores)
+        first = workload(queues, NAME)["metadata"]["uid"]
+        assert is_true(workload(queues, NAME), "Admitted")
+        assert {pod["spec"]["nodeSelector"][FLAVOR_LABEL] for pod in pods_by_index(queues).values()} == {FLAVOR}
+        stop(queues, "HoldAndDrain")
+        held(queues, NAME, reason="Queued", words=[f"ClusterQueue {queues.name}-research is "], seconds=60)
+        assert step_job(queues, NAME, "plan")["spec"]["suspend"] is True
+        stop(queues, "None")
+        until_held(queues, stores, since=before)
+        assert sorted(pods_by_index(queues)) == list(range(1 + EXECUTORS))
+        assert [each["metadata"]["uid"] for each in queues.all("workloads")] == [first]
+    queues.wait_phase(NAME, "Succeeded", seconds=SECONDS)
+    queues.wait_phase("here", "Succeeded")
+    assert digests(queues) == digests(queues, "here")
+    until(lambda: is_true(workload(queues, NAME), "Finished"), what="a finished Workload")
+    assert len(queues.all("workloads")) == 1
 
 
 def running(namespace: Namespace, name: str, *, step: str) -> bool:

@@ -6,9 +6,11 @@ import time
 from datetime import datetime
 
 import pytest
+from tests.e2e.spark_clusters import NAME, SPARK, joined_job, small_tables
 
 from kubecluster.errors import ClusterError
 from storeservers.processes import free_ports
+from workbench.installation import CONVERTER_IMAGE, TAG
 from workbench.jobs import Document, Namespace, condition
 from workbench.stores import BUCKET, Stores, a_job
 
@@ -170,3 +172,14 @@ def test_a_younger_job_waits_for_the_output_of_an_unfinished_one(namespace: Name
 
     namespace.kubectl("delete", "dpj", "older")
     namespace.wait_phase("younger", "Succeeded")
+
+
+def test_an_image_without_spark_is_refused(namespace: Namespace, stores: Stores) -> None:
+    """The Spark cluster's pods say so, whichever of them is first."""
+    spark = SPARK | {"image": f"{CONVERTER_IMAGE}:{TAG}"}
+    namespace.apply(joined_job(namespace, stores, small_tables(namespace, stores), spark=spark))
+    failed = condition(namespace.wait_phase(NAME, "Failed"), "Failed")
+    assert failed["reason"] == "InvalidSpec"
+    assert (
+        "The image has no PySpark. Set engine.spark.image to an image with PySpark, Java and this release of dataprep." in failed["message"]
+    )

@@ -4,6 +4,7 @@ import json
 from dataclasses import replace
 
 import pytest
+from tests.e2e.restricted_pods import assert_without_rights
 from tests.secret_forms import forms_of
 
 from kubecluster import Cluster
@@ -14,30 +15,12 @@ from workbench.smalljobs import small_jobs, write_input
 from workbench.stores import BUCKET, Stores, a_job
 
 
-def test_worker_pods_are_restricted_and_hold_no_right(namespace: Namespace, stores: Stores, cluster: Cluster, digits_on_hdfs: str) -> None:
+def test_worker_pods_are_restricted_and_hold_no_right(namespace: Namespace, stores: Stores, digits_on_hdfs: str) -> None:
     namespace.apply(a_job(stores, name="plain", source=digits_on_hdfs, output=f"{stores.hdfs.uri}/{namespace.name}", limit=1000))
     namespace.wait_phase("plain", "Succeeded")
     pods = namespace.pods("plain")
     assert {pod["metadata"]["labels"]["dataprep.io/step"] for pod in pods} == {"plan", "convert", "commit"}
-    for pod in pods:
-        spec = pod["spec"]
-        assert spec["automountServiceAccountToken"] is False
-        assert spec["enableServiceLinks"] is False
-        assert spec["securityContext"]["runAsNonRoot"] is True
-        assert spec["securityContext"]["seccompProfile"] == {"type": "RuntimeDefault"}
-        for container in spec["containers"]:
-            context = container["securityContext"]
-            assert context["readOnlyRootFilesystem"] is True
-            assert context["allowPrivilegeEscalation"] is False
-            assert context["capabilities"] == {"drop": ["ALL"]}
-    account = f"system:serviceaccount:{namespace.name}:{pods[0]['spec']['serviceAccountName']}"
-    rights = cluster.kubectl("auth", "can-i", "--list", f"--as={account}", f"--namespace={namespace.name}")
-    resources = {line.split()[0] for line in rights.splitlines()[1:] if line and not line.startswith(" ")}
-    assert resources <= {
-        "selfsubjectreviews.authentication.k8s.io",
-        "selfsubjectaccessreviews.authorization.k8s.io",
-        "selfsubjectrulesreviews.authorization.k8s.io",
-    }
+    assert_without_rights(namespace, pods)
 
 
 @pytest.mark.parametrize("end", ["Succeeded", pytest.param("BadCredentials", marks=pytest.mark.nightly), "BadRecords"])

@@ -305,7 +305,7 @@ def structural(schema: Schema, definitions: Mapping[str, Schema], *, path: str, 
         members = schema["properties"].items()
         converted["properties"] = {key: structural(member, definitions, path=f"{path}.{key}", within=within) for key, member in members}
     if "items" in converted:
-        converted.setdefault("x-kubernetes-list-type", "atomic")
+        # A list without `x-kubernetes-list-type` is atomic. Writing that into each list would take up a twentieth of the definition.
         items = _without_description(structural(converted["items"], definitions, path=f"{path}[]", within=within))
         converted["items"] = with_lenient_keys(items, converted.get("x-kubernetes-list-map-keys", []))
     default = _shorten_default(converted.pop("default", None), converted)

@@ -12,6 +12,7 @@ from pydantic import ConfigDict, Field, model_validator
 from dataprep_api.formats import COPY, SAGEMAKER, format_rules
 from dataprep_api.spec.code import Code
 from dataprep_api.spec.copy_rules import faults as copy_faults
+from dataprep_api.spec.engine import Engine
 from dataprep_api.spec.extend_rules import faults as extend_faults
 from dataprep_api.spec.features import Dtype, Feature, LabelFeature
 from dataprep_api.spec.formats.tfrecord import TfrecordOptions
@@ -201,7 +202,9 @@ class DataPrepJobSpec(Model):
     """The converter pods. The pods of a scan and of the first round of a shuffle have the same fields, but no devices."""
     # There is no default, because the API server would write it into each job, and earlier releases would refuse the job.
     planning: Planning | None = None
-    """Pods of the plan, merge and commit steps. There is a merge step only if several pods scan the input."""
+    """Pods of the plan, merge and commit steps. There is a merge step only if several pods scan the input. With `engine`, the pods of the plan step have the sizes of the engine."""
+    engine: Engine | None = None
+    """Engine that joins the tables of `source.join`. Without an engine, one pod joins them and needs a disk for all rows. `dataprep run` ignores the field; see `--engine spark`."""
     profile: Annotated[str, Field(min_length=1, max_length=253)] | None = None
     """DataPrepProfile with defaults for this job. The profile is in the same namespace. Its stores and workers fill in what this spec leaves out. Default: the profile named `default`, if it exists."""
     run_after: Annotated[list[JobName], Field(max_length=32), SharedList()] | None = None
@@ -282,6 +285,12 @@ class DataPrepJobSpec(Model):
     def _check_copy(self) -> Self:
         if self.output.format == COPY and (faults := list(copy_faults(self))):
             raise ValueError(f"output.format: copy: {'; '.join(faults)}")
+        return self
+
+    @model_validator(mode="after")
+    def _check_engine(self) -> Self:
+        if self.engine is not None and (self.source is None or self.source.join is None):
+            raise ValueError("engine: spark joins tables, so it can be set only in a job with source.join")
         return self
 
     @property

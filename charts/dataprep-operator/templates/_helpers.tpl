@@ -47,6 +47,7 @@ helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version | replace "+" "_" }}
 {{- /* The images that the release's pods use, and that jobs use if they set no image, one per line. */ -}}
 {{- define "dataprep-operator.images" -}}
 {{- $images := list (include "dataprep-operator.image" (list .Values.image.operator .)) (include "dataprep-operator.image" (list .Values.image.converter .)) -}}
+{{- if .Values.spark.enabled }}{{ $images = append $images (include "dataprep-operator.image" (list .Values.image.spark .)) }}{{ end -}}
 {{- range concat .Values.extraInitContainers .Values.extraContainers }}{{ $images = append $images .image }}{{ end -}}
 {{- concat $images (values .Values.workers.frameworks) | compact | uniq | sortAlpha | join "\n" -}}
 {{- end -}}
@@ -122,6 +123,14 @@ dataprep-operator-scope{{ with .Values.operatorClass }}-{{ . }}{{ end }}
   resources: [leases]
   resourceNames: [{{ include "dataprep-operator.scope" . }}]
   verbs: [get, list, update]
+{{- if .Values.spark.enabled }}
+- apiGroups: [""]
+  resources: [services]
+  verbs: [get, create]
+- apiGroups: [""]
+  resources: [secrets]
+  verbs: [create]
+{{- end }}
 {{- if .Values.kueue.enabled }}
 - apiGroups: [batch]
   resources: [jobs/status]

@@ -29,6 +29,7 @@ from dataprep_converter.cli import (
     copy_command,
     inspect_commands,
     pod_messages,
+    spark_plan,
     step_commands,
 )
 from dataprep_converter.cli.cluster import commands as cluster_commands
@@ -218,7 +219,16 @@ def parsers() -> tuple[Parser, Mapping[str, argparse.ArgumentParser]]:
     parser.add_argument("--debug", action="store_true", help="log in detail and show tracebacks")
     parser.add_argument("--version", action="version", version=f"%(prog)s {__version__}")
     commands = parser.add_subparsers(title="commands", required=True, metavar="COMMAND", parser_class=Parser)
-    for each in (step_commands, check_commands, convert_command, copy_command, inspect_commands, help_commands, cluster_commands):
+    for each in (
+        step_commands,
+        spark_plan,
+        check_commands,
+        convert_command,
+        copy_command,
+        inspect_commands,
+        help_commands,
+        cluster_commands,
+    ):
         each.add(commands)
     for choice in commands._choices_actions:  # noqa: SLF001 - the help texts, which the completion shows, are stored nowhere else
         commands.choices[choice.dest].description = f"{choice.help}."

@@ -70,7 +70,7 @@ def _add_whole_jobs(commands: "argparse._SubParsersAction[argparse.ArgumentParse
         help="don't ask for a scan, even of a large input; stored results are used in any case (set in the pod of the merge step)",
     )
     add_json(plan, "the plan's figures (without --dry-run, the figures are always JSON)")
-    plan.set_defaults(command=_plan, is_tuned=True)
+    plan.set_defaults(command=run_plan, is_tuned=True)
 
     validate = job_command(commands, "validate", "check a job file without touching any store")
     validate.set_defaults(command=_validate, is_light=True)
@@ -157,7 +157,8 @@ def _executors(arguments: argparse.Namespace, job: "DataPrepJob") -> "Iterator[E
         yield executors
 
 
-def _plan(arguments: argparse.Namespace) -> Exit:
+def run_plan(arguments: argparse.Namespace, *, executors: "Executors | None" = None) -> Exit:
+    """Plans the job. `executors` may join its tables."""
     from dataprep_converter.runtime import allocator
     from dataprep_converter.steps import lineage
     from dataprep_converter.steps.conversion.scan_step import scan_request
@@ -165,6 +166,8 @@ def _plan(arguments: argparse.Namespace) -> Exit:
 
     job = with_code(job_of(arguments))
     access = access_of(job)
+    if executors is not None:
+        access.sql_engine = executors.sql_engine(job)
     # `run_plan_step` does this too, but a dry run and the request for a scan list the source without it.
     allocator.tune_allocator()
     if arguments.dry_run and arguments.json:

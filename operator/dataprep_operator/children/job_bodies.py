@@ -8,7 +8,7 @@ from dataprep_api.exits import Exit
 from dataprep_api.spec import DataPrepJobSpec
 from dataprep_operator.children.metadata import Body, child_name, owned_labels, owned_metadata
 from dataprep_operator.objects import ranges
-from dataprep_operator.objects.child_jobs import ANNOTATION_SUSPEND, ANNOTATION_TASKS, QUEUE_LABEL, RESUMED
+from dataprep_operator.objects.child_jobs import ANNOTATION_LEAST, ANNOTATION_SUSPEND, ANNOTATION_TASKS, QUEUE_LABEL, RESUMED
 from dataprep_operator.objects.observed import Observed
 from dataprep_operator.objects.pods import CODE_CONTAINER, CONTAINER
 
@@ -18,6 +18,9 @@ MOST_TASKS_TEXT: Final = 100_000
 # With more completions than MANY_INDEXES, the API server requires maxFailedIndexes, which must not exceed MOST_FAILED_INDEXES.
 MANY_INDEXES: Final = 100_000
 MOST_FAILED_INDEXES: Final = 10_000
+
+FATAL_WHILE_PLANNING: Final = (Exit.BAD_SPEC, Exit.BAD_DATA, Exit.UNREACHABLE, Exit.NOT_FOUND)
+"""The plan step itself retries requests to an unreachable store. When it gives up, the Job fails immediately."""
 
 # Evictions, lost nodes and SIGTERM (from a deletion, drain or suspension) don't indicate a problem with the data. The module `evictions`
 # counts evictions, and `steps` counts exit code 143 as a failure if the pod was not stopped from outside. There is no rule for exit code
@@ -94,6 +97,30 @@ def single_pod_job(observed: Observed, spec: DataPrepJobSpec, *, step: str, atte
     return _job(
         owned_metadata(observed, child_name(observed, step, attempt), labels=owned_labels(observed, step=step, attempt=attempt)), body
     )
+
+
+def spark_job(observed: Observed, spec: DataPrepJobSpec, *, attempt: int, pod: Body, indexes: Indexes) -> Body:
+    """Return the Job of a plan step on Spark. All of its pods run at the same time, and it succeeds as soon as index 0 succeeds.
+
+    Without the queue Job that represents all steps, the Job itself waits in the job's queue, because it has several pods.
+    """
+    body = {
+        "completionMode": "Indexed",
+        "completions": indexes.count,
+        "parallelism": indexes.count,
+        "successPolicy": {"rules": [{"succeededIndexes": "0"}]},
+        "backoffLimitPerIndex": spec.backoff_limit,
+        # Workers never end by themselves. So a Job whose index 0 has failed for good would otherwise never end.
+        "maxFailedIndexes": 0,
+        "podFailurePolicy": {"rules": [*_IGNORED_FAILURES, *_code_failure_rules(spec), on_exit("FailJob", *FATAL_WHILE_PLANNING)]},
+        "podReplacementPolicy": "Failed",
+        "suspend": bool(observed.queue),
+        "template": pod,
+    }
+    labels = owned_labels(observed, step="plan", attempt=attempt) | dict(observed.queue_labels)
+    # Kueue must admit all pods, so it isn't told of a smaller number.
+    annotations = {key: value for key, value in observed.queue_annotations.items() if key != ANNOTATION_LEAST}
+    return _job(owned_metadata(observed, child_name(observed, "plan", attempt), labels=labels, annotations=annotations), body)
 
 
 def parallelism(spec: DataPrepJobSpec, completions: int) -> int:

@@ -5,7 +5,7 @@ The same job always gets the same objects with the same names. Bodies are typed 
 
 import json
 from collections.abc import Mapping, Sequence
-from typing import Any, Final
+from typing import Any
 
 from dataprep_api import API_VERSION, KIND, canonical, names
 from dataprep_api.exits import Exit
@@ -14,8 +14,8 @@ from dataprep_api.resources.defaults import without_defaults
 from dataprep_api.resources.from_job import resolve as resolve_from_job
 from dataprep_api.resources.status import FromJob
 from dataprep_api.spec import DataPrepJobSpec
-from dataprep_operator.children import scripts
-from dataprep_operator.children.job_bodies import Indexes, indexed_job, on_exit, single_pod_job
+from dataprep_operator.children import scripts, spark_jobs
+from dataprep_operator.children.job_bodies import FATAL_WHILE_PLANNING, Indexes, indexed_job, on_exit, single_pod_job
 from dataprep_operator.children.metadata import Body, owned_labels, owned_metadata, spec_config_map_name
 from dataprep_operator.children.pod_template import JOB_FILE, MOUNTS, code_folder, has_devices, planning_resources, pod_template
 from dataprep_operator.errors import SpecUnreadable
@@ -23,9 +23,6 @@ from dataprep_operator.objects import untrusted
 from dataprep_operator.objects.child_jobs import ANNOTATION_PLAN, ANNOTATION_SCAN, ANNOTATION_SPEC, CLEANUP, scan_digest
 from dataprep_operator.objects.observed import Observed
 from dataprep_operator.settings import PodDefaults
-
-# The plan step itself retries requests to an unreachable store. When it gives up, the Job fails immediately.
-_FATAL_WHILE_PLANNING: Final = (Exit.BAD_SPEC, Exit.BAD_DATA, Exit.UNREACHABLE, Exit.NOT_FOUND)
 
 
 def spec_config_map(observed: Observed, from_job: FromJob | None) -> Body:
@@ -88,10 +85,15 @@ def plan_job(
     may_divide: bool = True,
     defaults: PodDefaults,
 ) -> Body:
-    """Return the Job of the plan step, whose pod lists the input, divides it into tasks, and checks all permissions.
+    """Return the Job of the plan step, whose pod lists the input, divides it into tasks, and checks all permissions. With an engine, the
+    step has several pods.
 
     `may_divide` says whether the scan and shuffle steps are allowed to follow. Each of these steps has several pods on CPU nodes.
     """
+    if spec.engine is not None:
+        return spark_jobs.plan_job(
+            observed, spec, spec.engine.spark, attempt=attempt, memory=memory, may_divide=may_divide, defaults=defaults
+        )
     arguments = ["plan", "--job", f"{MOUNTS}/{JOB_FILE}"]
     variables = {names.ONE_POD: f"{observed.child_prefix}-"} if may_be_one_pod(observed, spec, defaults) else {}
     if may_divide and spec.script is None and spec.output.format != COPY:
@@ -107,7 +109,7 @@ def plan_job(
         variables=variables,
         defaults=defaults,
     )
-    return single_pod_job(observed, spec, step="plan", attempt=attempt, pod=pod, fatal_exits=_FATAL_WHILE_PLANNING)
+    return single_pod_job(observed, spec, step="plan", attempt=attempt, pod=pod, fatal_exits=FATAL_WHILE_PLANNING)
 
 
 def scan_job(
@@ -176,7 +178,7 @@ def merge_job(
         code_commit=code_commit,
         defaults=defaults,
     )
-    return single_pod_job(observed, spec, step="merge", attempt=attempt, pod=pod, fatal_exits=_FATAL_WHILE_PLANNING)
+    return single_pod_job(observed, spec, step="merge", attempt=attempt, pod=pod, fatal_exits=FATAL_WHILE_PLANNING)
 
 
 def shuffle_job(

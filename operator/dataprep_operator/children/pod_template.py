@@ -8,6 +8,7 @@ from typing import Any, Final
 from dataprep_api import quantity
 from dataprep_api.dataset.messages import TOKEN_AUDIENCE
 from dataprep_api.spec import DataPrepJobSpec, Resources
+from dataprep_api.spec.engine import Spark
 from dataprep_operator.children.metadata import Body, owned_labels, spec_config_map_name
 from dataprep_operator.objects import job_steps, lineage, untrusted
 from dataprep_operator.objects.observed import Observed
@@ -19,6 +20,7 @@ CODE_FOLDER: Final = f"{MOUNTS}/code"
 JOB_FILE: Final = "job.yaml"
 TOKEN_FOLDER: Final = "/var/run/secrets/dataprep"  # noqa: S105 - a folder
 TOKEN_SECONDS: Final = 3600
+PLAN: Final = "plan"
 CONVERT: Final = "convert"
 """The step whose pods may have devices. The pods of the other steps would leave their GPUs idle."""
 CODE_SIZE: Final = "4Gi"
@@ -271,13 +273,22 @@ def planning_resources(spec: DataPrepJobSpec) -> Resources | None:
 
 
 def _requested_resources(spec: DataPrepJobSpec, defaults: PodDefaults, *, step: str) -> Body:
-    requested = (planning_resources(spec) if job_steps.has_single_pod(step) else None) or spec.workers.resources
+    engine = spec.engine if step == PLAN else None
+    requested = (planning_resources(spec) if job_steps.has_single_pod(step) and engine is None else None) or spec.workers.resources
     resources: Body = (
         requested.model_dump(mode="json", by_alias=True, exclude_none=True)
         if requested
         else json.loads(json.dumps(dict(defaults.resources)))
     )
-    return resources
+    return _resources_for_spark(engine.spark, resources) if engine is not None else resources
+
+
+def _resources_for_spark(spark: Spark, resources: Body) -> Body:
+    """Return the resources of a pod of Spark. Only the amounts of other resources, such as the disk, are those of the converter pods."""
+    memory = str(spark.pod_bytes)
+    requests = dict(resources.get("requests", {})) | {"cpu": str(spark.executor.cores), "memory": memory}
+    limits = {name: amount for name, amount in resources.get("limits", {}).items() if name != "cpu"} | {"memory": memory}
+    return {"requests": requests, "limits": limits}
 
 
 def _resources(spec: DataPrepJobSpec, *, step: str, devices: bool, gpu: bool, memory: str | None, defaults: PodDefaults) -> Body:

@@ -52,7 +52,7 @@ def _decided_by(chart_value: str, allowed: Sequence[str] = ()) -> str:
 
 def _image_faults(spec: DataPrepJobSpec, defaults: PodDefaults) -> Iterator[str]:
     allowed = defaults.allowed.images
-    images_of_chart = (defaults.image, *defaults.frameworks.values())
+    images_of_chart = (defaults.image, defaults.spark_image, *defaults.frameworks.values())
     for field, image in _images(spec):
         if allowed and image not in images_of_chart and not any(_is_covered(image, entry) for entry in allowed):
             yield f"{field}: {image!r} is not {_decided_by('allowed.images', allowed)}"
@@ -64,7 +64,8 @@ def _images(spec: DataPrepJobSpec) -> Iterator[tuple[str, str]]:
     The API server refuses a container whose image is missing or isn't a string.
     """
     script_image = spec.script.image if spec.script is not None else None
-    images = [(f"{_WORKERS}.image", spec.workers.image), ("spec.script.image", script_image)]
+    spark_image = spec.engine.spark.image if spec.engine is not None else None
+    images = [(f"{_WORKERS}.image", spec.workers.image), ("spec.script.image", script_image), ("spec.engine.spark.image", spark_image)]
     for i, container in enumerate(_dump_open(spec.workers.pod_template.init_containers)):
         images.append((f"{_TEMPLATE}.initContainers[{i}].image", untrusted.text(container.get("image"))))
     for i, volume in enumerate(_dump_open(spec.workers.volumes)):

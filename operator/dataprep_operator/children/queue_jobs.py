@@ -5,11 +5,14 @@ Kubernetes' Job controller ignores the queue Job and never creates pods for it. 
 """
 
 import math
+from collections.abc import Mapping
 from datetime import datetime
+from decimal import Decimal
 from typing import Any, Final
 
 from dataprep_api import names, quantity
 from dataprep_api.spec import DataPrepJobSpec, Resources
+from dataprep_api.spec.engine import Engine
 from dataprep_operator.children.metadata import Body, child_name, owned_labels, owned_metadata
 from dataprep_operator.children.pod_template import CONVERT, planning_resources, pod_template
 from dataprep_operator.objects import times, untrusted
@@ -18,7 +21,7 @@ from dataprep_operator.objects.observed import Observed
 from dataprep_operator.settings import PodDefaults
 
 _SHARED: Final = frozenset({"cpu", "memory", "ephemeral-storage"})
-"""The resources for which one pod of the plan, merge or commit step can use the quota of several converter pods."""
+"""The resources for which the pods of the plan, merge or commit step can use the quota of several converter pods."""
 
 
 def queue_job(
@@ -29,16 +32,18 @@ def queue_job(
     gpu: bool,
     memory: str | None,
     planning_memory: str | None,
+    engine: Engine | None,
     parallelism: int,
     defaults: PodDefaults,
 ) -> Body:
     """Return the Job that asks the queue for the quota of all workers. Kueue resumes this Job when the queue admits it.
 
     `memory` is the raised memory of the converter pods, and `planning_memory` is that of the pods of the plan, merge and commit steps. Each
-    is None if the memory was not raised.
+    is None if the memory was not raised. `engine` is the engine of a step that is still to come.
     """
     planning = planning_resources(spec)
-    if planning is None:
+    needed = _needed(planning, engine, memory=planning_memory)
+    if planning is None and engine is None:
         # All pods have the same resources apart from their memory.
         memory = max(filter(None, (memory, planning_memory)), key=quantity.to_bytes, default=None)
     pod = pod_template(observed, spec, step=CONVERT, attempt=attempt, arguments=["work"], gpu=gpu, memory=memory, defaults=defaults)
@@ -48,10 +53,10 @@ def queue_job(
     if untrusted.number(annotations.get(ANNOTATION_LEAST)) >= parallelism:
         # Kueue requires the number in this annotation to be less than the Job's parallelism.
         del annotations[ANNOTATION_LEAST]
-    if planning is not None:
+    if planning is not None or engine is not None:
         pods = fewest_pods(observed, parallelism)
         container = pod["spec"]["containers"][0]
-        container["resources"] = _with_planning(container["resources"], planning, memory=planning_memory, pods=pods)
+        container["resources"] = _with_others(container["resources"], needed, pods=pods)
         annotations[ANNOTATION_PODS] = str(pods)
     metadata = owned_metadata(
         observed,
@@ -70,16 +75,30 @@ def fewest_pods(observed: Observed, parallelism: int) -> int:
     return max(1, min(parallelism, least or parallelism))
 
 
-def _with_planning(resources: Body, planning: Resources, *, memory: str | None, pods: int) -> Body:
-    """Return the converter pods' resources, raised so that the quota of `pods` pods is enough for one pod of another step.
+def _needed(planning: Resources | None, engine: Engine | None, *, memory: str | None) -> dict[str, Decimal]:
+    """Return what the pods of another step need at the same time. Empty if no other step has resources of its own.
 
-    `memory` is the largest memory of the other steps if it was raised, or else None.
+    `memory` is the largest memory of the other steps' pods if it was raised, or else None.
     """
+    raised: dict[str, int | str] = {"memory": memory} if memory is not None else {}
+    needed: dict[str, Decimal] = {}
+    if planning is not None:
+        # A container without a request requests its limit.
+        amounts = (planning.limits or {}) | (planning.requests or {}) | raised
+        needed = {name: quantity.to_number(amount) for name, amount in amounts.items()}
+    if engine is not None:
+        spark, pods = engine.spark, 1 + engine.spark.executor.instances
+        of_pod = {"cpu": Decimal(spark.executor.cores), "memory": Decimal(spark.pod_bytes)}
+        of_pod["memory"] = max(of_pod["memory"], *(quantity.to_number(amount) for amount in raised.values()), Decimal(0))
+        needed |= {name: max(pods * amount, needed.get(name, Decimal(0))) for name, amount in of_pod.items()}
+    return needed
+
+
+def _with_others(resources: Body, needed: Mapping[str, Decimal], *, pods: int) -> Body:
+    """Return the converter pods' resources, raised so that the quota of `pods` pods is enough for the pods of another step."""
     requests, limits = dict(resources.get("requests", {})), dict(resources.get("limits", {}))
-    # A container without a request requests its limit.
-    needed = (planning.limits or {}) | (planning.requests or {}) | ({"memory": memory} if memory is not None else {})
     for name in _SHARED & needed.keys():
-        share = quantity.to_number(needed[name]) / pods
+        share = needed[name] / pods
         own = requests.get(name, limits.get(name))
         if own is not None and quantity.to_number(own) >= share:
             continue
@@ -100,11 +119,13 @@ def within_quota(job: Body, queue: Child, *, placed: bool) -> Body:
     owners = [{**owner, "controller": False} for owner in metadata["ownerReferences"]]
     owners.append({"apiVersion": "batch/v1", "kind": "Job", "name": queue.name, "uid": queue.uid, "controller": True})
     annotations = metadata.get("annotations", {}) | {ANNOTATION_PLACEMENT: placement_digest(queue)}
+    # The quota is enough for all pods of a Spark cluster, which may be more than the converter pods (`_needed`).
+    parallelism = body["parallelism"] if "successPolicy" in body else min(body["parallelism"], queue.parallelism)
     template = _placed(body["template"], queue.placement) if placed and queue.placement is not None else body["template"]
     return {
         **job,
         "metadata": {**metadata, "ownerReferences": owners, "annotations": annotations},
-        "spec": {**body, "parallelism": min(body["parallelism"], queue.parallelism), "template": template},
+        "spec": {**body, "parallelism": parallelism, "template": template},
     }
 
 

@@ -56,6 +56,9 @@ DATAPREPPROFILES: Final = Resource(f"apis/{GROUP}/{VERSION}", PROFILE_PLURAL, PR
 JOBS: Final = Resource("apis/batch/v1", "jobs")
 PODS: Final = Resource("api/v1", "pods")
 CONFIG_MAPS: Final = Resource("api/v1", "configmaps")
+SERVICES: Final = Resource("api/v1", "services")
+SECRETS: Final = Resource("api/v1", "secrets")
+"""The operator may create Secrets, but not read them."""
 EVENTS: Final = Resource("api/v1", "events")
 NAMESPACES: Final = Resource("api/v1", "")
 """To address a Namespace object, pass its name as the namespace, and no object name."""

@@ -4,6 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from dataprep_operator.children.metadata import Body
+from dataprep_operator.children.spark_jobs import Network
 from dataprep_operator.decisions.events import Note
 from dataprep_operator.objects.child_jobs import Child
 from dataprep_operator.objects.finished_tasks import SucceededWorker
@@ -16,6 +17,8 @@ class CreateJob:
 
     body: Body
     config_map: Body
+    network: Network | None = None
+    """What the pods of a Spark cluster need to find and know each other. It is created before the Job."""
 
 
 @dataclass(frozen=True)

@@ -160,7 +160,7 @@ def _work_actions(
         if spec.suspend or _was_just_deleted(observed, job_steps.of_status(status.step).label, status.attempt, now=now):
             return []
         body = step_jobs.job(observed, spec, status, queue=queue, defaults=defaults)
-        return [CreateJob(body, jobs.spec_config_map(observed, status.from_job))]
+        return [CreateJob(body, jobs.spec_config_map(observed, status.from_job), step_jobs.network(observed, spec, status))]
     if _lost_its_result(status, judgement):
         return [DeleteJob(current)]
     if current.finished or current.deleting:

@@ -8,11 +8,12 @@ from datetime import datetime
 
 from dataprep_api.resources.status import DataPrepJobStatus
 from dataprep_api.spec import DataPrepJobSpec
-from dataprep_operator.children import job_bodies, jobs, queue_jobs
+from dataprep_operator.children import job_bodies, jobs, queue_jobs, spark_jobs
 from dataprep_operator.children.metadata import Body
 from dataprep_operator.decisions import memory, queueing
 from dataprep_operator.decisions.action_kinds import Action, CreateJob, DeleteJob, PatchJob, PatchJobStatus
 from dataprep_operator.decisions.steps import has_reported_plan
+from dataprep_operator.objects import job_steps
 from dataprep_operator.objects.child_jobs import QUEUE, Child
 from dataprep_operator.objects.observed import Observed
 from dataprep_operator.settings import PodDefaults
@@ -34,6 +35,7 @@ def hold(
             gpu=gpu,
             memory=memory.of_converting(status),
             planning_memory=memory.of_planning(status),
+            engine=spec.engine if job_steps.of_status(status.step).label == spark_jobs.STEP else None,
             parallelism=_parallelism(spec, status),
             defaults=defaults,
         )

@@ -4,10 +4,11 @@ from dataclasses import replace
 
 from dataprep_api.resources.status import DataPrepJobStatus
 from dataprep_api.spec import DataPrepJobSpec
-from dataprep_operator.children import jobs, queue_jobs
+from dataprep_operator.children import jobs, queue_jobs, spark_jobs
 from dataprep_operator.children.metadata import Body
 from dataprep_operator.decisions import memory, steps
 from dataprep_operator.decisions.status.effective import accelerator
+from dataprep_operator.objects import job_steps
 from dataprep_operator.objects.child_jobs import Child, scan_digest
 from dataprep_operator.objects.observed import Observed
 from dataprep_operator.settings import PodDefaults
@@ -24,6 +25,12 @@ def job(observed: Observed, spec: DataPrepJobSpec, status: DataPrepJobStatus, *,
     # CPU nodes would use more than the quota, so the scan and shuffle steps aren't allowed.
     body = _job(outside_queue, spec, status, may_divide=on_cpu_nodes, defaults=defaults)
     return queue_jobs.within_quota(body, queue, placed=status.step == "Convert" or on_cpu_nodes)
+
+
+def network(observed: Observed, spec: DataPrepJobSpec, status: DataPrepJobStatus) -> spark_jobs.Network | None:
+    """Return what the pods of the current step need to find each other, if they are a Spark cluster."""
+    on_spark = spec.engine is not None and job_steps.of_status(status.step).label == spark_jobs.STEP
+    return spark_jobs.network(observed, attempt=status.attempt) if on_spark else None
 
 
 def _job(observed: Observed, spec: DataPrepJobSpec, status: DataPrepJobStatus, *, may_divide: bool, defaults: PodDefaults) -> Body:

@@ -228,10 +228,16 @@ def _last_message(own_pods: Sequence[Pod]) -> str | None:
 
 
 def _blockage(observed: Observed, spec: DataPrepJobSpec, own_pods: Sequence[Pod], child: Child) -> Blockage | None:
-    """Return why none of the step's pods has started. If any pod has started, the step isn't blocked."""
-    alive_pods = [pod for pod in own_pods if pod.deletion_due is None]
+    """Return why none of the step's pods has started. If any pod has started, the step isn't blocked.
+
+    A Spark cluster is also blocked if its driver has started and none of its workers has, because the driver waits for a worker.
+    """
     if observed.has_started(child):
-        return None
+        workers = [pod for pod in own_pods if pod.index]
+        if not job_steps.has_single_pod(child.step) or not workers or any(pod.started for pod in workers):
+            return None
+        own_pods = workers
+    alive_pods = [pod for pod in own_pods if pod.deletion_due is None]
     for pod in alive_pods:
         if pod.waiting is not None:
             return pod.waiting

@@ -235,8 +235,7 @@ def _reason_and_message(pod: Pod, report: FailureResult | None) -> tuple[Reason,
     if pod.kubelet_message and pod.disrupted_at is None:
         return Reason.BACKOFF_LIMIT_EXCEEDED, f"The kubelet ended the pod: {pod.kubelet_message}"
     if pod.exit_reason == "OOMKilled":
-        pods = "planning" if job_steps.has_single_pod(pod.step) else "workers"
-        return Reason.OUT_OF_MEMORY, f"The container needed more memory than its limit (OOMKilled); raise {pods}.resources.limits.memory."
+        return Reason.OUT_OF_MEMORY, f"The container needed more memory than its limit (OOMKilled); raise {_memory_field(pod)}."
     # A plan pod that also does a small job's work reports the plan before it begins the work. So its message doesn't explain the failure.
     has_last_words = pod.message.strip() and (pod.script or pod.result is None)
     last_words = f": {pod.message.strip()[-700:]}" if has_last_words else ""
@@ -248,6 +247,16 @@ def _reason_and_message(pod: Pod, report: FailureResult | None) -> tuple[Reason,
     if pod.terminated_unprompted:
         ending += ", as if told to stop, but it was neither evicted nor deleted"
     return reason, f"The {program} {ending}{last_words}"
+
+
+def _memory_field(pod: Pod) -> str:
+    """Return the field with the memory of the pod."""
+    if not job_steps.has_single_pod(pod.step):
+        return "workers.resources.limits.memory"
+    if pod.index is None:
+        return "planning.resources.limits.memory"
+    # The plan step has indexes only on Spark. A heap can't exceed its size, so the Python processes beside it have used the memory.
+    return f"engine.spark.{'driver' if pod.index == 0 else 'executor'}.memoryOverhead"
 
 
 def _container_state(status: Mapping[str, Any], kind: str, name: str) -> Mapping[str, Any]:

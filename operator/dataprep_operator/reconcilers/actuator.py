@@ -1,6 +1,7 @@
 """Performs actions: writes statuses, creates and changes children, records Events. Every effect is safe to repeat."""
 
 import logging
+import secrets
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from datetime import datetime
@@ -9,8 +10,8 @@ from typing import Any
 from dataprep_api import KIND, names
 from dataprep_api.reasons import Reason
 from dataprep_api.resources.status import DataPrepJobStatus
-from dataprep_operator.children import job_bodies, jobs, unknown_fields
-from dataprep_operator.cluster.cluster import CONFIG_MAPS, DATAPREPJOBS, JOBS, PODS, Body, Cluster
+from dataprep_operator.children import job_bodies, jobs, spark_jobs, unknown_fields
+from dataprep_operator.cluster.cluster import CONFIG_MAPS, DATAPREPJOBS, JOBS, PODS, SECRETS, SERVICES, Body, Cluster
 from dataprep_operator.decisions import handover
 from dataprep_operator.decisions.action_kinds import (
     Action,
@@ -210,7 +211,7 @@ class Actuator:
                 await self._delete(observed)
 
     async def _create(self, action: CreateJob, observed: Observed) -> None:
-        """Create the ConfigMap and then the Job.
+        """Create the ConfigMap, the network of a Spark cluster, and then the Job.
 
         If the API server refuses the creation, the job's status reports the refusal, and the creation is retried.
         """
@@ -224,7 +225,8 @@ class Actuator:
             labels = action.body["metadata"]["labels"]
             is_first = (labels[names.LABEL_STEP], labels[names.LABEL_ATTEMPT]) == (QUEUE, "1")
             is_strict = is_first or labels[names.LABEL_STEP] == "plan"
-            job = await self._create_or_get(JOBS, jobs.with_spec_digest(action.body, spec), observed, strict=is_strict)
+            body = await self._with_network(action.body, action.network, observed) if action.network is not None else action.body
+            job = await self._create_or_get(JOBS, jobs.with_spec_digest(body, spec), observed, strict=is_strict)
         except Refused as exc:
             message = unknown_fields.in_the_users_words(str(exc), action.body, observed.spec)
             self._observer.set_refusal(observed.uid, Blockage(Reason.POD_REFUSED, message, fatal=not pods.is_temporary(message)))
@@ -235,6 +237,17 @@ class Actuator:
         self._observer.set_refusal(observed.uid, None)
         self._cache.put(Kind.JOBS, job)
         logger.info("%s: Job %s created", observed.key, job["metadata"]["name"])
+
+    async def _with_network(self, job: Body, network: spark_jobs.Network, observed: Observed) -> Body:
+        """Create the Service and a new Secret. Return the Job whose pods mount this Secret.
+
+        The operator can't read Secrets. So if it dies before it creates the Job, it makes another Secret later. Both are deleted with the
+        DataPrepJob.
+        """
+        await self._create_or_get(SERVICES, network.service, observed)
+        secret = spark_jobs.secret_of(network, suffix=secrets.token_hex(8), secret=secrets.token_urlsafe(32))
+        await self._cluster.create(SECRETS, observed.key.namespace, secret)
+        return spark_jobs.with_secret(job, secret["metadata"]["name"])
 
     # Any, because resources and objects are JSON objects of the API.
     async def _create_or_get(self, resource: Any, body: Body, observed: Observed, *, strict: bool = False) -> Raw:

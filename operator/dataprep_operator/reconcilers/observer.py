@@ -16,7 +16,7 @@ from dataprep_api.resources import profile
 from dataprep_api.resources.job import DataPrepJob
 from dataprep_api.resources.status import DataPrepJobStatus, FromJob
 from dataprep_api.spec import DataPrepJobSpec
-from dataprep_operator.children import jobs, privileges, scripts
+from dataprep_operator.children import jobs, privileges, scripts, spark_jobs
 from dataprep_operator.children.metadata import child_name, spec_config_map_name
 from dataprep_operator.cluster.cluster import CONFIG_MAPS, DATAPREPJOBS, NAMESPACES, PODS, Cluster
 from dataprep_operator.cluster.kueue import Kueue
@@ -486,4 +486,7 @@ def _parse(key: Key, spec: Mapping[str, Any], *, source: str, defaults: PodDefau
     framework_fault = scripts.framework_fault(parsed_spec, defaults)
     if framework_fault is not None:
         return _SpecResult(source, None, framework_fault)
+    spark_fault = spark_jobs.fault(parsed_spec, defaults)
+    if spark_fault is not None:
+        return _SpecResult(source, None, spark_fault)
     return _SpecResult(source, parsed_spec)

@@ -178,7 +178,8 @@ def _volumes(folder: Path) -> Iterator[str]:
     """Mount files into a build, so that pip and apt reach the same sources there as outside. These files don't become part of the image."""
     certificates = Path("/etc/ssl/certs")
     if certificates.is_dir():
-        yield f"{certificates}:{certificates}:ro"
+        # An overlay (`O`): packages with Java write into this folder. What they write is lost, so Java in the image trusts no certificate.
+        yield f"{certificates}:{certificates}:O"
     pip_settings = {name: value for name, value in os.environ.items() if name.startswith("PIP_")}
     for value in pip_settings.values():
         if value.startswith("/") and Path(value).exists() and not Path(value).is_relative_to(certificates):

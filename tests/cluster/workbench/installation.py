@@ -13,21 +13,26 @@ from kubecluster.commands import run
 ROOT = Path(__file__).resolve().parents[3]
 CHART = ROOT / "charts" / "dataprep-operator"
 TAG = "test"
-OPERATOR_IMAGE, CONVERTER_IMAGE = "dataprep-operator", "dataprep-converter"
+OPERATOR_IMAGE, CONVERTER_IMAGE, SPARK_IMAGE = "dataprep-operator", "dataprep-converter", "dataprep-spark"
 _INPUTS = {
     "operator": ["Dockerfile", "pyproject.toml", "requirements/operator.txt", "api", "operator"],
     "converter": ["Dockerfile", "pyproject.toml", "requirements/converter.txt", "api", "converter"],
+    "spark": ["Dockerfile", "pyproject.toml", "requirements/converter.txt", "requirements/spark.txt", "api", "converter"],
 }
 
 
 def build() -> dict[str, Path]:
-    """Builds both images if their inputs have changed; returns docker-archives by the image's name and tag."""
-    return {
-        f"{image}:{TAG}": build_image(
-            dockerfile=ROOT / "Dockerfile", context=ROOT, tag=f"{image}:{TAG}", target=target, inputs=_INPUTS[target]
-        )
-        for target, image in (("operator", OPERATOR_IMAGE), ("converter", CONVERTER_IMAGE))
-    }
+    """Builds the operator's and the converter's image if their inputs have changed; returns docker-archives by the image's name and tag."""
+    return {f"{image}:{TAG}": _build(target, image) for target, image in (("operator", OPERATOR_IMAGE), ("converter", CONVERTER_IMAGE))}
+
+
+def load_spark(cluster: Cluster) -> None:
+    """Builds the image of Spark clusters, and loads it into the nodes. Only the tests that need this image do this, because it is large."""
+    cluster.load_image(_build("spark", SPARK_IMAGE), f"{SPARK_IMAGE}:{TAG}")
+
+
+def _build(target: str, image: str) -> Path:
+    return build_image(dockerfile=ROOT / "Dockerfile", context=ROOT, tag=f"{image}:{TAG}", target=target, inputs=_INPUTS[target])
 
 
 def build_and_load(cluster: Cluster) -> None:
@@ -54,11 +59,15 @@ class Installation:
     def install(self, values: Mapping[str, Any] | None = None) -> None:
         """`helm upgrade --install --wait` with the test's images, overridden by `values`."""
         images = {"operator": OPERATOR_IMAGE, "converter": CONVERTER_IMAGE}
-        # Kueue support is always on, because it does no harm in a cluster without Kueue. So the tests with Kueue don't need a separate
-        # release.
+        # Support for Kueue and Spark is always on, because it does no harm in a cluster without Kueue or without Spark's image. So the tests
+        # with Kueue or Spark don't need a separate release.
         given = {
             "kueue": {"enabled": True},
-            "image": {name: {"repository": image, "tag": TAG, "pullPolicy": "IfNotPresent"} for name, image in images.items()},
+            "spark": {"enabled": True},
+            "image": {
+                **{name: {"repository": image, "tag": TAG, "pullPolicy": "IfNotPresent"} for name, image in images.items()},
+                "spark": {"repository": SPARK_IMAGE, "tag": TAG},
+            },
         }
         merged = json.dumps(_over(given, values or {}))
         self.helm(

@@ -67,7 +67,7 @@ def granted(installation: Installation, *, namespaces: Iterable[str] = ()) -> tu
         CHART,
         "--namespace=dataprep-system",
         "--show-only=templates/rbac.yaml",
-        "--set=kueue.enabled=true",
+        "--set=kueue.enabled=true,spark.enabled=true",
     ]
     given = ",".join(namespaces)
     rendered = run([*words, *([f"--set=namespaces={{{given}}}"] if given else [])])
