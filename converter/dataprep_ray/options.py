@@ -1,4 +1,4 @@
-"""The arguments of the data source and of the data sink. An argument that describes the output is the field of `spec.output` with this name."""
+"""The arguments of the data source and of the data sink. An argument that describes the output has the name of a field of `spec.output`."""
 
 import os
 from collections.abc import Mapping, Sequence
@@ -28,7 +28,7 @@ _REFUSED: Final = {
 def read_options(
     uri: AnyPath, *, columns: Sequence[str] | None, split: str | Sequence[str] | None, split_column: str | None, job: str | None
 ) -> ReadOptions:
-    """Returns the options of a read. Raises BadSpec for an invalid one."""
+    """Returns the options of a read. Raises BadSpec for an invalid option."""
     return ReadOptions(
         uri=_location(uri),
         columns=_names(columns, "columns"),
@@ -66,7 +66,7 @@ def write_options(
 
 
 def min_rows(value: int | None) -> int | None:
-    """Returns the minimum number of rows for each write task. Raises BadSpec unless it is a whole number of at least 1."""
+    """Returns the minimum number of rows for each write task. Raises BadSpec if the number isn't a whole number of at least 1."""
     if value is not None and (not isinstance(value, int) or isinstance(value, bool) or value < 1):
         raise BadSpec(f"The option min_rows_per_file is a whole number of at least 1, got {value!r}.")
     return value

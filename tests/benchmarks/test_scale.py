@@ -148,7 +148,7 @@ def test_a_part_is_scanned_and_a_plan_is_made_from_all_parts(tmp_path: Path, mon
 
     assert scanned["parts"] == 2
     assert scanned["scan_put_requests"] == 1
-    # Only the header and the first rows are read again.
+    # The merge step reads only the header and the first rows again.
     assert merged["merge_get_requests"] < scanned["scan_get_requests"]
     assert merged["units"] == 2 * 16
 
@@ -277,7 +277,7 @@ SCANNED: dict[Kind, str] = {"parquet": "read the footers", "csv": "read all text
 
 
 def test_a_scan_of_footers_takes_longer_than_a_listing_but_less_than_one_process() -> None:
-    small, large = by_step("parquet", TB), by_step("parquet", 100 * TB)  # one part, 568 parts
+    small, large = by_step("parquet", TB), by_step("parquet", 100 * TB)  # scanned in 1 part, and in 568 parts
     alone, scan, listing = small["read the footers"], large["read the footers"], large["list the files"]
     assert listing.time.seconds < scan.time.seconds < 100 * alone.time.seconds / 10
     assert scan.requests - 100 * alone.requests == pytest.approx(568 * listing.requests, rel=0.05)

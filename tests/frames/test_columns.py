@@ -1,4 +1,4 @@
-"""The columns of a write that only the tasks know: they must be the same in all tasks."""
+"""Writes in which only the tasks know the columns. The columns must be the same in all tasks."""
 
 from pathlib import Path
 from typing import Any

@@ -11,7 +11,7 @@ from dataprep_io.jobs import background
 
 
 async def numbers(closed: list[str], *, interrupts: bool) -> AsyncGenerator[int, None]:
-    """Yields two numbers. Then, interrupts the caller, who waits for the third."""
+    """Yields two numbers. Then, if `interrupts` is set, interrupts the caller, which is waiting for the third number."""
     try:
         yield 1
         yield 2

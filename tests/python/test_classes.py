@@ -1,4 +1,4 @@
-"""Class names of `dataprep_io.write`: which columns get them, what the data set says, and what is refused."""
+"""Class names of `dataprep_io.write`: which columns get class names, what the data set stores, and what is refused."""
 
 import json
 from pathlib import Path

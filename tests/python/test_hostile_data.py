@@ -1,4 +1,4 @@
-"""Data that is almost right: each fault is named, and no value gets another meaning."""
+"""Data that is almost valid. An error names each fault, and no value changes its meaning."""
 
 import datetime as dt
 from collections.abc import Iterator

@@ -1,4 +1,4 @@
-"""Jobs from keywords and from files, and their run on this machine."""
+"""Jobs that are made from keywords or from files, and run on this machine."""
 
 import asyncio
 import gc
@@ -37,7 +37,7 @@ def test_a_run_leaves_the_garbage_collector_as_it_was(tmp_path: Path) -> None:
     gc.unfreeze()
     thresholds = gc.get_threshold()
     dp.Job("rows", **a_spec(tmp_path)).run(quiet=True, workers=1)
-    assert allocator.tune_allocator.cache_info().currsize == 1  # the run has tuned it
+    assert allocator.tune_allocator.cache_info().currsize == 1  # the run has tuned the allocator
     assert (gc.get_threshold(), gc.get_freeze_count()) == (thresholds, 0)
 
 

@@ -1,4 +1,4 @@
-"""Parameters of `write` with values that can't be: the message names the parameter and what was expected."""
+"""Parameters of `write` with invalid values: the message names the parameter, and says what was expected."""
 
 from pathlib import Path
 from typing import Any

@@ -1,4 +1,4 @@
-"""Jobs on a cluster, with a played API server."""
+"""Jobs on a cluster, tested with a fake API server."""
 
 import asyncio
 from collections.abc import Iterator
@@ -177,7 +177,7 @@ def test_a_retry_is_only_for_a_failed_job_and_hides_its_failure(played: PlayedCl
     played.statuses = [FAILED]
     job.retry()
     wish = played.jobs["team/rows"]["metadata"]["annotations"]["dataprep.io/retry"]
-    assert job.phase == "Pending"  # the operator has not seen the wish
+    assert job.phase == "Pending"  # the operator has not seen the request for a retry
     played.statuses = [{**FAILED, "handledRetry": wish}]
     assert job.phase == "Failed"
 
@@ -190,7 +190,7 @@ def test_a_job_can_be_suspended_resumed_and_deleted(played: PlayedCluster) -> No
     assert played.jobs["team/rows"]["spec"]["suspend"] is False
     job.delete()
     assert played.jobs == {}
-    job.delete()  # there is nothing to delete
+    job.delete()  # nothing is left to delete, which is no error
 
 
 def a_pod(name: str, created: str, phase: str) -> dict[str, Any]:

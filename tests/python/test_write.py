@@ -29,7 +29,7 @@ def rows_of(result: dp.Result, **options: Any) -> list[dict[str, Any]]:
 
 
 class OnlyStream:
-    """A table of a library of which only the protocol is known, such as Polars."""
+    """A table of a library such as Polars, of which dataprep uses only the Arrow protocol."""
 
     def __arrow_c_stream__(self, requested_schema: object = None) -> object:
         table: Any = pa.table(COLUMNS)
@@ -178,7 +178,7 @@ def test_a_connection_of_duckdb_is_free_after_a_write_that_fails(tmp_path: Path,
     connection = duckdb.connect()
     with pytest.raises(Exception, match="'span' is month_day_nano_interval|the query fails") as caught:
         dp.write(connection.sql(query), tmp_path / "set")
-    assert caught.value.__traceback__ is not None  # which keeps the failed call, as a notebook does
+    assert caught.value.__traceback__ is not None  # the traceback keeps the failed call alive, as in a notebook
     assert connection.sql("select 1").fetchall() == [(1,)]
 
 

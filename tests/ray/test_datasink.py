@@ -1,4 +1,4 @@
-"""A Dataset becomes a data set like any other, with a played Ray: tasks fail, are repeated, and their workers are killed."""
+"""With a fake Ray, a Dataset becomes a data set like any other, even if tasks fail or are repeated, or their workers are killed."""
 
 import threading
 from collections.abc import Callable, Iterable, Iterator
@@ -29,7 +29,7 @@ TASKS = [[block(0, 4), block(4, 3)], [EMPTY], [], [EMPTY, block(7, 3)]]
 
 
 def checked(folder: Path, split: str = "train") -> list[int]:
-    """Verify every record of the data set. Return the numbers in a split's records."""
+    """Verify every record of the data set. Return the values of `n` in a split's records."""
     verify(str(folder), Access(), every_record=True)
     return [row["n"] for row in rows_of(folder, split=split)]
 
@@ -79,7 +79,7 @@ def test_blocks_may_be_tables_of_pandas(played: Any, tmp_path: Path) -> None:
 
 
 def test_blocks_are_read_in_the_thread_that_calls_write(played: Any, tmp_path: Path) -> None:
-    """Ray runs earlier operators while the blocks are read, and they may depend on the thread."""
+    """While the blocks are read, Ray runs earlier operators, which may depend on the thread."""
     threads = set()
 
     def attempts(write: Callable[[Iterable[Any]], Any], blocks: list[Any]) -> Any:
@@ -120,7 +120,7 @@ def test_with_a_schema_blocks_get_its_types_and_nulls(played: Any, tmp_path: Pat
     tasks = [[pa.table({"n": [1], "word": pa.nulls(1)})], [pa.table({"n": [1.5]})], [pa.table({"word": ["x"], "n": [2.5]})]]
 
     class OfRay:
-        """Stands for `ray.data.Schema`."""
+        """Stands in for `ray.data.Schema`."""
 
         base_schema = schema
 
@@ -147,7 +147,7 @@ def test_a_null_that_the_format_lacks_names_the_row_and_rays_remedy(played: Any,
 
 
 class SaveMode(Enum):
-    """Stands for Ray's own."""
+    """Stands in for Ray's `SaveMode`."""
 
     ERROR = "error"
     APPEND = "append"
@@ -224,8 +224,8 @@ def test_each_row_is_there_once_although_attempts_fail_or_are_repeated(played: A
     def attempts(write: Callable[[Iterable[Any]], Any], blocks: list[Any]) -> Any:
         if blocks:
             with pytest.raises(ConnectionError):
-                write(broken(blocks))  # a worker that is killed is like this, except for its hidden files
-        write(iter(blocks))  # its result was lost, so Ray runs the task again
+                write(broken(blocks))  # like a killed worker, which would also leave hidden files
+        write(iter(blocks))  # this result counts as lost, so Ray runs the task again
         return write(iter(blocks))
 
     write_datasink(played.DataprepDatasink(str(tmp_path / "out"), shards={"records": 2}), TASKS, attempts=attempts)

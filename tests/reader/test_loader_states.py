@@ -1,4 +1,5 @@
-"""The states of loaders with workers, of all ranks, are taken up by another number of ranks and workers: every record is read once.
+"""Loaders with workers save their states on all ranks. Another number of ranks and workers continues from these states, and every record is
+read once.
 
 tests/interop/heavy/test_reader_torch.py has the same tests with torchdata.
 """
@@ -19,7 +20,7 @@ from dataprep_reader import Reader, shards
 
 COUNT = 59
 Shape: TypeAlias = tuple[int, int]
-"""The number of ranks, and of the workers of each."""
+"""The number of ranks, and the number of workers per rank."""
 
 
 @pytest.fixture(scope="module")
@@ -47,7 +48,7 @@ class Ranks:
         self._iterators = [iter(loader) for loader in self._loaders]
 
     def take(self, steps: int | None = None) -> Counter[int]:
-        """Return how often each number is in the next batches of each rank, or in all that are left."""
+        """Return how often each number occurs in the next `steps` batches of each rank, or in all remaining batches."""
         batches = (batch for iterator in self._iterators for batch in itertools.islice(iterator, steps))
         return Counter(number for batch in batches for number in batch["n"].tolist())
 

@@ -1,4 +1,7 @@
-"""The states of all ranks, saved in the middle of an epoch, are taken up by another number of ranks: every record is read once."""
+"""All ranks save their states in the middle of an epoch.
+
+Another number of ranks continues from these states, and every record is read once.
+"""
 
 import json
 from collections import Counter
@@ -33,7 +36,7 @@ def readers(folder: Path, ranks: int, **options: Any) -> list[Reader]:
 
 
 def take(reader: Reader, batches: int) -> list[int]:
-    """Return the numbers of the next batches."""
+    """Return the numbers in the next batches."""
     iterator = iter(reader)
     found = [number for _, batch in zip(range(batches), iterator, strict=False) for number in batch["n"].tolist()]
     iterator.close()  # type: ignore[attr-defined]  # a generator, but the type doesn't say so
@@ -71,7 +74,7 @@ def test_every_record_of_the_epoch_is_read_once(
         for reader in current:
             if states:
                 reader.restore(states)
-            # At most the batches of the first epoch, so that all ranks stay in it.
+            # Take at most the remaining batches of the first epoch, so that all ranks stay in this epoch.
             left = 137 // count // size if not states else 2
             first.update(take(reader, min(next(coming), left)))
         states = states_of(current)

@@ -1,4 +1,7 @@
-"""The options of `spark.read` and `df.write`: the names of `spec.output`, in any case, with texts as values."""
+"""The options of `spark.read` and `df.write`.
+
+Their names are those of the fields of `spec.output`, in upper or lower case, and their values are strings.
+"""
 
 from pathlib import Path
 from typing import Any

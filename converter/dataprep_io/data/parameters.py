@@ -56,6 +56,6 @@ def schema(value: Any) -> pa.Schema | None:
 
 
 def check_column_name(name: Any, of: str) -> None:
-    """Raises BadSpec unless the name of a column is text. `of` says what has the column."""
+    """Raises BadSpec unless the name of a column is text. `of` says, for the message, what has the column."""
     if not isinstance(name, str):
         raise BadSpec(f"{of} has a column named {name!r}. Names of columns are texts.")

@@ -46,9 +46,9 @@ __all__ = [
 logger = logging.getLogger(__name__)
 
 MOST_ATTEMPTS: Final = 3
-"""How often a shard is written if the store can't be reached."""
+"""How often writing a shard is tried if the store can't be reached."""
 MODES: Final[dict[str, Mode]] = {"error": "errorifexists", "overwrite": "overwrite", "append": "append", "ignore": "ignore"}
-"""The modes of `write`, and what data frames' engines call them."""
+"""The modes of `write`, each with its name in the data frame engines."""
 _WORDS: Final = (
     (r"save mode is errorifexists or ignore", 'mode is "error" or "ignore"'),
     (
@@ -60,17 +60,17 @@ _WORDS: Final = (
     (r"fileName", "file_name"),
     (r"python:shard-(\d+)", r"shard \1 of the data"),
 )
-"""Patterns in messages about data frames, and the words of `write` for them."""
+"""Patterns in messages about data frames, and what messages of `write` say instead."""
 
 _in_words_of_write = in_words(_WORDS)
-"""A decorator that puts messages about data frames into the words of `write`."""
+"""A decorator that rewords messages about data frames for users of `write`."""
 
 
 @_in_words_of_write
 def write_options(
     uri: str, *, format_: str, mode: str, split: str, split_column: str | None, nested: Sequence[str], output: dict[str, Any]
 ) -> WriteOptions:
-    """Returns what a write is to do. `output` has further fields of `spec.output`.
+    """Returns the options of a write. `output` contains further fields of `spec.output`.
 
     Raises BadSpec for an unknown mode or format and for invalid names, and SpecError for an invalid value of a field.
     """

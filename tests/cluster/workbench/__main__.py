@@ -32,7 +32,7 @@ def _packages() -> int:
 
 
 def _prepare() -> int:
-    """Does the slow part of the set-up, which needs only access to registries: the jars, the cluster's programs and both images."""
+    """Gets the jars, the cluster's programs and both images. This slow part of the set-up needs access only to registries."""
     for module in ("storeservers", "kubecluster"):
         subprocess.run([sys.executable, "-m", module, "build"], check=True)
     return _images()

@@ -54,8 +54,8 @@ class Installation:
     def install(self, values: Mapping[str, Any] | None = None) -> None:
         """`helm upgrade --install --wait` with the test's images, overridden by `values`."""
         images = {"operator": OPERATOR_IMAGE, "converter": CONVERTER_IMAGE}
-        # Kueue support is always on, because it does no harm in a cluster without Kueue. So the tests with Kueue don't need a separate
-        # release.
+        # Kueue support is always on, so that the tests with Kueue don't need a separate release. In a cluster without Kueue it does no
+        # harm.
         given = {
             "kueue": {"enabled": True},
             "image": {name: {"repository": image, "tag": TAG, "pullPolicy": "IfNotPresent"} for name, image in images.items()},

@@ -106,7 +106,7 @@ class TestCountedParts(SqlContract):
     options: ClassVar[dict[str, Any]] = {"partitionBy": {"column": "id", "count": 4}, "pin": "Count"}
 
     def test_the_bytes_read_are_about_those_of_the_input(self, tmp_path: Path) -> None:
-        # The planner doesn't read the rows of this source, so it doesn't know their size.
+        # The planner doesn't know how large this source's rows are, because it doesn't read them.
         units, _ = plan(self.reader, self.a_source(tmp_path))
         assert units.table["size"].to_pylist() == [0] * 4
 
@@ -305,7 +305,7 @@ def test_a_table_of_a_join_may_be_a_query(tmp_path: Path) -> None:
 
 
 def job_of(source: Source, output: Path, access: Access | None = None) -> list[dict[str, Any]]:
-    """The records of a job that has only a source."""
+    """Returns the records of a job that sets only its source."""
     spec = {"source": source.model_dump(by_alias=True, exclude_none=True), "output": {"uri": str(output)}}
     job = parse_job(spec, name="sql")
     run(job, access=access or Access(), workers=1, display=Display(quiet=True))
@@ -466,7 +466,7 @@ POSTGRES_TYPES: dict[str, tuple[str, Any]] = {
 
 def test_each_postgres_type_is_read_or_refused_by_name(server: Server) -> None:
     with databases.connect(server.url, access_to(server)) as database:
-        # Arrays of a table's row type are left out, because they depend on the table's columns.
+        # Leave out arrays of a table's row type, because these types depend on the table's columns.
         catalogue = (
             "SELECT string_agg(typname, ' ' ORDER BY typname) FROM pg_type t WHERE typtype IN ('b', 'r', 'm') AND typnamespace = 11"
             " AND NOT EXISTS (SELECT FROM pg_type e WHERE e.oid = t.typelem AND e.typrelid <> 0)"

@@ -27,7 +27,7 @@ from dataprep_converter.tools.verification import verify
 
 _pq: Any = pq  # the module has no type stubs
 
-# Each column has its null in a different place: in the first, a middle or the last row.
+# The columns have their nulls in different rows: the first, a middle or the last row.
 COLUMNS: dict[str, Any] = {
     "i": pa.array([None, 2, 3, 4, 5], pa.int64()),
     "f": pa.array([0.5, 1.5, 2.5, 3.5, None], pa.float64()),

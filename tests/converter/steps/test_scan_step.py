@@ -96,7 +96,7 @@ def scan_files(folder: Path) -> list[Path]:
 
 
 def opened_files(monkeypatch: pytest.MonkeyPatch) -> list[str]:
-    """The names of the inputs that are opened from now on."""
+    """Returns a list that collects the names of the inputs that are opened from now on."""
     opened: list[str] = []
     really = FileStore.open
 

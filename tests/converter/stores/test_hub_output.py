@@ -97,7 +97,7 @@ def access_of_a_pod(job: DataPrepJob) -> Access:
 
 
 def work(job: DataPrepJob, planned: PlannedRun) -> None:
-    """Does the work of the workers' pods, each of which has its own clients."""
+    """Runs the workers, as their pods would. Each worker has its own clients."""
     for shard in shards(planned.plan.head):
         access = access_of_a_pod(job)
         plan = load_plan(OutputFolder(job.spec.output.uri, access).of_run(planned.result.run_id), planned.result.plan_sha256)
@@ -121,8 +121,10 @@ def on_disk(folder: Path) -> dict[str, bytes]:
 
 
 def check_same_data(hub: FakeHub, folder: Path, *, but: str = "/reports/") -> None:
-    """Checks that readers see the same files as in a folder. Only the pins in the reports, the lists of file addresses and the file `but`
-    are allowed to differ."""
+    """Checks that readers see the same files on the Hub as in a local folder.
+
+    Only the pins in the reports, the lists of file addresses and the file `but` may differ.
+    """
     ours, expected = published(hub), on_disk(folder)
     assert ours.keys() == expected.keys()
     placed = ("/reports/", "/paths/", "/input_data_config.json", but)
@@ -131,7 +133,7 @@ def check_same_data(hub: FakeHub, folder: Path, *, but: str = "/reports/") -> No
 
 @dataclass
 class Life:
-    """The requests of a process until its death."""
+    """Counts the requests of a process until the process dies."""
 
     requests: int = 0
     dead: bool = False

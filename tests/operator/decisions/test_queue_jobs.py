@@ -85,7 +85,7 @@ def test_one_job_waits_for_all_steps_with_all_marks_of_the_queue(world: World) -
 
     assert world.settle() == "Queued"
     assert world.jobs() == ["queue-1"]
-    assert world.cluster.strict == {"queue-1": True}  # a typo in the pod template is found before the wait
+    assert world.cluster.strict == {"queue-1": True}  # a typo in the pod template is found before the job waits
     job = world.job("queue-1")
     metadata, spec = job["metadata"], job["spec"]
     assert (metadata["labels"]["kueue.x-k8s.io/priority-class"], "team" in metadata["labels"]) == ("low", False)
@@ -277,7 +277,7 @@ def test_kueues_least_number_of_pods_stays_possible(world: World) -> None:
 def test_a_least_number_that_allows_no_fewer_pods_is_left_out(world: World, least: str, *, kept: bool) -> None:
     """If the minimum isn't below the parallelism, the operator leaves the annotation out, because Kueue's webhook would refuse the Job.
 
-    If the value isn't a number, the operator keeps the annotation, and Kueue refuses and reports the value.
+    If the minimum isn't a number, the operator keeps the annotation, so that Kueue refuses and reports it.
     """
     world.apply(labels={QUEUE_LABEL: "research"}, workers={"parallelism": 2})
     world.edit(annotations={"kueue.x-k8s.io/job-min-parallelism": least})
