@@ -58,8 +58,8 @@ def write_partition(write: Write, batches: Iterable[pa.RecordBatch], *, partitio
     number = write.first_partition + partition
     if number >> _FILE_BITS:
         raise BadSpec(
-            f"A data set that {write.engine.name} writes has at most {1 << _FILE_BITS:,} {write.engine.part}s, those of earlier appends "
-            f"included. Use {write.engine.fewer} to have fewer.",
+            f"A data set that {write.engine.name} writes can have at most {1 << _FILE_BITS:,} {write.engine.part}s, including those of "
+            f"earlier appends. Use {write.engine.fewer} to get fewer.",
         )
     columns = None
     if write.schema is None:

@@ -118,8 +118,8 @@ def spec_of(engine: Engine, output: Mapping[str, Any], *, mode: Mode, nested: Se
         del output["fileName"]
     elif "{shard" not in template or "{shards" in template:
         raise BadSpec(
-            f"fileName needs {{shard}} and can't have {{shards}}, got {template!r}: a data set that {engine.name} has written can be appended "
-            "to, and this changes the number of files."
+            f"fileName must contain {{shard}} but not {{shards}}, because the number of files changes when rows are appended to a data set "
+            f"that {engine.name} has written; got {template!r}."
         )
     document = {
         "apiVersion": API_VERSION,

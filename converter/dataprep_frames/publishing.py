@@ -108,7 +108,10 @@ def commit(write: Write, messages: Sequence[WrittenPartition | None], *, rows: i
     check_unchanged(write, folder)
     written = sum(file.report.records_in for file in files)
     if rows not in (None, written):
-        raise NotWhole(f"{write.engine.name} has passed {rows:,} rows to the {write.engine.part}s, but their files have {written:,}.")
+        raise NotWhole(
+            f"{write.engine.name} has passed {rows:,} rows to the {write.engine.part}s, but the files that they wrote contain {written:,} "
+            "rows."
+        )
     if not files:
         _remove_attempts(write, access)
         if write.mode == "append" and write.success is not None:
@@ -161,12 +164,15 @@ def _each_part_once(engine: Engine, messages: Sequence[WrittenPartition | None])
     for each, following in pairwise(written):
         if each.partition == following.partition:
             raise NotWhole(
-                f"{engine.name} has named two successful attempts for {engine.part} {each.partition}, so its rows would be there twice."
+                f"{engine.name} has named two successful attempts for {engine.part} {each.partition}, so its rows would be in the data set "
+                "twice."
             )
     numbers = [each.partition for each in written]
     missing = next((number for number, found in enumerate(numbers) if number != found), len(numbers))
     if len(written) < len(messages) or (engine.is_numbered and missing < len(numbers)):
-        raise NotWhole(f"{engine.name} has named no successful attempt for {engine.part} {missing}, so its rows would be missing.")
+        raise NotWhole(
+            f"{engine.name} has named no successful attempt for {engine.part} {missing}, so its rows would be missing from the data set."
+        )
     return written
 
 

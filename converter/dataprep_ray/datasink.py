@@ -127,7 +127,7 @@ def _arrow_schema(schema: Any) -> pa.Schema | None:
     own = getattr(schema, "base_schema", schema)
     if not isinstance(own, pa.Schema):
         raise BadSpec(
-            f"The option schema must be a pyarrow.Schema, or the schema of a Dataset with Arrow blocks, got {type(own).__name__}. Without it, "
-            "the blocks of all tasks must have the same columns."
+            f"The option schema must be a pyarrow.Schema, or the schema of a Dataset with Arrow blocks; got {type(own).__name__}. Without "
+            "schema, the blocks of all tasks must have the same columns."
         )
     return native_schema(own)

@@ -153,7 +153,8 @@ def merged(states: Sequence[Mapping[str, Any]], identity: Mapping[str, Any], *, 
     sizes = {int(state["of"]["world_size"]) for state in states}
     if len(sizes) != 1 or sorted(ranks) != list(range(min(sizes))):
         raise ValueError(
-            f"The states of all ranks are needed, each once, but got those of the ranks {sorted(ranks)} of {max(sizes, default=0)}."
+            f"The state of every rank is needed exactly once; got the states of the ranks {sorted(ranks)}, of {max(sizes, default=0)} "
+            "ranks."
         )
     for state in states:
         check_same(state["of"], identity, _OF_ORDER)
@@ -204,7 +205,7 @@ def _check_same_time(ranked: Sequence[_Rank], records: int) -> None:
         waits = (place.epoch, place.batch) <= (behind.place.epoch + 1, 0)
         if not waits and behind.batches_until(place.epoch, records) + place.batch > place.epoch + 1:
             raise ValueError(
-                f"The states weren't taken at the same time: rank {ahead} is in epoch {place.epoch}, another rank in epoch"
+                f"The states weren't taken at the same time: rank {ahead} is in epoch {place.epoch}, but another rank is in epoch"
                 f" {behind.place.epoch}."
             )
 

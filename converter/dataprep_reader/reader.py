@@ -57,13 +57,13 @@ class Options:
         for name, bound in least.items():
             value = getattr(self, name)
             if value is not None and value < bound:
-                raise ValueError(f"{name} must be at least {bound}, got {value}.")
+                raise ValueError(f"{name} must be at least {bound}; got {value}.")
         if self.rank >= self.world_size:
-            raise ValueError(f"rank must be less than world_size ({self.world_size}), got {self.rank}.")
+            raise ValueError(f"rank must be less than world_size ({self.world_size}); got {self.rank}.")
         if self.as_ not in ("numpy", "arrow"):
-            raise ValueError(f"as_ must be 'numpy' or 'arrow', got {self.as_!r}.")
+            raise ValueError(f"as_ must be 'numpy' or 'arrow'; got {self.as_!r}.")
         if self.shuffle is not None and (isinstance(self.shuffle, bool) or not isinstance(self.shuffle, int)):
-            raise ValueError(f"shuffle must be a whole number (the seed) or None, got {self.shuffle!r}.")
+            raise ValueError(f"shuffle must be a whole number (the seed) or None; got {self.shuffle!r}.")
 
 
 class Reader:
@@ -104,10 +104,10 @@ class Reader:
         by_name = {feature["name"]: feature for feature in features}
         for name in self._masks:
             if name not in by_name:
-                raise ValueError(f"masks: there is no feature {name!r} in the batches: they have {', '.join(by_name)}.")
+                raise ValueError(f"masks: the batches have no feature {name!r}. Their features are {', '.join(by_name)}.")
             if -1 in by_name[name]["shape"]:
                 raise ValueError(
-                    f"masks: {name!r} can't have a mask, because it is a list of any length, whose nulls are read as empty lists."
+                    f"masks: {name!r} can't have a mask, because it contains lists of any length, whose nulls are read as empty lists."
                 )
             if mask_name(name) in by_name:
                 raise ValueError(f"masks: the mask of {name!r} would be named {mask_name(name)!r}, but there is a feature with this name.")
@@ -230,7 +230,7 @@ class Reader:
                 return replace(start, epoch=epoch, batch=skipped + left)
             place, left = replace(start, epoch=epoch + 1, batch=0), left - count
         if left:
-            raise ValueError(f"batches must be at most {batches - left}, because the loop has no more batches, got {batches}.")
+            raise ValueError(f"batches must be at most {batches - left}, which is all that the loop has left; got {batches}.")
         return place
 
     def restore(self, state: Mapping[str, Any] | Sequence[Mapping[str, Any]]) -> None:

@@ -65,7 +65,10 @@ def write_options(options: Mapping[str, str], *, overwrite: bool) -> WriteOption
         _set(output, name, text)
     spec = spec_of(SPARK, output, mode=mode, nested=_list(own.get("nested"), "nested"))
     if "split" in own and "splitColumn" in own:
-        raise BadSpec("The options split and splitColumn contradict each other: set split if all rows have the same split.")
+        raise BadSpec(
+            "The options split and splitColumn contradict each other: set only split if all rows have the same split, otherwise only "
+            "splitColumn."
+        )
     parsed = WriteOptions(spec=spec, mode=mode, engine=SPARK, split_column=_column(own), job=own.get("job"))
     return replace(parsed, split=parsed.with_split_name(own.get("split", SPLIT)))
 
@@ -87,7 +90,7 @@ def _column(own: Mapping[str, str]) -> str | None:
     """Returns the option `splitColumn`."""
     name = own.get("splitColumn")
     if name is not None and not name.strip():
-        raise BadSpec(f"The option splitColumn is the name of a column, got {name!r}.")
+        raise BadSpec(f"The option splitColumn must be the name of a column; got {name!r}.")
     return name
 
 
@@ -100,7 +103,7 @@ def _list(text: str | None, name: str) -> tuple[str, ...] | None:
     except ValueError:
         items = []
     if not items or not all(isinstance(item, str) and item for item in items):
-        raise BadSpec(f"The option {name} is a list of names, such as 'a,b' or '[\"a\", \"b\"]', got {text!r}.")
+        raise BadSpec(f"The option {name} must be a list of names, such as 'a,b' or '[\"a\", \"b\"]'; got {text!r}.")
     repeated = next((item for item in items if items.count(item) > 1), None)
     if repeated is not None:
         raise BadSpec(f"The option {name} names {repeated!r} twice.")
@@ -113,12 +116,12 @@ def _mode(text: str | None, *, overwrite: bool) -> Mode:
         return "overwrite" if overwrite else "append"
     mode = "errorifexists" if text.lower() == "error" else text.lower()
     if mode not in get_args(Mode):
-        raise BadSpec(f"The option mode is {', '.join(_MODES[:-1])} or {_MODES[-1]}, got {text!r}.")
+        raise BadSpec(f"The option mode must be {', '.join(_MODES[:-1])} or {_MODES[-1]}; got {text!r}.")
     if overwrite and mode != "overwrite":
-        raise BadSpec(f"mode('overwrite') contradicts the option mode, {text!r}: use mode('append') with this option.")
+        raise BadSpec(f"mode('overwrite') contradicts the option mode={text!r}: use mode('append') with this option.")
     if mode == "overwrite" and not overwrite:
         # mode('append') promises that the existing rows stay.
-        raise BadSpec(f"mode('append') contradicts the option mode, {text!r}: use mode('overwrite').")
+        raise BadSpec(f"mode('append') contradicts the option mode={text!r}: use mode('overwrite').")
     return next(known for known in get_args(Mode) if known == mode)
 
 

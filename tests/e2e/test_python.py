@@ -107,7 +107,7 @@ def test_an_asynchronous_job_is_suspended_and_goes_on(namespace: Namespace, stor
             await job.result()
         with held_writes(stores, namespace, r".*tfrecords"):
             await reached(job, "Running")
-            with pytest.raises(TimeoutError, match="The job rows hasn't ended within 0.1 seconds. It goes on."):
+            with pytest.raises(TimeoutError, match="The job rows hasn't ended within 0.1 seconds. The job continues."):
                 await job.wait(timeout=0.1)
             await job.suspend()
             await reached(job, "Suspended")

@@ -202,7 +202,7 @@ def test_a_null_that_the_format_lacks_names_the_row_and_sparks_remedy(tmp_path: 
 
 def test_partitions_whose_keys_would_repeat_are_refused(tmp_path: Path) -> None:
     write = begin(tmp_path / "out", numbers(0, 1).schema, format="sequenceFile")
-    with pytest.raises(BadSpec, match=r"at most 1,048,576 partitions, those of earlier appends included. Use df.coalesce\(\)"):
+    with pytest.raises(BadSpec, match=r"at most 1,048,576 partitions, including those of earlier appends. Use df.coalesce\(\)"):
         write_partition(write, [numbers(0, 1)], partition=1 << 20, attempt="1")
 
 

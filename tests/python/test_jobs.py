@@ -80,7 +80,7 @@ def test_a_path_can_be_a_value(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("workers", [0, -1, "2", 1.5])
 def test_an_impossible_number_of_workers_is_named(tmp_path: Path, workers: Any) -> None:
-    with pytest.raises(dp.BadSpec, match="workers is a whole number of at least 1, got "):
+    with pytest.raises(dp.BadSpec, match="workers must be a whole number of at least 1; got "):
         dp.Job("rows", **a_spec(tmp_path)).run(quiet=True, workers=workers)
 
 

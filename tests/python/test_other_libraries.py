@@ -256,7 +256,7 @@ def test_a_data_set_of_torch_needs_a_length(tmp_path: Path) -> None:
 def test_a_class_label_that_the_first_split_lacks_is_refused(tmp_path: Path) -> None:
     table = pa.table({"label": [0]})
     splits = DatasetDict(train=HuggingFaceDataset(table), test=HuggingFaceDataset(table, {"label": ClassLabel(["a"])}))
-    with pytest.raises(BadSpec, match="Split test: the data has classes for label, but that of the first split doesn't"):
+    with pytest.raises(BadSpec, match="Split test: the data has classes for label, but the data of the first split has no such classes"):
         dp.write(splits, tmp_path / "set")
 
 

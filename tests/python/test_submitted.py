@@ -126,7 +126,7 @@ def test_wait_reads_the_credentials_again_when_they_have_expired(played: PlayedC
 
 def test_wait_ends_after_its_timeout(played: PlayedCluster) -> None:
     played.statuses = [RUNNING]
-    with pytest.raises(TimeoutError, match=r"The job rows hasn't ended within 0\.05 seconds\. It goes on\."):
+    with pytest.raises(TimeoutError, match=r"The job rows hasn't ended within 0\.05 seconds\. The job continues\."):
         a_job().submit().wait(timeout=0.05, poll=0.01)
 
 
@@ -229,7 +229,7 @@ def test_a_log_that_ends_early_is_an_error(played: PlayedCluster) -> None:
     played.pods, played.logs, played.cuts_logs = [a_pod("plan", "2026-01-01T00:00:01Z", "Running")], {"plan": b"planned\n"}, True
     lines = a_job().submit().logs()
     assert next(lines) == "plan: planned"
-    with pytest.raises(dp.ClusterError, match="The connection with the log of the pod plan has ended early"):
+    with pytest.raises(dp.ClusterError, match="The connection to the log of the pod plan ended early"):
         next(lines)
 
 

@@ -132,7 +132,7 @@ def test_with_a_schema_blocks_get_its_types_and_nulls(played: Any, tmp_path: Pat
 def test_a_schema_is_checked_before_any_task_begins(played: Any, tmp_path: Path) -> None:
     with pytest.raises(BadSpec, match="The feature 'word' holds bytes or text, but npz holds only arrays of numbers"):
         played.DataprepDatasink(str(tmp_path / "out"), format="npz", schema=pa.schema([("word", pa.string())]))
-    with pytest.raises(BadSpec, match="The option schema must be a pyarrow.Schema, or the schema of a Dataset with Arrow blocks, got dict"):
+    with pytest.raises(BadSpec, match="The option schema must be a pyarrow.Schema, or the schema of a Dataset with Arrow blocks; got dict"):
         played.DataprepDatasink(str(tmp_path / "out"), schema={"n": "int64"})
 
 
@@ -263,8 +263,8 @@ def test_a_failed_write_leaves_the_earlier_data_set_and_no_file(played: Any, tmp
 @pytest.mark.parametrize(
     ("rows", "numbers_", "message"),
     [
-        (11, [0, 1], "Ray has passed 11 rows to the tasks, but their files have 10."),
-        (10, [0, 0], "Ray has named two successful attempts for task 0, so its rows would be there twice."),
+        (11, [0, 1], "Ray has passed 11 rows to the tasks, but the files that they wrote contain 10 rows."),
+        (10, [0, 0], "Ray has named two successful attempts for task 0, so its rows would be in the data set twice."),
     ],
 )
 def test_rows_are_neither_left_out_nor_written_twice(played: Any, tmp_path: Path, rows: int, numbers_: list[int], message: str) -> None:

@@ -138,7 +138,9 @@ def test_a_loader_that_is_ahead_of_its_state_is_refused(folder: Path, ranks: Any
 
 def test_states_of_some_loaders_are_refused(folder: Path, ranks: Any) -> None:
     states = ranks((2, 2)).states()
-    with pytest.raises(ValueError, match=exactly("The states of all ranks are needed, each once, but got those of the ranks [2, 3] of 4.")):
+    with pytest.raises(
+        ValueError, match=exactly("The state of every rank is needed exactly once; got the states of the ranks [2, 3], of 4 ranks.")
+    ):
         opened(folder, batch_size=3, shuffle=5).restore([states[1]])
     with pytest.raises(ValueError, match=exactly("This is not a reader state of version 1 or 2: {'loader': 1}.")):
         opened(folder, batch_size=3, shuffle=5).restore({"loader": 1})

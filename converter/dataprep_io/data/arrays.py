@@ -95,7 +95,7 @@ def _values(name: str, values: Any) -> Any:
     except ValueError as exc:
         raise BadData(f"NumPy can't make an array of {name!r}: {exc}") from exc
     if not array.ndim:
-        raise BadData(f"The array {name!r} is a single value, expected one entry per record.")
+        raise BadData(f"The array {name!r} is a single value; expected one entry per record.")
     return array if array.dtype.kind in "biuf" else _column(name, array)
 
 

@@ -39,7 +39,7 @@ def wanted_classes(classes: Any) -> Wanted:
         return {}
     if isinstance(classes, str) or not isinstance(classes, Mapping | Sequence):
         raise BadSpec(
-            f'classes has names of columns, or maps them to names of classes, such as {{"label": ["cat", "dog"]}}, got {classes!r}.'
+            f'classes must list column names, or map column names to class names, such as {{"label": ["cat", "dog"]}}; got {classes!r}.'
         )
     if not isinstance(classes, Mapping):
         return {str(column): None for column in classes}
@@ -99,12 +99,12 @@ def _agreed(wanted: Wanted, stream: Stream) -> dict[str, Names | None]:
 def _checked(column: str, names: Any) -> Names:
     """Returns the names of classes. Raises BadSpec unless they are strings that differ from each other."""
     if isinstance(names, str) or not isinstance(names, Sequence | np.ndarray) or not len(names):
-        raise BadSpec(f"classes: the classes of {column!r} are a list of names, got {names!r}.")
+        raise BadSpec(f"classes: the classes of {column!r} must be a list of names; got {names!r}.")
     if len(names) > MOST_TERMS:
         raise BadSpec(f"classes: {column!r} has {len(names):,} classes, but at most {MOST_TERMS:,} can have names.")
     for name in names:
         if not isinstance(name, str):
-            raise BadSpec(f"classes: the class names of {column!r} must be texts, but one is {name!r}, a {type(name).__name__}.")
+            raise BadSpec(f"classes: the class names of {column!r} must be strings, but one is {name!r}, a {type(name).__name__}.")
     if len(set(names)) < len(names):
         twice = next(name for place, name in enumerate(names) if name in names[:place])
         raise BadSpec(f"classes: the class {twice!r} of {column!r} occurs twice.")
@@ -125,7 +125,7 @@ def _type_of_numbers(column: str, kind: Any) -> pa.DataType:
         numbers: pa.DataType = kind
         return numbers
     if not is_text(kind):
-        raise BadSpec(f"classes: the column {column!r} is {kind}, so it can't have classes: expected whole numbers or texts.")
+        raise BadSpec(f"classes: the column {column!r} is {kind}, but a column with classes must contain whole numbers or strings.")
     return pa.int64()
 
 

@@ -75,13 +75,15 @@ def write_options(
     Raises BadSpec for an unknown mode or format and for invalid names, and SpecError for an invalid value of a field.
     """
     if not isinstance(mode, str) or mode not in MODES:
-        raise BadSpec(f"mode is {', '.join(map(repr, MODES))}, got {mode!r}.")
+        raise BadSpec(f"mode must be one of {', '.join(map(repr, MODES))}; got {mode!r}.")
     if not isinstance(format_, str):
-        raise BadSpec(f"format is the name of a format, such as 'tfrecord', got {format_!r}.")
+        raise BadSpec(f"format must be the name of a format, such as 'tfrecord'; got {format_!r}.")
     if split_column is not None and (not isinstance(split_column, str) or not split_column):
-        raise BadSpec(f"split_column is the name of a column, got {split_column!r}.")
+        raise BadSpec(f"split_column must be the name of a column; got {split_column!r}.")
     if split_column is not None and split != SPLIT:
-        raise BadSpec("split and split_column contradict each other: set split if all rows have the same split.")
+        raise BadSpec(
+            "split and split_column contradict each other: set only split if all rows have the same split, otherwise only split_column."
+        )
     check_format(format_)
     try:
         spec = spec_of(PYTHON, {"uri": location(uri), "format": format_, **output}, mode=MODES[mode], nested=nested or None)

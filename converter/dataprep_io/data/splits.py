@@ -33,7 +33,8 @@ def stream_with_splits(data: Any, options: Options, wanted: Wanted, split_column
             streams[str(split)] = stream = _stream_of_split(str(split), rows, options, wanted)
             if len(streams) > 1 and stream.classes != wanted:
                 raise BadSpec(
-                    f"Split {split}: the data has classes for {', '.join(stream.classes.keys() - wanted)}, but that of the first split doesn't."
+                    f"Split {split}: the data has classes for {', '.join(stream.classes.keys() - wanted)}, but the data of the first split "
+                    "has no such classes."
                 )
             # If a column's own categories are wanted, all splits use the categories of the first split.
             wanted = stream.classes
@@ -50,7 +51,7 @@ def _stream_of_split(split: str, rows: Any, options: Options, wanted: Wanted) ->
     )
     if is_value:
         raise TypeError(
-            f"Each key of a dictionary is a split, and its value has the records of the split, but {split!r} has {_shown(rows)}. If the keys are "
+            f"A dictionary must map each split to its records, but {split!r} has {_shown(rows)}. If the keys are "
             "columns, pass a table or arrays, such as pyarrow.table(data). If the dictionary is a record, pass a list of records."
         )
     with _naming_split(split):

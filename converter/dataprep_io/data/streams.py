@@ -59,7 +59,8 @@ def stream_of(data: Any, options: Options) -> Stream:
             return replace(stream, schema=views.schema_without(stream.schema), batches=views.batches_without(stream.schema, stream.batches))
     if isinstance(data, str | bytes) or not isinstance(data, Iterable):
         raise TypeError(
-            f"write expects a table, arrays, a data set or an iterable of dictionaries, got {_class(data)}. docs/python.md has the list."
+            f"write expects a table, arrays, a data set or an iterable of dictionaries; got {_class(data)}. docs/python.md lists what "
+            "write accepts."
         )
     return _of_iterable(data, options)
 
@@ -71,8 +72,8 @@ def _has_columns(convert: Callable[[Any, Options], Stream]) -> Callable[[Any, Op
         given = next((name for name, value in (("columns", options.columns), ("schema", options.schema)) if value is not None), None)
         if given is not None:
             raise BadSpec(
-                f"{given} is for records that are tuples{' or dictionaries' if given == 'schema' else ''}, but {_class(data)} has columns and types of its "
-                "own: select or cast the columns in the data."
+                f"{given} can be set only for records that are tuples{' or dictionaries' if given == 'schema' else ''}, but {_class(data)} "
+                "has columns and types of its own: select or cast the columns in the data."
             )
         return convert(data, options)
 
@@ -114,8 +115,8 @@ def _of_pandas(frame: Any, options: Options) -> Stream:
     for name in names:
         if not isinstance(name, str):
             raise BadSpec(
-                f"The DataFrame has a column named {name!r}. Names of columns are texts: set frame.columns = frame.columns.map(str), or join the "
-                "levels of the names."
+                f"The DataFrame has a column named {name!r}. Column names must be strings: set frame.columns = frame.columns.map(str), or "
+                "join the levels of the names."
             )
     repeated = next((name for place, name in enumerate(names) if name in names[:place]), None)
     if repeated is not None:
@@ -244,7 +245,9 @@ def _is_table(data: Any) -> bool:
 def _of_tables(tables: Iterable[Any], options: Options) -> Stream:
     """Returns the rows of tables that have the same columns."""
     if options.columns is not None:
-        raise BadSpec("columns is for records that are tuples, but the iterable has tables, which have columns of their own.")
+        raise BadSpec(
+            "columns can be set only for records that are tuples, but the iterable contains tables, which name their own columns."
+        )
     streams = (stream_of(table, Options()) for table in tables)
     first = next(streams, None)
     if first is None:
@@ -266,11 +269,13 @@ def conformed(stream: Stream, schema: pa.Schema, *, what: str, known: str) -> It
     for values that don't fit.
     """
     if sorted(stream.schema.names) != sorted(schema.names):
-        raise BadData(f"{what} has the columns {', '.join(stream.schema.names)}, expected those of {known}: {', '.join(schema.names)}.")
+        raise BadData(
+            f"{what} has the columns {', '.join(stream.schema.names)}; expected the columns of {known}: {', '.join(schema.names)}."
+        )
     for wanted in schema:
         kind = stream.schema.field(wanted.name).type
         if kind != wanted.type and not may_become(_decoded(kind), _decoded(wanted.type)):
-            raise BadData(f"{what} has the column {wanted.name!r} as {kind}, expected {wanted.type}, as in {known}.")
+            raise BadData(f"{what} has the column {wanted.name!r} as {kind}; expected {wanted.type}, as in {known}.")
     return _cast(stream.batches, schema, what, known)
 
 

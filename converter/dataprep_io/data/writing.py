@@ -80,7 +80,7 @@ def write(
         raise BadSpec("The data has a table for each split, so neither split nor split_column can be set.")
     wanted = wanted_classes(classes)
     if split_column in wanted:
-        raise BadSpec(f"The column {split_column!r} has the names of splits and isn't written, so it can't have classes.")
+        raise BadSpec(f"The column {split_column!r} contains the names of the splits and isn't written, so it can't be in classes.")
     chosen = shared.write_options(
         path(uri),
         format_=format,
@@ -132,5 +132,5 @@ def _existing(write: "shared.Write") -> Result:
     folder = OutputFolder(uri, write.access())
     success = folder.success()
     if success is None:
-        raise NotWhole(f"The data set of {uri} was removed while this write began.", uri=uri)
+        raise NotWhole(f"The data set in {uri} was removed while this write was starting.", uri=uri)
     return results.of_manifest(uri, names.join(uri, success.manifest), folder.manifest(success))

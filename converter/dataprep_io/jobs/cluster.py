@@ -20,7 +20,7 @@ try:
     from kubernetes.aio import config
     from kubernetes.aio.client import ApiClient, Configuration
 except ImportError as exc:
-    raise ImportError(f"To submit jobs, the API server's client is needed: pip install 'dataprep-operator[cluster]' ({exc})") from exc
+    raise ImportError(f"Submitting jobs needs the Kubernetes client: pip install 'dataprep-operator[cluster]' ({exc})") from exc
 
 Body = dict[str, Any]
 JOBS: Final = f"apis/{GROUP}/{VERSION}/namespaces/{{}}/{PLURAL}"
@@ -81,7 +81,7 @@ class Cluster:
                 for line in whole:
                     yield line.decode(errors="backslashreplace")
         except (aiohttp.ClientError, TimeoutError, OSError) as exc:
-            raise ClusterError(f"The connection with the log of the pod {pod} has ended early: {type(exc).__name__}: {exc}") from exc
+            raise ClusterError(f"The connection to the log of the pod {pod} ended early: {type(exc).__name__}: {exc}") from exc
         finally:
             response.close()
         if rest:
@@ -105,7 +105,7 @@ class Cluster:
         try:
             document: Body = json.loads(await response.read())
         except ValueError as exc:
-            raise ClusterError(f"{method} {path}: the answer isn't JSON; is there a proxy in between?", status=response.status) from exc
+            raise ClusterError(f"{method} {path}: the response isn't JSON; is there a proxy in between?", status=response.status) from exc
         return document
 
     async def _send(

@@ -88,7 +88,7 @@ async def watch(name: str, place: Place, *, timeout: float | None, poll: float) 
                         return
                 left = poll if timeout is None else began + timeout - time.monotonic()
                 if left <= 0 and timeout is not None:
-                    raise TimeoutError(f"The job {name} hasn't ended within {timeout} seconds. It goes on.")
+                    raise TimeoutError(f"The job {name} hasn't ended within {timeout} seconds. The job continues.")
                 await asyncio.sleep(min(poll, left))
 
 

@@ -109,7 +109,7 @@ def test_a_path_may_have_the_scheme_that_spark_gives_it(said: Any, folder: Path)
 @pytest.mark.parametrize(
     ("refusal", "message"),
     [
-        ("mode", "mode('append') contradicts the option mode, 'overwrite': use mode('overwrite')."),
+        ("mode", "mode('append') contradicts the option mode='overwrite': use mode('overwrite')."),
         ("exists", "and the save mode is errorifexists. Use the mode overwrite, append or ignore, or choose another URI."),
         ("format", "There is no format 'tfrecrod'. Did you mean 'tfrecord'?"),
         ("interval", "The DataFrame's column 'm' is "),
