@@ -138,7 +138,12 @@ def test_texts_of_a_later_table_never_become_numbers(tmp_path: Path) -> None:
         ({"a": 1}, {}, TypeError, "but 'a' has 1. .* If the dictionary is a record, pass a list of records"),
         ({"train": [{"a": 1}], "test": []}, {}, dp.NoInput, "Split test: The iterable has no records"),
         ({"train": [{"a": 1}], "test": [{"a": 1}, {"a": "x"}]}, {}, dp.BadData, "Split test: Record 1: 'a' is 'x', expected int64"),
-        ({"train": pa.table({"a": [1]}), "test": pa.table({"b": [1]})}, {}, dp.BadData, "The split test has the columns b; expected the columns of .* a"),
+        (
+            {"train": pa.table({"a": [1]}), "test": pa.table({"b": [1]})},
+            {},
+            dp.BadData,
+            "The split test has the columns b; expected the columns of .* a",
+        ),
         ([{"a": 1, "s": f"s{n}"} for n in range(17)], {"split_column": "s"}, dp.BadSpec, "'s' has more than 16 names of splits"),
         ({"test": [{"a": 1}]}, {"split": "eval"}, dp.BadSpec, "neither split nor split_column can be set"),
         ([{"a": 1}], {"columns": ["a"]}, dp.BadSpec, "Record 0 is a dictionary, which has its own names"),
